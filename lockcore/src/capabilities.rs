@@ -1,0 +1,206 @@
+//! What a backend promises, and what an application demands.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::{Error, ErrorKind, Mode, Result};
+
+/// What a backend promises. `lockcore` refuses, before any request is sent, what a backend cannot honour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+// Each flag is a promise of its own; they are not the states of one machine.
+#[allow(clippy::struct_excessive_bools)]
+pub struct Capabilities {
+    /// The backend's name: `memory`, `postgres`, `mysql`, `sqlite`, ...
+    pub backend: &'static str,
+    /// [`Mode::Shared`] works.
+    pub shared: bool,
+    /// [`Mode::Permit`] works.
+    pub permits: bool,
+    /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
+    pub fencing: bool,
+    /// Waiters are served in the order in which the server saw them.
+    pub fifo: bool,
+    /// A waiter is woken by the server rather than by asking again and again.
+    pub push: bool,
+    /// The server itself tells a holder of its loss (see [`DistributedLock::lost`](crate::DistributedLock::lost)).
+    pub loss_push: bool,
+    /// One release wakes one waiter, not all of them.
+    pub herd_free: bool,
+    /// Processes on different hosts exclude each other.
+    pub across_hosts: bool,
+    /// A lock survives a clean restart of the server.
+    pub durable: bool,
+    /// A failover of the server never grants a lock twice.
+    pub failover_safe: bool,
+    /// The shortest lease.
+    pub min_ttl: Duration,
+    /// The longest lease.
+    pub max_ttl: Duration,
+}
+
+impl Capabilities {
+    /// A backend that promises mutual exclusion and nothing else. A backend switches on what it adds.
+    pub fn minimal(backend: &'static str) -> Self {
+        Self {
+            backend,
+            shared: false,
+            permits: false,
+            fencing: false,
+            fifo: false,
+            push: false,
+            loss_push: false,
+            herd_free: false,
+            across_hosts: false,
+            durable: false,
+            failover_safe: false,
+            min_ttl: Duration::from_millis(10),
+            max_ttl: Duration::from_hours(24),
+        }
+    }
+
+    /// Checks that everything demanded is promised. The error names all that is missing.
+    ///
+    /// This is what makes a change of backend in the configuration safe: an application that relies on fencing fails
+    /// at start-up, not in the night.
+    ///
+    /// ```
+    /// use lockcore::{Capabilities, Requirement};
+    /// let promised = Capabilities::minimal("example");
+    /// let error = promised.require(&[Requirement::Fencing, Requirement::Fifo]).unwrap_err();
+    /// assert!(error.to_string().contains("fencing, fifo"));
+    /// ```
+    pub fn require(&self, demanded: &[Requirement]) -> Result<()> {
+        let missing: Vec<_> =
+            demanded.iter().filter(|&&one| !self.promises(one)).map(Requirement::to_string).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("this backend does not promise: {}", missing.join(", "));
+        Err(Error::new(ErrorKind::Unsupported, message).on_backend(self.backend))
+    }
+
+    /// Whether this one requirement is met.
+    pub fn promises(&self, requirement: Requirement) -> bool {
+        match requirement {
+            Requirement::Shared => self.shared,
+            Requirement::Permits => self.permits,
+            Requirement::Fencing => self.fencing,
+            Requirement::Fifo => self.fifo,
+            Requirement::Push => self.push,
+            Requirement::LossPush => self.loss_push,
+            Requirement::HerdFree => self.herd_free,
+            Requirement::AcrossHosts => self.across_hosts,
+            Requirement::Durable => self.durable,
+            Requirement::FailoverSafe => self.failover_safe,
+        }
+    }
+
+    /// Refuses a mode or a lease that the backend cannot honour.
+    pub(crate) fn check(&self, mode: Mode, ttl: Duration) -> Result<()> {
+        let supported = match mode {
+            Mode::Exclusive => true,
+            Mode::Shared => self.shared,
+            Mode::Permit { .. } => self.permits,
+        };
+        if !supported {
+            let message = format!("this backend has no {} locks", mode.name());
+            return Err(Error::new(ErrorKind::Unsupported, message).on_backend(self.backend));
+        }
+        if ttl < self.min_ttl || ttl > self.max_ttl {
+            let message = format!(
+                "a ttl of {} is not allowed: it must be between {} and {}",
+                humantime::format_duration(ttl),
+                humantime::format_duration(self.min_ttl),
+                humantime::format_duration(self.max_ttl)
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message).on_backend(self.backend));
+        }
+        Ok(())
+    }
+}
+
+/// Something that an application can demand of its backend, by its name in a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Requirement {
+    /// Reader locks.
+    Shared,
+    /// Semaphores.
+    Permits,
+    /// Strictly rising tokens.
+    Fencing,
+    /// Waiters are served in order.
+    Fifo,
+    /// Waiters are woken by the server.
+    Push,
+    /// The server tells a holder of its loss.
+    LossPush,
+    /// One release wakes one waiter.
+    HerdFree,
+    /// Works across hosts.
+    AcrossHosts,
+    /// Locks survive a restart of the server.
+    Durable,
+    /// No double grant after a failover.
+    FailoverSafe,
+}
+
+const REQUIREMENTS: [(Requirement, &str); 10] = [
+    (Requirement::Shared, "shared"),
+    (Requirement::Permits, "permits"),
+    (Requirement::Fencing, "fencing"),
+    (Requirement::Fifo, "fifo"),
+    (Requirement::Push, "push"),
+    (Requirement::LossPush, "loss-push"),
+    (Requirement::HerdFree, "herd-free"),
+    (Requirement::AcrossHosts, "across-hosts"),
+    (Requirement::Durable, "durable"),
+    (Requirement::FailoverSafe, "failover-safe"),
+];
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = REQUIREMENTS.iter().find(|(one, _)| one == self).map_or("?", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Requirement {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        REQUIREMENTS.iter().find(|(_, name)| *name == text).map(|(one, _)| *one).ok_or_else(|| {
+            let known: Vec<_> = REQUIREMENTS.iter().map(|(_, name)| *name).collect();
+            let message = format!("no requirement is called {text:?}; known are {}", known.join(", "));
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways() {
+        for (one, name) in REQUIREMENTS {
+            assert_eq!(one.to_string(), name);
+            assert_eq!(name.parse::<Requirement>().unwrap(), one);
+        }
+        assert!("speed".parse::<Requirement>().unwrap_err().to_string().contains("herd-free"));
+    }
+
+    #[test]
+    fn a_lease_out_of_bounds_is_refused() {
+        let promised = Capabilities::minimal("example");
+        let error = promised.check(Mode::Exclusive, Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("between 10ms and 1day"), "{error}");
+        assert_eq!(
+            promised.check(Mode::Shared, Duration::from_secs(1)).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+}

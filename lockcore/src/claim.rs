@@ -1,0 +1,202 @@
+//! One attempt to take a lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::{LockName, Mode, Moment, OwnerId};
+
+/// How long an acquire may wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Take the lock now or not at all. A refused claim leaves nothing at the server.
+    No,
+    /// Wait until this moment.
+    Until(Moment),
+    /// Wait for as long as it takes.
+    Forever,
+}
+
+/// One attempt to take a lock: who, what, how, for how long, and the wish to stop waiting.
+///
+/// A claim is made by `lockcore` before the first byte is sent, and is what a release refers to: a backend can clean
+/// up after a claim whether it was granted, queued, or nobody knows. Clones are handles on the same claim.
+#[derive(Clone)]
+pub struct Claim(Arc<Inner>);
+
+struct Inner {
+    name: LockName,
+    mode: Mode,
+    owner: OwnerId,
+    ttl: Duration,
+    wait: Wait,
+    label: Arc<str>,
+    began: Moment,
+    queued: AtomicBool,
+    cancelled: AtomicBool,
+    bell: Notify,
+}
+
+impl Claim {
+    /// A claim with a new owner id.
+    pub fn new(name: LockName, mode: Mode, ttl: Duration, wait: Wait, label: Arc<str>) -> Self {
+        Self(Arc::new(Inner {
+            name,
+            mode,
+            owner: OwnerId::random(),
+            ttl,
+            wait,
+            label,
+            began: Moment::now(),
+            queued: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            bell: Notify::new(),
+        }))
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.0.name
+    }
+
+    /// How the lock is to be held.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// The secret identity of this acquisition.
+    pub fn owner(&self) -> OwnerId {
+        self.0.owner
+    }
+
+    /// How long the lease lasts from the last successful request.
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
+    /// How long to wait for the lock.
+    pub fn wait(&self) -> Wait {
+        self.0.wait
+    }
+
+    /// A text for people that says who claims: host and process, unless the application chose another.
+    pub fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// When the claim was made, before anything was sent.
+    pub fn began(&self) -> Moment {
+        self.0.began
+    }
+
+    /// Notes that the server may now hold a place in a queue for this claim. A backend calls it *before* it sends
+    /// the request that queues, so that a claim which is given up is known to need cleaning up.
+    pub fn note_queued(&self) {
+        self.0.queued.store(true, Ordering::Release);
+    }
+
+    /// Whether the server may hold, or have held, a place in a queue for this claim.
+    pub fn may_be_queued(&self) -> bool {
+        self.0.queued.load(Ordering::Acquire)
+    }
+
+    /// Says that nobody wants this claim any more. The backend stops waiting.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Release);
+        self.0.bell.notify_waiters();
+    }
+
+    /// Whether nobody wants this claim any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the claim is no longer worth waiting for: cancelled, or its wait has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn given_up(&self) {
+        let cancelled = async {
+            loop {
+                let bell = self.0.bell.notified();
+                if self.is_cancelled() {
+                    return;
+                }
+                bell.await;
+            }
+        };
+        match self.0.wait {
+            Wait::No => (),
+            Wait::Forever => cancelled.await,
+            Wait::Until(end) => tokio::select! {
+                () = cancelled => (),
+                () = end.sleep() => (),
+            },
+        }
+    }
+
+    /// Whether the claim is no longer worth waiting for.
+    pub fn is_given_up(&self) -> bool {
+        let over = match self.0.wait {
+            Wait::No => true,
+            Wait::Until(end) => end.has_passed(),
+            Wait::Forever => false,
+        };
+        over || self.is_cancelled()
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("name", &self.0.name)
+            .field("mode", &self.0.mode)
+            .field("ttl", &self.0.ttl)
+            .field("wait", &self.0.wait)
+            .field("label", &self.0.label)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(wait: Wait) -> Claim {
+        let name = LockName::new("a").unwrap();
+        Claim::new(name, Mode::Exclusive, Duration::from_secs(1), wait, "test".into())
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_seen_before_and_after() {
+        let claim = claim(Wait::Forever);
+        let waiting = tokio::spawn({
+            let claim = claim.clone();
+            async move { claim.given_up().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!claim.is_given_up());
+        claim.cancel();
+        waiting.await.unwrap();
+        claim.given_up().await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_wait_is_giving_up() {
+        let end = Moment::now().after(Duration::from_millis(10));
+        let claim = claim(Wait::Until(end));
+        claim.given_up().await;
+        assert!(end.has_passed() && claim.is_given_up() && !claim.is_cancelled());
+    }
+
+    #[test]
+    fn debug_hides_the_owner() {
+        let claim = claim(Wait::No);
+        let secret = claim.owner().as_uuid().simple().to_string();
+        assert!(!format!("{claim:?}").contains(&secret[..8]));
+    }
+}

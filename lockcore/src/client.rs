@@ -1,0 +1,234 @@
+//! The client that applications use.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::counters::{Counters, Stats};
+use crate::keeper::Ward;
+use crate::{
+    Capabilities, DistributedLock, Error, ErrorKind, LockConfig, LockName, LockRequest, LockStatus, Mode,
+    Operation, Result,
+};
+
+/// The lease that a lock gets when neither the request nor the configuration names one.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// A client of one lock server: cheap to clone, and the only thing that an application needs.
+///
+/// It owns all policy: waiting, lease renewal, loss, cancellation, clean-up. The [`DistributedLock`] behind it owns
+/// the mechanism of one kind of server.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// use std::time::Duration;
+/// let locks = lockcore::Locks::in_memory();
+/// let guard = locks.lock("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(5)).await?;
+/// assert!(guard.is_held());
+/// assert!(locks.lock("orders/42").try_now().await?.is_none());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    shared: Arc<Shared>,
+    defaults: Defaults,
+}
+
+/// What a request takes where it says nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) label: Arc<str>,
+}
+
+/// What all clones of a client, its guards and the keeper share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) ward: Arc<Ward>,
+}
+
+impl Shared {
+    /// Adds to an error what the backend need not know.
+    pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
+        let error = error.during(operation).on_backend(self.capabilities.backend);
+        match name {
+            Some(name) => error.for_lock(name),
+            None => error,
+        }
+    }
+}
+
+impl Locks {
+    /// A client of this backend.
+    pub fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        let counters = Arc::new(Counters::default());
+        let for_keeper = backend.for_keeper().unwrap_or_else(|| Arc::clone(&backend));
+        let shared = Shared {
+            capabilities: backend.capabilities(),
+            ward: Arc::new(Ward::new(for_keeper, Arc::clone(&counters))),
+            counters,
+            backend,
+        };
+        let defaults = Defaults { ttl: DEFAULT_TTL, wait: None, label: default_label() };
+        Self { shared: Arc::new(shared), defaults }
+    }
+
+    /// A client of this backend with the defaults and the demands of a configuration.
+    ///
+    /// Fails if the backend does not promise what the configuration requires, or cannot honour its ttl.
+    pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
+        let mut locks = Self::new(backend);
+        let promised = &locks.shared.capabilities;
+        promised.require(&config.require)?;
+        if let Some(ttl) = config.ttl {
+            promised.check(Mode::Exclusive, ttl)?;
+            locks.defaults.ttl = ttl;
+        } else {
+            locks.defaults.ttl = DEFAULT_TTL.clamp(promised.min_ttl, promised.max_ttl);
+        }
+        locks.defaults.wait = config.wait;
+        if let Some(label) = &config.label {
+            locks.defaults.label = label.as_str().into();
+        }
+        Ok(locks)
+    }
+
+    /// A client of a new in-memory backend: for tests, and for a program that runs as one process for now.
+    pub fn in_memory() -> Self {
+        Self::new(Arc::new(crate::MemoryLock::new()))
+    }
+
+    /// What the backend promises.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    /// The backend itself.
+    pub fn backend(&self) -> &Arc<dyn DistributedLock> {
+        &self.shared.backend
+    }
+
+    /// A request for the lock, alone. Await it to wait for its turn; see [`LockRequest`] for the choices.
+    pub fn lock<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Exclusive))
+    }
+
+    /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
+    pub fn write<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.lock(name)
+    }
+
+    /// A request for the reader's side of a reader-writer lock: together with other readers, never with a writer.
+    pub fn read<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Shared))
+    }
+
+    /// A request for one of `limit` permits of a semaphore. All users of the name must give the same limit.
+    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let mode = NonZeroU32::new(limit).map(|limit| Mode::Permit { limit }).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidInput, "a semaphore has at least one permit, this one has 0")
+        });
+        self.request(name, mode)
+    }
+
+    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        LockRequest::new(&self.shared, &self.defaults, name.try_into().map_err(Into::into), mode)
+    }
+
+    /// Who holds a lock and how many wait. It is history by the time it is read: show it, do not decide by it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn inspect<N>(&self, name: N) -> Result<LockStatus>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let decorate = |error, name| self.shared.decorate(error, Operation::Inspect, name);
+        let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
+        self.shared.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
+    }
+
+    /// Frees a lock whoever holds it, and says how many held it: for an operator who knows that the holder is dead.
+    ///
+    /// A holder that is alive is told that it lost the lock at its next renewal; until then, or until its deadline,
+    /// it believes that it holds it.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: when this future is dropped, the lock may or may not have been freed.
+    pub async fn force_release<N>(&self, name: N) -> Result<usize>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let decorate = |error, name| self.shared.decorate(error, Operation::ForceRelease, name);
+        let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
+        tracing::warn!(lock = %name, "freed by force");
+        self.shared.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
+    }
+
+    /// What this client and its clones did in the background.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.read(self.shared.ward.len())
+    }
+
+    /// Ends connections and sessions in an orderly way. Guards that are still alive lose their locks at their
+    /// deadlines.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what is left is ended by the last drop.
+    pub async fn close(self) {
+        self.shared.backend.close().await;
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("backend", &self.shared.backend)
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Host and process: what an operator looks for first.
+fn default_label() -> Arc<str> {
+    static LABEL: OnceLock<Arc<str>> = OnceLock::new();
+    Arc::clone(LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into()))
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
+}

@@ -1,0 +1,151 @@
+//! What backends answer.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Claim, Error, FencingToken, LockName, Mode, Moment, lease};
+
+/// A granted claim.
+#[derive(Clone)]
+pub struct Grant {
+    claim: Claim,
+    token: FencingToken,
+    deadline: Moment,
+    record: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Grant {
+    /// A grant that answers a request sent at `sent`.
+    ///
+    /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
+    /// started the lease later than that, so the holder's belief ends before the server's does.
+    pub fn new(claim: &Claim, token: FencingToken, sent: Moment) -> Self {
+        let deadline = lease::belief(sent, claim.ttl());
+        Self { claim: claim.clone(), token, deadline, record: None }
+    }
+
+    /// Attaches what the backend needs to find its own record again.
+    #[must_use]
+    pub fn with_record(mut self, record: Arc<dyn Any + Send + Sync>) -> Self {
+        self.record = Some(record);
+        self
+    }
+
+    /// Sets another end of belief than the one that follows from the claim's ttl, for backends whose lease is a
+    /// session.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Moment) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The claim that was granted.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Until when the holder may believe in the lock, unless the lease is renewed.
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// What the backend attached, if it is a `T`.
+    pub fn record<T: 'static>(&self) -> Option<&T> {
+        self.record.as_deref().and_then(|record| (record as &dyn Any).downcast_ref())
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("claim", &self.claim)
+            .field("token", &self.token)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer to a renewal of one lease.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The lease now lasts until this deadline, counted from *before* the request was sent (see
+    /// [`lease::belief`]).
+    Renewed(Moment),
+    /// The server says that the claim no longer holds the lock.
+    Lost,
+    /// Nobody knows. The old deadline stands, and the keeper tries again.
+    Unknown(Error),
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Released {
+    /// The claim held the lock, or a place in its queue, and gave it up, now or in an earlier call whose answer was
+    /// lost.
+    Released,
+    /// The claim held nothing.
+    NotHeld,
+}
+
+/// One holder of a lock, as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The fencing token of the grant.
+    pub token: FencingToken,
+    /// Who it is, for people.
+    pub label: String,
+    /// How it holds the lock.
+    pub mode: Mode,
+    /// The time left of the lease, by the server's clock.
+    pub ttl_left: Duration,
+    /// How long it has held the lock, by the server's clock.
+    pub held_for: Duration,
+}
+
+impl Holder {
+    /// A holder as a backend read it.
+    pub fn new(token: FencingToken, label: impl Into<String>, mode: Mode, ttl_left: Duration) -> Self {
+        Self { token, label: label.into(), mode, ttl_left, held_for: Duration::ZERO }
+    }
+
+    /// Adds how long the lock has been held.
+    #[must_use]
+    pub fn held_for(mut self, held_for: Duration) -> Self {
+        self.held_for = held_for;
+        self
+    }
+}
+
+/// Who holds a lock and how many wait for it. It is history by the time it is read: show it, do not decide by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStatus {
+    /// The lock.
+    pub name: LockName,
+    /// Its holders.
+    pub holders: Vec<Holder>,
+    /// How many claims stand in its queue.
+    pub waiters: usize,
+}
+
+impl LockStatus {
+    /// The status as a backend read it.
+    pub fn new(name: LockName, holders: Vec<Holder>, waiters: usize) -> Self {
+        Self { name, holders, waiters }
+    }
+
+    /// Whether anybody holds the lock.
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+}

@@ -1,0 +1,190 @@
+//! What a holder has in hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Shared;
+use crate::holding::Holding;
+use crate::keeper::{Armed, Outcome};
+use crate::lease::Event;
+use crate::{
+    Claim, Error, ErrorKind, FencingToken, Grant, LockName, Loss, Mode, Moment, Operation, Released, Result,
+    Standing,
+};
+
+/// A held lock. Dropping it gives the lock up.
+///
+/// While the guard lives, the keeper thread renews the lease. If it cannot, the guard tells: [`standing`] turns
+/// `Suspect` and then `Lost`, [`is_held`] turns false at the deadline, [`lost`] resolves. After that another process
+/// may hold the lock: stop, and let the resource refuse you by the [`token`].
+///
+/// # What drop does, and what it does not promise
+///
+/// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is normally
+/// free within a round trip. Nobody is told if the release fails; the keeper tries again, and at worst the lock ends
+/// with its lease, since nothing renews it any more. A guard that is forgotten ([`std::mem::forget`]) is renewed for
+/// as long as the process lives. To know that the lock is free, call [`release`] and look at the answer.
+///
+/// [`standing`]: Self::standing
+/// [`is_held`]: Self::is_held
+/// [`lost`]: Self::lost
+/// [`token`]: Self::token
+/// [`release`]: Self::release
+#[must_use = "if unused the lock is released immediately"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct LockGuard {
+    held: Held,
+    shared: Arc<Shared>,
+    given_up: bool,
+}
+
+impl LockGuard {
+    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant, now: Moment) -> Self {
+        let holding = Arc::new(Holding::new(grant));
+        shared.ward.admit(&holding, now);
+        Self { held: Held { holding }, shared: Arc::clone(shared), given_up: false }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        self.held.name()
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.held.grant().claim().mode()
+    }
+
+    /// The fencing token: higher than that of every earlier holder of this name.
+    pub fn token(&self) -> FencingToken {
+        self.held.token()
+    }
+
+    /// Whether the lock is held now, by the clock. It costs a look at the clock and no I/O.
+    ///
+    /// True is a belief that was right when the clock was read; a pause may follow. What must never be written by a
+    /// stale holder is to be guarded by the [`token`](Self::token) at the resource.
+    pub fn is_held(&self) -> bool {
+        self.held.is_held()
+    }
+
+    /// How sure the holder can be now.
+    pub fn standing(&self) -> Standing {
+        self.held.standing()
+    }
+
+    /// The time left until the lease ends, unless it is renewed. Zero once the lock is lost.
+    pub fn time_left(&self) -> Duration {
+        self.held.time_left()
+    }
+
+    /// Resolves when the lock is lost: at the deadline at the latest, even if no answer ever comes from the server.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn lost(&self) -> Loss {
+        self.held.lost().await
+    }
+
+    /// A view of the lock that can be cloned and handed to tasks. It does not keep the lock.
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// What the backend granted: for helpers that check the lock at the resource.
+    pub fn grant(&self) -> &Grant {
+        self.held.grant()
+    }
+
+    /// Gives the lock up and waits for the server's answer.
+    ///
+    /// An error of kind [`Lost`](ErrorKind::Lost) says that the lock was not held any more: what was done under it
+    /// may have overlapped with another holder. Any other error says that the answer is missing; the keeper goes on
+    /// trying in the background, and the lease is not renewed.
+    ///
+    /// # Cancel safety
+    /// The release goes on in the background when this future is dropped; only the answer is lost.
+    pub async fn release(mut self) -> Result<()> {
+        let armed = self.end();
+        let claim = self.held.grant().claim().clone();
+        let answer = crate::operation::release(&self.shared, armed, &claim).await;
+        let error = match answer {
+            Ok(Released::Released) => return Ok(()),
+            Ok(Released::NotHeld) => Error::new(ErrorKind::Lost, "the lock was lost before it was released"),
+            Err(error) => error,
+        };
+        Err(self.shared.decorate(error, Operation::Release, Some(claim.name())))
+    }
+
+    /// Stops the renewals, and arms the clean-up in their place.
+    fn end(&mut self) -> Armed {
+        self.given_up = true;
+        let holding = &self.held.holding;
+        holding.on(Moment::now(), Event::GivenUp);
+        self.shared.ward.dismiss(holding);
+        Armed::new(&self.shared, self.held.grant().claim())
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if !self.given_up {
+            self.end().give_up(Outcome::Answered);
+        }
+    }
+}
+
+/// A view of a held lock: it tells, but does not keep. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Held {
+    holding: Arc<Holding>,
+}
+
+impl Held {
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        self.grant().claim().name()
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> FencingToken {
+        self.grant().token()
+    }
+
+    /// Whether the lock is held now, by the clock. See [`LockGuard::is_held`].
+    pub fn is_held(&self) -> bool {
+        !self.holding.believed_until().has_passed()
+    }
+
+    /// How sure the holder can be now.
+    pub fn standing(&self) -> Standing {
+        self.holding.standing()
+    }
+
+    /// The time left until the lease ends, unless it is renewed.
+    pub fn time_left(&self) -> Duration {
+        self.holding.believed_until().remaining()
+    }
+
+    /// Resolves when the lock is lost. Pending for ever if it is given up instead.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn lost(&self) -> Loss {
+        match self.holding.ended().await {
+            Standing::Lost(loss) => loss,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// What the backend granted: for helpers that check the lock at the resource.
+    pub fn grant(&self) -> &Grant {
+        self.holding.grant()
+    }
+
+    /// The claim behind the lock.
+    pub fn claim(&self) -> &Claim {
+        self.grant().claim()
+    }
+}

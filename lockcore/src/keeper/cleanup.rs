@@ -1,0 +1,99 @@
+//! Giving claims up when nobody waits for the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::client::Shared;
+use crate::{Claim, DistributedLock, Moment, Released};
+
+/// What is known about a claim that is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The acquire has been answered: "not held" is then the truth.
+    Answered,
+    /// A request of the acquire may still be on its way: "not held" may be true only for now.
+    Unanswered,
+}
+
+/// A claim that must be given up unless somebody proves that it need not be.
+///
+/// It is armed before the first byte of an acquire or a release is sent. If the task that runs the operation is
+/// dropped half-way, as the shutdown of a runtime does, dropping this hands the claim to the keeper.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Armed {
+    shared: Arc<Shared>,
+    claim: Option<Claim>,
+}
+
+impl Armed {
+    pub(crate) fn new(shared: &Arc<Shared>, claim: &Claim) -> Self {
+        Self { shared: Arc::clone(shared), claim: Some(claim.clone()) }
+    }
+
+    /// There is proof that the claim holds nothing, or its guard has taken over.
+    pub(crate) fn disarm(mut self) {
+        self.claim = None;
+    }
+
+    /// Gives the claim up in the background: on the caller's runtime, where the connection of the acquire is, so that
+    /// the order of requests is kept; by the keeper if that fails.
+    pub(crate) fn give_up(self, outcome: Outcome) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        drop(runtime.spawn(async move {
+            let Some(claim) = &self.claim else { return };
+            let answer = self.shared.backend.release(claim).await;
+            match answer {
+                Ok(Released::Released) => self.disarm(),
+                Ok(Released::NotHeld) if outcome == Outcome::Answered => self.disarm(),
+                Ok(Released::NotHeld) => (),
+                Err(error) => {
+                    self.shared.counters.cleanup_failures.add();
+                    tracing::info!(lock = %claim.name(), %error, "clean-up goes to the keeper");
+                }
+            }
+        }));
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            let shared = Arc::clone(&self.shared);
+            super::spawn(async move { clean_up(&shared, &claim).await });
+        }
+    }
+}
+
+/// Gives a claim up whose acquire may still be on its way to the server.
+///
+/// "Not held" is therefore no proof: the request may be executed later. So it is asked again, at growing distances.
+/// After the ttl and a margin the lease has ended by itself in every case but a request that the network kept for
+/// longer than that, and such a lease is never renewed.
+async fn clean_up(shared: &Shared, claim: &Claim) {
+    let backend: &dyn DistributedLock = &**shared.ward.backend();
+    let end = Moment::now().after(claim.ttl() + Duration::from_secs(5));
+    let mut pause = Duration::from_millis(20);
+    let mut denials = 0;
+    while !end.has_passed() {
+        match tokio::time::timeout(Duration::from_secs(5), backend.release(claim)).await {
+            Ok(Ok(Released::Released)) => return,
+            Ok(Ok(Released::NotHeld)) => {
+                denials += 1;
+                if denials == 5 {
+                    return;
+                }
+            }
+            Ok(Err(error)) => {
+                shared.counters.cleanup_failures.add();
+                tracing::info!(lock = %claim.name(), %error, "clean-up is tried again");
+            }
+            Err(_) => shared.counters.cleanup_failures.add(),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 4).min(Duration::from_secs(2));
+    }
+    tracing::warn!(lock = %claim.name(), "clean-up gave in; what the claim holds ends with its lease");
+}

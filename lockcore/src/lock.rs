@@ -1,0 +1,87 @@
+//! The contract between `lockcore` and the backends.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{Capabilities, Claim, Grant, LockName, LockStatus, Released, Renewal, Result};
+
+/// One kind of lock server: the trait that every backend implements.
+///
+/// It is small, object safe and without policy. Applications do not call it: they use [`Locks`](crate::Locks), which
+/// adds renewal, loss, cancellation and clean-up, once for all backends. `Arc<dyn DistributedLock>` is what a
+/// configuration yields.
+///
+/// # What a backend must keep
+///
+/// 1. **Ownership is per acquisition.** It frees and renews by [`Claim::owner`], never by name alone.
+/// 2. **Idempotent by owner.** An `acquire` that is asked again for the same claim, after a lost reply, answers with
+///    the same grant. A `release` that is repeated is harmless.
+/// 3. **A release never overtakes its acquire**: same ordered connection, or after the acquire's answer, or the
+///    connection is closed.
+/// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the request; the
+///    deadline of a [`Grant`] is counted from before the request was sent. No client's wall clock is compared.
+/// 5. **Tokens rise strictly** for each name: across holders, modes, releases, restarts and re-creation of the
+///    record.
+/// 6. **Every call is bounded.** `acquire` returns by the end of the claim's wait or soon after its cancellation;
+///    all other calls within a few seconds, whatever the network does.
+/// 7. **Refused means clean.** With [`Wait::No`](crate::Wait::No), a refused claim leaves nothing at the server. A
+///    claim that is about to queue calls [`Claim::note_queued`] first.
+///
+/// `lockcore` polls the future of `acquire` and `release` to its end: when a caller goes away, the rest of it moves to a
+/// task of its own, with the claim cancelled. Only the shutdown of a runtime drops it half-way; the keeper then
+/// calls `release` on its own handle.
+#[async_trait]
+pub trait DistributedLock: Debug + Send + Sync + 'static {
+    /// What this backend promises. Core refuses, before any I/O, what a backend cannot honour.
+    fn capabilities(&self) -> Capabilities;
+
+    /// `async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>`
+    ///
+    /// Claims the lock, waiting as [`Claim::wait`] allows. `None`: still held by someone else when the wait ended or
+    /// the claim was cancelled. After `None` from a queue, or after an error, `lockcore` calls `release` in the
+    /// background.
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
+
+    /// `async fn renew(&self, grants: &[Grant]) -> Vec<Renewal>`
+    ///
+    /// Extends many leases in as few round trips as the server allows. One answer per grant, in order.
+    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal>;
+
+    /// `async fn release(&self, claim: &Claim) -> Result<Released>`
+    ///
+    /// Gives a claim up: granted, queued, or nobody knows. Idempotent. Never frees another owner's lock.
+    async fn release(&self, claim: &Claim) -> Result<Released>;
+
+    /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
+    ///
+    /// Who holds `name`, since when, with which token, and how many wait.
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// `async fn force_release(&self, name: &LockName) -> Result<usize>`
+    ///
+    /// Operator action: frees `name` whoever holds it, and says how many held it. Their next renewal tells them.
+    async fn force_release(&self, name: &LockName) -> Result<usize>;
+
+    /// `async fn lost(&self, grant: &Grant)`
+    ///
+    /// Resolves when the server itself says that the grant is gone. Pending for ever where there is no such push.
+    /// Called only where [`Capabilities::loss_push`] is set.
+    async fn lost(&self, grant: &Grant) {
+        let _: &Grant = grant;
+        std::future::pending::<()>().await;
+    }
+
+    /// A second handle on the same server, for the keeper thread: with connections of its own, made on the runtime
+    /// that first uses them, so that renewals go on while the application's runtime is blocked or gone. `None`: this
+    /// handle serves every thread, since it needs no runtime.
+    fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {
+        None
+    }
+
+    /// `async fn close(&self)`
+    ///
+    /// Ends connections and sessions in an orderly way. What is still held runs out by its lease.
+    async fn close(&self) {}
+}

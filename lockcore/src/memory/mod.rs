@@ -1,0 +1,132 @@
+//! The in-memory backend: the executable specification of the others, and the floor of the comparison.
+
+mod store;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use self::store::{Answer, Store};
+use crate::sync::lock;
+use crate::{
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Released,
+    Renewal, Result, ServerUrl,
+};
+
+/// A lock server in the memory of this process.
+///
+/// It keeps leases, queues and tokens like the others do, so a program can be written and tested against it and
+/// then be pointed at a real server. It excludes the tasks and threads of one process.
+pub struct MemoryLock {
+    store: Arc<Mutex<Store>>,
+}
+
+impl MemoryLock {
+    /// An empty server.
+    pub fn new() -> Self {
+        Self { store: Arc::default() }
+    }
+
+    /// The server of this process with the given name, for as long as anybody uses it.
+    pub fn named(name: &str) -> Self {
+        static NAMED: OnceLock<Mutex<HashMap<String, Weak<Mutex<Store>>>>> = OnceLock::new();
+        let mut named = lock(NAMED.get_or_init(Mutex::default));
+        named.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
+            return Self { store };
+        }
+        let new = Self::new();
+        named.insert(name.to_owned(), Arc::downgrade(&new.store));
+        new
+    }
+
+    /// The server that an address names: `memory://` is a new one, `memory://NAME` is shared in the process.
+    pub fn from_url(url: &ServerUrl) -> Result<Self> {
+        url.allow_options(&[])?;
+        Ok(match url.location().as_str() {
+            "" => Self::new(),
+            name => Self::named(name),
+        })
+    }
+}
+
+impl Default for MemoryLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLock").finish_non_exhaustive()
+    }
+}
+
+/// Waits in the queue. The turn comes by a message from whoever frees the lock; behind it stands a timer on the
+/// leases of the holders, since the dead send no message.
+async fn wait_for_turn(
+    store: &Mutex<Store>,
+    claim: &Claim,
+    mut turn: oneshot::Receiver<Grant>,
+) -> Result<Option<Grant>> {
+    loop {
+        let lease_ends = lock(store).next_expiry(claim.name());
+        tokio::select! {
+            biased;
+            granted = &mut turn => return granted.map(Some).map_err(|_| {
+                Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue")
+            }),
+            () = claim.given_up() => {
+                // Under the lock, the claim is either still queued or has its grant in the channel.
+                lock(store).leave_queue(claim);
+                return Ok(turn.try_recv().ok());
+            }
+            () = lease_ends.sleep() => lock(store).promote(claim.name(), Moment::now()),
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for MemoryLock {
+    fn capabilities(&self) -> Capabilities {
+        let mut promised = Capabilities::minimal("memory");
+        promised.shared = true;
+        promised.permits = true;
+        promised.fencing = true;
+        promised.fifo = true;
+        promised.push = true;
+        promised.herd_free = true;
+        promised.failover_safe = true;
+        promised
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let answer = lock(&self.store).acquire(claim, Moment::now())?;
+        match answer {
+            Answer::Granted(grant) => Ok(Some(grant)),
+            Answer::Refused => Ok(None),
+            Answer::Queued(turn) => wait_for_turn(&self.store, claim, turn).await,
+        }
+    }
+
+    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+        let mut store = lock(&self.store);
+        let now = Moment::now();
+        grants.iter().map(|grant| store.renew(grant.claim(), now)).collect()
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        Ok(lock(&self.store).release(claim, Moment::now()))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        Ok(lock(&self.store).inspect(name, Moment::now()))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        Ok(lock(&self.store).force_release(name, Moment::now()))
+    }
+}

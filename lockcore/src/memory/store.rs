@@ -1,0 +1,285 @@
+//! The state of the in-memory server. Time is an argument; nothing here waits.
+
+use std::collections::{HashMap, VecDeque};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Released,
+    Renewal, Result, Wait,
+};
+
+/// What an acquire comes to at once.
+pub(super) enum Answer {
+    Granted(Grant),
+    Refused,
+    Queued(oneshot::Receiver<Grant>),
+}
+
+#[derive(Default)]
+pub(super) struct Store {
+    locks: HashMap<LockName, Entry>,
+    /// One counter for all names: tokens rise for each name even though entries come and go.
+    last_token: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    holders: Vec<Lease>,
+    queue: VecDeque<Waiter>,
+}
+
+struct Lease {
+    claim: Claim,
+    token: FencingToken,
+    since: Moment,
+    expires: Moment,
+}
+
+struct Waiter {
+    claim: Claim,
+    turn: oneshot::Sender<Grant>,
+}
+
+impl Entry {
+    fn drop_expired(&mut self, now: Moment) {
+        self.holders.retain(|lease| lease.expires > now);
+    }
+
+    /// The mode of those who hold or wait; `None` if nobody does.
+    fn mode(&self) -> Option<Mode> {
+        let holder = self.holders.first().map(|lease| lease.claim.mode());
+        holder.or_else(|| self.queue.front().map(|waiter| waiter.claim.mode()))
+    }
+
+    fn admits(&self, mode: Mode) -> bool {
+        match self.holders.first() {
+            None => true,
+            Some(lease) => mode.may_join(lease.claim.mode(), self.holders.len()),
+        }
+    }
+
+    fn grant(&mut self, claim: &Claim, token: FencingToken, now: Moment) -> Grant {
+        self.holders.push(Lease { claim: claim.clone(), token, since: now, expires: now.after(claim.ttl()) });
+        Grant::new(claim, token, now)
+    }
+
+    fn position(&self, claim: &Claim) -> Option<usize> {
+        self.holders.iter().position(|lease| lease.claim.owner() == claim.owner())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
+    }
+}
+
+fn next(last_token: &mut u64) -> FencingToken {
+    *last_token += 1;
+    FencingToken::new(*last_token)
+}
+
+impl Store {
+    pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<Answer> {
+        self.promote(claim.name(), now);
+        // The usual case first: nobody is there.
+        let Some(entry) = self.locks.get_mut(claim.name()) else {
+            let mut entry = Entry::default();
+            let grant = entry.grant(claim, next(&mut self.last_token), now);
+            self.locks.insert(claim.name().clone(), entry);
+            return Ok(Answer::Granted(grant));
+        };
+        if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
+            let message = format!("the name is in use as {mode}, and was asked for as {}", claim.mode());
+            return Err(Error::new(ErrorKind::KindClash, message));
+        }
+        if let Some(at) = entry.position(claim) {
+            return Ok(Answer::Granted(Grant::new(claim, entry.holders[at].token, entry.holders[at].since)));
+        }
+        if entry.queue.is_empty() && entry.admits(claim.mode()) {
+            return Ok(Answer::Granted(entry.grant(claim, next(&mut self.last_token), now)));
+        }
+        if claim.wait() == Wait::No {
+            return Ok(Answer::Refused);
+        }
+        let (turn, my_turn) = oneshot::channel();
+        entry.queue.push_back(Waiter { claim: claim.clone(), turn });
+        Ok(Answer::Queued(my_turn))
+    }
+
+    /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
+    pub(super) fn promote(&mut self, name: &LockName, now: Moment) {
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        entry.drop_expired(now);
+        while let Some(waiter) = entry.queue.front() {
+            if !entry.admits(waiter.claim.mode()) {
+                break;
+            }
+            let Some(Waiter { claim, turn }) = entry.queue.pop_front() else { break };
+            let grant = entry.grant(&claim, next(&mut self.last_token), now);
+            if turn.send(grant).is_err() {
+                // The waiter is gone; its place must not be.
+                entry.holders.pop();
+            }
+        }
+        if entry.is_idle() {
+            self.locks.remove(name);
+        }
+    }
+
+    pub(super) fn renew(&mut self, claim: &Claim, now: Moment) -> Renewal {
+        self.promote(claim.name(), now);
+        let lease = self
+            .locks
+            .get_mut(claim.name())
+            .and_then(|entry| entry.holders.iter_mut().find(|lease| lease.claim.owner() == claim.owner()));
+        match lease {
+            Some(lease) => {
+                lease.expires = now.after(claim.ttl());
+                Renewal::Renewed(crate::lease::belief(now, claim.ttl()))
+            }
+            None => Renewal::Lost,
+        }
+    }
+
+    pub(super) fn release(&mut self, claim: &Claim, now: Moment) -> Released {
+        let Some(entry) = self.locks.get_mut(claim.name()) else { return Released::NotHeld };
+        entry.drop_expired(now);
+        let held = entry.position(claim).map(|at| entry.holders.remove(at)).is_some();
+        let left = !entry.queue.is_empty() && leave(&mut entry.queue, claim);
+        if entry.is_idle() {
+            self.locks.remove(claim.name());
+        } else {
+            self.promote(claim.name(), now);
+        }
+        if held || left { Released::Released } else { Released::NotHeld }
+    }
+
+    pub(super) fn leave_queue(&mut self, claim: &Claim) {
+        if let Some(entry) = self.locks.get_mut(claim.name()) {
+            leave(&mut entry.queue, claim);
+            // Whoever stood behind this claim may be admissible now.
+            self.promote(claim.name(), Moment::now());
+        }
+    }
+
+    /// When the next lease of `name` runs out.
+    pub(super) fn next_expiry(&self, name: &LockName) -> Moment {
+        let holders = self.locks.get(name).map_or(&[][..], |entry| &entry.holders);
+        holders.iter().map(|lease| lease.expires).min().unwrap_or(Moment::NEVER)
+    }
+
+    pub(super) fn inspect(&mut self, name: &LockName, now: Moment) -> LockStatus {
+        self.promote(name, now);
+        let Some(entry) = self.locks.get(name) else { return LockStatus::new(name.clone(), Vec::new(), 0) };
+        let holders = entry.holders.iter().map(|lease| {
+            let claim = &lease.claim;
+            Holder::new(lease.token, claim.label(), claim.mode(), lease.expires.since(now))
+                .held_for(now.since(lease.since))
+        });
+        LockStatus::new(name.clone(), holders.collect(), entry.queue.len())
+    }
+
+    pub(super) fn force_release(&mut self, name: &LockName, now: Moment) -> usize {
+        let Some(entry) = self.locks.get_mut(name) else { return 0 };
+        entry.drop_expired(now);
+        let freed = std::mem::take(&mut entry.holders).len();
+        self.promote(name, now);
+        freed
+    }
+}
+
+fn leave(queue: &mut VecDeque<Waiter>, claim: &Claim) -> bool {
+    let place = queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
+    place.is_some_and(|at| queue.remove(at).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn claim(mode: Mode, wait: Wait) -> Claim {
+        let name = LockName::new("a").unwrap();
+        Claim::new(name, mode, Duration::from_secs(10), wait, "test".into())
+    }
+
+    fn granted(answer: Result<Answer>) -> Grant {
+        match answer {
+            Ok(Answer::Granted(grant)) => grant,
+            _ => panic!("not granted"),
+        }
+    }
+
+    fn queued(answer: Result<Answer>) -> oneshot::Receiver<Grant> {
+        match answer {
+            Ok(Answer::Queued(turn)) => turn,
+            _ => panic!("not queued"),
+        }
+    }
+
+    #[test]
+    fn asked_again_the_answer_is_the_same() {
+        let (mut store, now) = (Store::default(), Moment::now());
+        let mine = claim(Mode::Exclusive, Wait::No);
+        let first = granted(store.acquire(&mine, now));
+        assert_eq!(granted(store.acquire(&mine, now)).token(), first.token());
+        assert_eq!(store.release(&mine, now), Released::Released);
+        assert_eq!(store.release(&mine, now), Released::NotHeld);
+        assert!(store.locks.is_empty(), "nothing is left of a lock that nobody uses");
+    }
+
+    #[test]
+    fn a_writer_is_not_overtaken_by_readers() {
+        let (mut store, now) = (Store::default(), Moment::now());
+        let reader = claim(Mode::Shared, Wait::Forever);
+        granted(store.acquire(&reader, now));
+        let mut writer = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        let mut late = queued(store.acquire(&claim(Mode::Shared, Wait::Forever), now));
+        store.release(&reader, now);
+        let writing = writer.try_recv().expect("the writer's turn");
+        assert!(late.try_recv().is_err());
+        store.release(writing.claim(), now);
+        assert!(late.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_semaphore_counts_and_limits_must_agree() {
+        let (mut store, now) = (Store::default(), Moment::now());
+        let two = Mode::Permit { limit: NonZeroU32::new(2).unwrap() };
+        let first = granted(store.acquire(&claim(two, Wait::No), now));
+        granted(store.acquire(&claim(two, Wait::No), now));
+        assert!(matches!(store.acquire(&claim(two, Wait::No), now), Ok(Answer::Refused)));
+        let three = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
+        let error = store.acquire(&claim(three, Wait::No), now).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::KindClash);
+        assert!(error.to_string().contains("1 of 2") && error.to_string().contains("1 of 3"), "{error}");
+        store.release(first.claim(), now);
+        granted(store.acquire(&claim(two, Wait::No), now));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_frees_the_lock_for_the_head() {
+        let (mut store, now) = (Store::default(), Moment::now());
+        let dead = granted(store.acquire(&claim(Mode::Exclusive, Wait::No), now));
+        let mut turn = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        let later = now.after(Duration::from_secs(10));
+        assert_eq!(store.next_expiry(dead.claim().name()), later);
+        store.promote(dead.claim().name(), later);
+        let next = turn.try_recv().expect("the head's turn");
+        assert!(next.token() > dead.token());
+        assert!(matches!(store.renew(dead.claim(), later), Renewal::Lost));
+        assert_eq!(store.release(dead.claim(), later), Released::NotHeld);
+    }
+
+    #[test]
+    fn a_waiter_that_vanished_does_not_get_the_lock() {
+        let (mut store, now) = (Store::default(), Moment::now());
+        let holder = granted(store.acquire(&claim(Mode::Exclusive, Wait::No), now));
+        drop(queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now)));
+        let mut second = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
+        assert_eq!(store.force_release(holder.claim().name(), now), 1);
+        assert!(second.try_recv().is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! How a lock is held.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// How a claim wants to hold its lock.
+///
+/// One type covers the mutex, the reader-writer lock and the semaphore, so a backend implements one acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Alone: a mutex, or the writer of a reader-writer lock.
+    Exclusive,
+    /// Together with other readers, never with a writer.
+    Shared,
+    /// One of `limit` permits: a semaphore. All claims on a name must name the same limit.
+    Permit {
+        /// How many may hold the name at the same time.
+        limit: NonZeroU32,
+    },
+}
+
+impl Mode {
+    /// Whether claims of the two modes can meet on one name at all, now or later.
+    ///
+    /// A mutex and a reader-writer lock can: the mutex is a writer. A semaphore is another kind of thing, and so is a
+    /// semaphore with another limit: mixing them up is a mistake in the program, and an error, not a wait.
+    pub fn is_same_kind(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Permit { limit: a }, Self::Permit { limit: b }) => a == b,
+            (Self::Permit { .. }, _) | (_, Self::Permit { .. }) => false,
+            _ => true,
+        }
+    }
+
+    /// Whether a claim of this mode may join `holders` claims that hold the name in mode `held`.
+    pub fn may_join(self, held: Self, holders: usize) -> bool {
+        match (self, held) {
+            _ if holders == 0 => true,
+            (Self::Shared, Self::Shared) => true,
+            (Self::Permit { limit }, Self::Permit { .. }) => holders < limit.get() as usize,
+            _ => false,
+        }
+    }
+
+    /// The mode's name: `exclusive`, `shared` or `permit`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Permit { .. } => "permit",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Permit { limit } => write!(f, "permit (1 of {limit})"),
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permit(limit: u32) -> Mode {
+        Mode::Permit { limit: NonZeroU32::new(limit).unwrap() }
+    }
+
+    #[test]
+    fn who_may_join_whom() {
+        assert!(Mode::Exclusive.may_join(Mode::Exclusive, 0));
+        assert!(!Mode::Exclusive.may_join(Mode::Exclusive, 1));
+        assert!(!Mode::Exclusive.may_join(Mode::Shared, 1));
+        assert!(!Mode::Shared.may_join(Mode::Exclusive, 1));
+        assert!(Mode::Shared.may_join(Mode::Shared, 99));
+        assert!(permit(2).may_join(permit(2), 1));
+        assert!(!permit(2).may_join(permit(2), 2));
+    }
+
+    #[test]
+    fn kinds_do_not_mix() {
+        assert!(Mode::Exclusive.is_same_kind(Mode::Shared));
+        assert!(permit(2).is_same_kind(permit(2)));
+        assert!(!permit(2).is_same_kind(permit(3)));
+        assert!(!permit(2).is_same_kind(Mode::Exclusive));
+    }
+}

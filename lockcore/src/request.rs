@@ -1,0 +1,184 @@
+//! A request for a lock, with its choices.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Defaults, Shared};
+use crate::{Claim, Error, ErrorKind, Held, LockGuard, LockName, Mode, Moment, Operation, Result, Wait};
+
+/// The longest label, in bytes.
+const MAX_LABEL: usize = 255;
+
+/// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
+///
+/// Await it to wait for the lock's turn, or end it with [`try_now`](Self::try_now) or [`run`](Self::run). Nothing is
+/// sent before that. Every bad choice, a name or a duration that is not allowed, is an error of the end, before any
+/// request is sent.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives for a caller who has
+/// gone is released at once, both in the background. What is lost is the place in the queue.
+#[must_use = "nothing happens until the request is awaited"]
+#[derive(Debug)]
+pub struct LockRequest {
+    shared: Arc<Shared>,
+    name: Result<LockName>,
+    mode: Result<Mode>,
+    ttl: Duration,
+    wait: Option<Duration>,
+    label: Arc<str>,
+}
+
+impl LockRequest {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        defaults: &Defaults,
+        name: Result<LockName>,
+        mode: Result<Mode>,
+    ) -> Self {
+        let Defaults { ttl, wait, label } = defaults;
+        Self { shared: Arc::clone(shared), name, mode, ttl: *ttl, wait: *wait, label: Arc::clone(label) }
+    }
+
+    /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
+    /// third of it.
+    ///
+    /// Short leases free the locks of the dead soon, and cost renewals; long leases survive long pauses and outages.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for the lock at most. After that the error is of kind
+    /// [`TimedOut`](ErrorKind::TimedOut).
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Waits for as long as it takes, whatever the configuration says.
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = None;
+        self
+    }
+
+    /// A text for people that says who holds the lock. The default is host and process.
+    pub fn label(mut self, label: impl AsRef<str>) -> Self {
+        self.label = label.as_ref().into();
+        self
+    }
+
+    /// Takes the lock if it is free now; `None` if it is held by another.
+    ///
+    /// # Cancel safety
+    /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
+    pub async fn try_now(self) -> Result<Option<LockGuard>> {
+        let shared = Arc::clone(&self.shared);
+        let (claim, decorate) = self.claim(|_| Ok(Wait::No))?;
+        crate::operation::acquire(&shared, claim).await.map_err(decorate)
+    }
+
+    /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
+    ///
+    /// `work` gets a [`Held`] to look at. If the lock is lost, the future of `work` is dropped at its next await, and
+    /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it look at
+    /// [`Held::is_held`].
+    ///
+    /// # Cancel safety
+    /// Dropping this future drops that of `work`, and the lock is released in the background.
+    pub async fn run<F, W, T>(self, work: F) -> Result<T>
+    where
+        F: FnOnce(Held) -> W,
+        W: Future<Output = T>,
+    {
+        let shared = Arc::clone(&self.shared);
+        let guard = self.await?;
+        let held = guard.held();
+        let lost = |name: &LockName| {
+            let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+            shared.decorate(error, Operation::Acquire, Some(name))
+        };
+        let value = tokio::select! {
+            // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
+            biased;
+            value = work(held.clone()) => value,
+            _ = held.lost() => return Err(lost(held.name())),
+        };
+        if !held.is_held() {
+            return Err(lost(held.name()));
+        }
+        match guard.release().await {
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
+            // The work was done under the lock. What became of the release is the keeper's business.
+            _ => Ok(value),
+        }
+    }
+
+    async fn acquire(self) -> Result<LockGuard> {
+        let shared = Arc::clone(&self.shared);
+        let wait = self.wait;
+        let (claim, decorate) = self.claim(wait_of)?;
+        match crate::operation::acquire(&shared, claim).await {
+            Ok(Some(guard)) => Ok(guard),
+            Ok(None) => {
+                let waited = humantime::format_duration(wait.unwrap_or_default());
+                Err(decorate(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("still held by another after a wait of {waited}"),
+                )))
+            }
+            Err(error) => Err(decorate(error)),
+        }
+    }
+
+    /// Checks everything, and makes the claim. Also returns what adds the context to later errors.
+    fn claim(
+        self,
+        wait: impl FnOnce(Option<Duration>) -> Result<Wait>,
+    ) -> Result<(Claim, impl Fn(Error) -> Error)> {
+        let shared = self.shared;
+        let bad = |error, name| shared.decorate(error, Operation::Acquire, name);
+        let name = self.name.map_err(|error| bad(error, None))?;
+        let checked = self.mode.and_then(|mode| {
+            shared.capabilities.check(mode, self.ttl)?;
+            check_label(&self.label)?;
+            Ok((mode, wait(self.wait)?))
+        });
+        let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
+        let claim = Claim::new(name.clone(), mode, self.ttl, wait, self.label);
+        Ok((claim, move |error| shared.decorate(error, Operation::Acquire, Some(&name))))
+    }
+}
+
+fn wait_of(wait: Option<Duration>) -> Result<Wait> {
+    let Some(wait) = wait else { return Ok(Wait::Forever) };
+    match Moment::now().after(wait) {
+        Moment::NEVER => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "this wait is longer than the clock can count; leave it out to wait for as long as it takes",
+        )),
+        end => Ok(Wait::Until(end)),
+    }
+}
+
+fn check_label(label: &str) -> Result<()> {
+    if label.len() > MAX_LABEL || label.chars().any(char::is_control) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("a label has at most {MAX_LABEL} bytes and no control characters"),
+        ));
+    }
+    Ok(())
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<LockGuard>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}

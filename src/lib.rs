@@ -1,0 +1,57 @@
+//! One distributed lock, any backend.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub use lockcore::*;
+
+mod schemes;
+
+/// The SQL lock table: PostgreSQL, MySQL/MariaDB, SQLite.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use backend_sql as sql;
+
+use std::sync::Arc;
+
+/// Connects to the lock server at this address; the scheme picks the backend.
+///
+/// | address | backend | feature |
+/// |---|---|---|
+/// | `memory://`, `memory://NAME` | this process | always |
+/// | `sqlite://FILE` | SQLite | `sqlite` |
+/// | `postgres://USER:PASSWORD@HOST/DATABASE` | PostgreSQL | `postgres` |
+/// | `mysql://USER:PASSWORD@HOST/DATABASE` | MySQL, MariaDB | `mysql` |
+///
+/// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
+/// the first lock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+/// let locks = lockwell::connect("memory://").await?;
+/// let guard = locks.lock("orders/42").await?;
+/// println!("holding with token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Cancel safety
+/// Cancel safe: nothing is locked.
+pub async fn connect(url: impl Into<String>) -> Result<Locks> {
+    connect_with(LockConfig::new(url)).await
+}
+
+/// Connects as a configuration says: the address, the defaults, and what the application requires of the backend.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is locked.
+pub async fn connect_with(config: LockConfig) -> Result<Locks> {
+    let (url, config) = config.resolve().map_err(|error| error.during(Operation::Connect))?;
+    let backend = connect_backend(&url).await?;
+    Locks::with_config(backend, &config)
+}
+
+/// Connects to the backend alone: for tools that work on [`DistributedLock`] itself.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is locked.
+pub async fn connect_backend(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
+    schemes::connect(url).await.map_err(|error| error.during(Operation::Connect))
+}
