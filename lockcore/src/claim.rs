@@ -99,7 +99,12 @@ impl Claim {
         self.0.queued.store(true, Ordering::Release);
     }
 
-    /// Whether the server may hold, or have held, a place in a queue for this claim.
+    /// Notes that the server holds no place in a queue for this claim any more, as it has just said.
+    pub fn note_left_queue(&self) {
+        self.0.queued.store(false, Ordering::Release);
+    }
+
+    /// Whether the server may hold a place in a queue for this claim.
     pub fn may_be_queued(&self) -> bool {
         self.0.queued.load(Ordering::Acquire)
     }
@@ -120,22 +125,23 @@ impl Claim {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn given_up(&self) {
-        let cancelled = async {
-            loop {
-                let bell = self.0.bell.notified();
-                if self.is_cancelled() {
-                    return;
-                }
-                bell.await;
-            }
-        };
         match self.0.wait {
             Wait::No => (),
-            Wait::Forever => cancelled.await,
+            Wait::Forever => self.cancelled().await,
             Wait::Until(end) => tokio::select! {
-                () = cancelled => (),
+                () = self.cancelled() => (),
                 () = end.sleep() => (),
             },
+        }
+    }
+
+    async fn cancelled(&self) {
+        loop {
+            let bell = self.0.bell.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            bell.await;
         }
     }
 

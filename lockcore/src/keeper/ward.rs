@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::holding::Holding;
 use crate::lease::{Advice, Event, Lease};
 use crate::sync::lock;
-use crate::{DistributedLock, Grant, Moment, Renewal};
+use crate::{DistributedLock, Grant, Moment, Renewal, Standing};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
@@ -58,7 +58,12 @@ impl Ward {
 
     /// Takes a lease into care.
     pub(crate) fn admit(self: &Arc<Self>, holding: &Arc<Holding>, now: Moment) {
-        let Advice::Rest(due) = holding.on(now, Event::Tick) else { return };
+        let due = match holding.on(now, Event::Tick) {
+            Advice::Rest(due) => due,
+            // The grant was long under way: its first renewal is due at once.
+            Advice::Renew => now,
+            Advice::Done => return,
+        };
         let start = {
             let mut table = lock(&self.table);
             let slot = table.leases.insert(Arc::clone(holding));
@@ -93,9 +98,11 @@ impl Ward {
 
     /// Lets a lease go. It is not renewed from now on.
     pub(crate) fn dismiss(&self, holding: &Holding) {
+        // Under the lock: otherwise the sweep could free the slot in between, and another lease move in.
+        let mut table = lock(&self.table);
         let slot = holding.slot().swap(usize::MAX, Ordering::Relaxed);
         if slot != usize::MAX {
-            lock(&self.table).leases.try_remove(slot);
+            table.leases.try_remove(slot);
         }
     }
 
@@ -122,7 +129,7 @@ impl Ward {
             let mut table = lock(&self.table);
             let now = Moment::now();
             let mut wakes = Moment::NEVER;
-            let mut ended = 0;
+            let mut lost = 0;
             table.leases.retain(|_, holding| {
                 let mut advice = holding.on(now, Event::Tick);
                 if advice == Advice::Renew {
@@ -135,13 +142,13 @@ impl Ward {
                     Advice::Done => {
                         // The guard may still be there; its slot is free for another.
                         holding.slot().store(usize::MAX, Ordering::Relaxed);
-                        ended += 1;
+                        lost += u64::from(holding.standing() != Standing::Released);
                         return false;
                     }
                 }
                 true
             });
-            self.counters.lost.add_many(ended);
+            self.counters.lost.add_many(lost);
             table.wakes = (!table.leases.is_empty()).then_some(wakes);
             table.wakes
         };

@@ -7,9 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
 
-use self::store::{Answer, Store};
+use self::store::{Answer, Place, Store};
 use crate::sync::lock;
 use crate::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Released,
@@ -70,8 +69,9 @@ impl fmt::Debug for MemoryLock {
 async fn wait_for_turn(
     store: &Mutex<Store>,
     claim: &Claim,
-    mut turn: oneshot::Receiver<Grant>,
+    place: Place,
 ) -> Result<Option<Grant>> {
+    let Place { mut turn, look } = place;
     loop {
         let lease_ends = lock(store).next_expiry(claim.name());
         tokio::select! {
@@ -84,6 +84,7 @@ async fn wait_for_turn(
                 lock(store).leave_queue(claim);
                 return Ok(turn.try_recv().ok());
             }
+            () = look.notified() => (),
             () = lease_ends.sleep() => lock(store).promote(claim.name(), Moment::now()),
         }
     }
@@ -108,7 +109,7 @@ impl DistributedLock for MemoryLock {
         match answer {
             Answer::Granted(grant) => Ok(Some(grant)),
             Answer::Refused => Ok(None),
-            Answer::Queued(turn) => wait_for_turn(&self.store, claim, turn).await,
+            Answer::Queued(place) => wait_for_turn(&self.store, claim, place).await,
         }
     }
 

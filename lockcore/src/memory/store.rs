@@ -1,8 +1,9 @@
 //! The state of the in-memory server. Time is an argument; nothing here waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Released,
@@ -13,7 +14,14 @@ use crate::{
 pub(super) enum Answer {
     Granted(Grant),
     Refused,
-    Queued(oneshot::Receiver<Grant>),
+    Queued(Place),
+}
+
+/// A place in a queue, as the waiter sees it.
+pub(super) struct Place {
+    pub(super) turn: oneshot::Receiver<Grant>,
+    /// Rings when this place has become the first or the holder has changed: the lease to watch is another one now.
+    pub(super) look: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -39,6 +47,7 @@ struct Lease {
 struct Waiter {
     claim: Claim,
     turn: oneshot::Sender<Grant>,
+    look: Arc<Notify>,
 }
 
 impl Entry {
@@ -102,8 +111,9 @@ impl Store {
             return Ok(Answer::Refused);
         }
         let (turn, my_turn) = oneshot::channel();
-        entry.queue.push_back(Waiter { claim: claim.clone(), turn });
-        Ok(Answer::Queued(my_turn))
+        let look = Arc::new(Notify::new());
+        entry.queue.push_back(Waiter { claim: claim.clone(), turn, look: Arc::clone(&look) });
+        Ok(Answer::Queued(Place { turn: my_turn, look }))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
@@ -114,11 +124,15 @@ impl Store {
             if !entry.admits(waiter.claim.mode()) {
                 break;
             }
-            let Some(Waiter { claim, turn }) = entry.queue.pop_front() else { break };
+            let Some(Waiter { claim, turn, .. }) = entry.queue.pop_front() else { break };
             let grant = entry.grant(&claim, next(&mut self.last_token), now);
             if turn.send(grant).is_err() {
                 // The waiter is gone; its place must not be.
                 entry.holders.pop();
+            }
+            // One of those who wait keeps an eye on the lease: the first.
+            if let Some(head) = entry.queue.front() {
+                head.look.notify_one();
             }
         }
         if entry.is_idle() {
@@ -190,7 +204,11 @@ impl Store {
 
 fn leave(queue: &mut VecDeque<Waiter>, claim: &Claim) -> bool {
     let place = queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
-    place.is_some_and(|at| queue.remove(at).is_some())
+    let left = place.is_some_and(|at| queue.remove(at).is_some());
+    if let (Some(0), Some(head)) = (place, queue.front()) {
+        head.look.notify_one();
+    }
+    left
 }
 
 #[cfg(test)]
@@ -214,7 +232,7 @@ mod tests {
 
     fn queued(answer: Result<Answer>) -> oneshot::Receiver<Grant> {
         match answer {
-            Ok(Answer::Queued(turn)) => turn,
+            Ok(Answer::Queued(place)) => place.turn,
             _ => panic!("not queued"),
         }
     }

@@ -1,0 +1,44 @@
+//! From the errors of sqlx to ours.
+
+use lockcore::{Error, ErrorKind};
+
+/// What became of a request that reached no answer in time.
+pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
+    let error = Error::new(ErrorKind::Unreachable, "the database cannot be reached or does not answer");
+    match cause {
+        Some(cause) => error.with_source(cause.to_string()),
+        None => error,
+    }
+}
+
+/// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
+pub(crate) fn fatal(error: &sqlx::Error) -> Error {
+    let (kind, hint) = match error {
+        sqlx::Error::Database(error) => by_code(error.code().as_deref().unwrap_or_default()),
+        sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
+        sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
+        _ => (ErrorKind::Internal, "an unexpected answer"),
+    };
+    Error::new(kind, hint).with_source(error.to_string())
+}
+
+fn by_code(code: &str) -> (ErrorKind, &'static str) {
+    match code {
+        "28P01" | "28000" => (ErrorKind::Refused, "user or password is wrong"),
+        "42501" => (ErrorKind::Refused, "the user lacks a right: SELECT, INSERT and UPDATE are needed"),
+        "3D000" | "42000" => (ErrorKind::Misconfigured, "there is no such database, or the user has no right to it"),
+        // SQLite has one code for every mistake in a statement, and ours differ in their tables only.
+        "42P01" | "42S02" | "1" => {
+            (ErrorKind::Misconfigured, "the lock tables are missing: let them be created, or see create_schema()")
+        }
+        "42703" | "42S22" => (ErrorKind::Misconfigured, "the lock tables have other columns than expected"),
+        "25006" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
+        "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),
+        "8" => (ErrorKind::Misconfigured, "the database file is read only"),
+        "13" => (ErrorKind::Misconfigured, "the disk is full"),
+        "14" => (ErrorKind::Misconfigured, "the database file cannot be opened: does its folder exist?"),
+        "26" => (ErrorKind::Misconfigured, "the file is not an SQLite database"),
+        _ => (ErrorKind::Internal, "the database refused a statement"),
+    }
+}

@@ -1,0 +1,265 @@
+//! One connection, and the requests that travel on it.
+//!
+//! Requests that meet share a statement: whatever arrives while a statement is under way goes into the next one
+//! (natural batching). Nobody waits for company: a request that finds the lane idle starts at once, alone.
+//!
+//! The lane owns its connection and runs in a task of its own, so a caller that goes away leaves no half-read answer
+//! behind. A connection that failed or did not answer in time is dropped and replaced, and the requests are repeated:
+//! every statement is idempotent for its owner, so that a lost reply does no harm. A request that is repeated keeps its
+//! place before all that came later, so a release never overtakes the acquire that it cleans up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockcore::{Moment, Result};
+use tokio::sync::oneshot;
+
+use crate::dialect::{Dialect, Verdict};
+use crate::error::{fatal, no_answer};
+use crate::errand::{Errand, Job};
+use crate::seats::Seats;
+
+/// How often a statement that the database gave back as "not applied, try again" is repeated.
+const REPEATS: u32 = 20;
+
+/// The answer to one request, and when the statement that brought it was sent.
+pub(crate) type Reply<T> = oneshot::Sender<Result<(T, Moment)>>;
+
+/// One request of a batch.
+pub(crate) struct Request<D: Dialect, E: Errand<D>> {
+    pub(crate) input: E::Input,
+    pub(crate) reply: Reply<E::Output>,
+    pub(crate) give_up: Moment,
+}
+
+pub(crate) struct Lane<D: Dialect>(Arc<Inner<D>>);
+
+impl<D: Dialect> Clone for Lane<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct Inner<D: Dialect> {
+    dialect: Arc<D>,
+    seats: Arc<Seats>,
+    timeout: Duration,
+    state: Mutex<State<D>>,
+}
+
+struct State<D: Dialect> {
+    waiting: Vec<Job<D>>,
+    /// Whether a task is serving the lane. It then has the connection.
+    served: bool,
+    conn: Option<D::Conn>,
+}
+
+impl<D: Dialect> Lane<D> {
+    pub(crate) fn new(dialect: Arc<D>, seats: Arc<Seats>, timeout: Duration) -> Self {
+        let state = State { waiting: Vec::new(), served: false, conn: None };
+        Self(Arc::new(Inner { dialect, seats, timeout, state: Mutex::new(state) }))
+    }
+
+    /// Sends a request and waits for its answer, at most for the lane's timeout.
+    pub(crate) async fn call<E: Errand<D>>(&self, input: E::Input) -> Result<(E::Output, Moment)> {
+        self.call_within::<E>(input, self.0.timeout).await
+    }
+
+    /// Sends a request that is given up, and its connection replaced, after `patience`.
+    pub(crate) async fn call_within<E: Errand<D>>(
+        &self,
+        input: E::Input,
+        patience: Duration,
+    ) -> Result<(E::Output, Moment)> {
+        let answer = self.post::<E>(input, patience.min(self.0.timeout));
+        // The lane's task is gone only with its runtime.
+        answer.await.unwrap_or_else(|_| Err(no_answer(None)))
+    }
+
+    /// Sends a request whose answer nobody waits for.
+    pub(crate) fn send<E: Errand<D>>(&self, input: E::Input) {
+        drop(self.post::<E>(input, self.0.timeout));
+    }
+
+    fn post<E: Errand<D>>(
+        &self,
+        input: E::Input,
+        patience: Duration,
+    ) -> oneshot::Receiver<Result<(E::Output, Moment)>> {
+        let (reply, answer) = oneshot::channel();
+        let give_up = Moment::now().after(patience);
+        let mut state = self.0.state();
+        state.waiting.push(E::job(Request { input, reply, give_up }));
+        if !state.served {
+            state.served = true;
+            let server = Server { conn: state.conn.take(), inner: Arc::clone(&self.0) };
+            drop(state);
+            drop(tokio::spawn(server.serve()));
+        }
+        answer
+    }
+
+    /// Closes the connection if it is idle.
+    pub(crate) fn close(&self) {
+        self.0.state().conn = None;
+    }
+}
+
+impl<D: Dialect> Inner<D> {
+    fn state(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that serves a lane for as long as there are requests.
+pub(crate) struct Server<D: Dialect> {
+    inner: Arc<Inner<D>>,
+    conn: Option<D::Conn>,
+}
+
+impl<D: Dialect> Drop for Server<D> {
+    /// If the runtime drops the task half-way, the connection goes with it, in whatever state it is, and the requests
+    /// learn that they have no answer. The next request starts a new task.
+    fn drop(&mut self) {
+        let mut state = self.inner.state();
+        if state.served {
+            state.served = false;
+            state.waiting.clear();
+        }
+    }
+}
+
+impl<D: Dialect> Server<D> {
+    async fn serve(mut self) {
+        loop {
+            let jobs = {
+                let mut state = self.inner.state();
+                if state.waiting.is_empty() {
+                    state.served = false;
+                    state.conn = self.conn.take();
+                    return;
+                }
+                std::mem::take(&mut state.waiting)
+            };
+            let alone = jobs.len() == 1;
+            crate::errand::serve_all(&mut self, jobs).await;
+            if !alone {
+                // Those who were just answered often ask again at once: let them meet in the next statement.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Serves a batch of one kind: one statement, repeated until it has an answer or the time of its requests is over.
+    pub(crate) async fn serve_batch<E: Errand<D>>(&mut self, batch: Vec<Request<D, E>>) {
+        let inner = Arc::clone(&self.inner);
+        let (mut inputs, mut replies) = (Vec::new(), Vec::new());
+        for Request { input, reply, give_up } in batch {
+            inputs.push(input);
+            replies.push((reply, give_up));
+        }
+        let end = replies.iter().map(|(_, give_up)| *give_up).max().unwrap_or(Moment::NEVER);
+        let mut repeats = 0;
+        let mut last = None;
+        let error = loop {
+            let left = end.remaining();
+            if left.is_zero() {
+                break no_answer(last.as_ref());
+            }
+            let conn = match self.connection(left).await {
+                Ok(conn) => conn,
+                Err(error) => break error,
+            };
+            let sent = Moment::now();
+            let work = E::run(&inner.dialect, &inner.seats, conn, &inputs);
+            match tokio::time::timeout(left, work).await {
+                Ok(Ok(outputs)) => {
+                    for (output, (reply, _)) in outputs.into_iter().zip(replies) {
+                        // A caller that has gone away does not read its answer.
+                        drop(reply.send(Ok((output, sent))));
+                    }
+                    return;
+                }
+                Ok(Err(error)) => match verdict(&*inner.dialect, &error) {
+                    Verdict::Again if repeats < REPEATS => {
+                        repeats += 1;
+                        pause(repeats).await;
+                    }
+                    Verdict::Blocked if inputs.len() > 1 => {
+                        return self.serve_one_by_one::<E>(inputs, replies).await;
+                    }
+                    Verdict::Blocked => break E::blocked(),
+                    Verdict::Broken => {
+                        tracing::debug!(%error, "a connection failed and is replaced");
+                        self.conn = None;
+                        last = Some(error);
+                        repeats += 1;
+                        pause(repeats.min(5)).await;
+                    }
+                    Verdict::Again | Verdict::Fatal => break fatal(&error),
+                },
+                Err(_) => {
+                    tracing::debug!("a connection does not answer and is replaced");
+                    self.conn = None;
+                }
+            }
+        };
+        for (reply, _) in replies {
+            drop(reply.send(Err(error.duplicate())));
+        }
+    }
+
+    /// One row of the batch is locked by somebody's transaction: the others must not wait for it.
+    async fn serve_one_by_one<E: Errand<D>>(
+        &mut self,
+        inputs: Vec<E::Input>,
+        replies: Vec<(Reply<E::Output>, Moment)>,
+    ) {
+        for (input, (reply, give_up)) in inputs.into_iter().zip(replies) {
+            Box::pin(self.serve_batch::<E>(vec![Request { input, reply, give_up }])).await;
+        }
+    }
+
+    /// The connection; a new one if there is none.
+    async fn connection(&mut self, patience: Duration) -> Result<&mut D::Conn> {
+        let end = Moment::now().after(patience);
+        let mut tries = 0;
+        while self.conn.is_none() {
+            match tokio::time::timeout(end.remaining(), self.inner.dialect.connect()).await {
+                Ok(Ok(conn)) => self.conn = Some(conn),
+                Ok(Err(error)) => {
+                    if verdict(&*self.inner.dialect, &error) == Verdict::Fatal {
+                        return Err(fatal(&error));
+                    }
+                    tries += 1;
+                    let nap = pause(tries);
+                    if tokio::time::timeout(end.remaining(), nap).await.is_err() {
+                        return Err(no_answer(Some(&error)));
+                    }
+                }
+                Err(_) => return Err(no_answer(None)),
+            }
+        }
+        self.conn.as_mut().ok_or_else(|| no_answer(None))
+    }
+}
+
+/// Backs off, with jitter so that those who collided do not meet again.
+async fn pause(times: u32) {
+    let most = Duration::from_millis(1 << times.min(8));
+    tokio::time::sleep(most.mul_f64(0.25 + 0.75 * rand::random::<f64>())).await;
+}
+
+pub(crate) fn verdict<D: Dialect>(dialect: &D, error: &sqlx::Error) -> Verdict {
+    match error {
+        sqlx::Error::Database(error) => dialect.verdict(&**error),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => Verdict::Broken,
+        _ => Verdict::Fatal,
+    }
+}
+
+

@@ -1,0 +1,85 @@
+//! What the address of a database may say.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Result, ServerUrl};
+
+use crate::table::Table;
+
+/// The options that all three databases share.
+const SHARED: [&str; 4] = ["create", "purge_after", "table", "timeout"];
+
+/// What the address of a database says, beside the way to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) table: Table,
+    /// Whether missing tables are created on connecting.
+    pub(crate) create: bool,
+    /// How long one request may take, reconnecting and repeating included.
+    pub(crate) timeout: Duration,
+    /// How long a lock must have been unused before its row is deleted; zero: never.
+    pub(crate) purge_after: Duration,
+}
+
+impl Options {
+    /// Reads the shared options. `others` are the names of the database's own.
+    pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
+        let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
+        url.allow_options(&allowed)?;
+        let timeout = url.duration("timeout")?.unwrap_or(Duration::from_secs(5));
+        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
+            return Err(Error::new(ErrorKind::InvalidInput, "timeout must be between 50ms and 10m"));
+        }
+        Ok(Self {
+            table: Table::new(url.option("table").unwrap_or(Table::DEFAULT))?,
+            create: url.parsed("create", "true or false")?.unwrap_or(true),
+            timeout,
+            purge_after: url.duration("purge_after")?.unwrap_or(Duration::from_hours(24)),
+        })
+    }
+}
+
+/// The one host of an address.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn one_host(url: &ServerUrl) -> Result<lockcore::Host> {
+    let mut hosts = url.hosts()?;
+    if hosts.len() > 1 {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{}:// takes one host, the writer; {} are given", url.scheme(), hosts.len()),
+        ));
+    }
+    Ok(hosts.remove(0))
+}
+
+/// The database that the path of an address names.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn database(url: &ServerUrl) -> Result<Option<&str>> {
+    let name = url.path().trim_start_matches('/');
+    if name.contains('/') {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("the path of {url} names a database, and has one part"),
+        ));
+    }
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Options> {
+        Options::read(&url.parse().unwrap(), &["busy_timeout"])
+    }
+
+    #[test]
+    fn defaults_and_bounds() {
+        let options = read("sqlite://x.db").unwrap();
+        assert!(options.create && options.timeout == Duration::from_secs(5));
+        assert!(read("sqlite://x.db?timeout=1ms").is_err());
+        assert!(read("sqlite://x.db?create=maybe").unwrap_err().to_string().contains("true or false"));
+        let error = read("sqlite://x.db?tabel=x").unwrap_err().to_string();
+        assert!(error.contains("busy_timeout, create") && error.contains("table"), "{error}");
+    }
+}

@@ -1,0 +1,120 @@
+//! The waiters of this process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lockcore::LockName;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// The waiters of this process, by their tickets, so that a word from the database wakes the one it is for.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    /// Names this client at the database.
+    pub(crate) client: Uuid,
+    rows: Mutex<Rows>,
+    /// Rung when the first waiter sits down.
+    pub(crate) taken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    by_ticket: BTreeMap<i64, (LockName, Arc<Notify>)>,
+    by_name: HashMap<LockName, usize>,
+}
+
+/// One waiter's seat; dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    pub(crate) ticket: i64,
+    bell: Arc<Notify>,
+}
+
+impl Seats {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { client: Uuid::from_u128(rand::random()), rows: Mutex::default(), taken: Notify::new() })
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sit(self: &Arc<Self>, name: &LockName, ticket: i64) -> Seat {
+        let bell = Arc::new(Notify::new());
+        {
+            let mut rows = self.rows();
+            rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&bell)));
+            *rows.by_name.entry(name.clone()).or_default() += 1;
+        }
+        self.taken.notify_one();
+        Seat { seats: Arc::clone(self), ticket, bell }
+    }
+
+    /// Wakes the waiter with this ticket.
+    pub(crate) fn wake(&self, ticket: i64) {
+        if let Some((_, bell)) = self.rows().by_ticket.get(&ticket) {
+            bell.notify_one();
+        }
+    }
+
+    /// Wakes everybody, when words of the database may have been missed.
+    pub(crate) fn wake_all(&self) {
+        for (_, bell) in self.rows().by_ticket.values() {
+            bell.notify_one();
+        }
+    }
+
+    /// Whether anybody of this process waits for this lock.
+    pub(crate) fn waits_for(&self, name: &LockName) -> bool {
+        self.rows().by_name.contains_key(name)
+    }
+
+    /// The locks that somebody of this process waits for.
+    pub(crate) fn names(&self) -> Vec<LockName> {
+        self.rows().by_name.keys().cloned().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows().by_ticket.is_empty()
+    }
+}
+
+impl Seat {
+    /// Resolves when the waiter should look. A bell that rang before is not forgotten.
+    pub(crate) async fn called(&self) {
+        self.bell.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut rows = self.seats.rows();
+        let Some((name, _)) = rows.by_ticket.remove(&self.ticket) else { return };
+        let Some(count) = rows.by_name.get_mut(&name) else { return };
+        *count -= 1;
+        if *count == 0 {
+            rows.by_name.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_bell_before_the_wait_is_heard() {
+        let seats = Seats::new();
+        let name = LockName::new("a").unwrap();
+        let (first, second) = (seats.sit(&name, 1), seats.sit(&name, 2));
+        seats.wake(1);
+        first.called().await;
+        drop(first);
+        assert!(seats.waits_for(&name));
+        seats.wake_all();
+        second.called().await;
+        drop(second);
+        assert!(seats.is_empty() && !seats.waits_for(&name) && seats.names().is_empty());
+    }
+}

@@ -1,0 +1,84 @@
+//! The names of the tables.
+
+use std::fmt;
+
+use lockcore::{Error, ErrorKind, Result};
+
+/// The table of locks; the table of the queue has the same name with `_queue` behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table(String);
+
+impl Table {
+    pub(crate) const DEFAULT: &'static str = "lockwell_locks";
+
+    /// The name goes into statements as it is, so it must be a plain identifier, with a schema before it or not.
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        let plain = |part: &str| {
+            part.len() <= 48
+                && part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let parts: Vec<_> = name.split('.').collect();
+        if parts.len() > 2 || !parts.iter().all(|part| plain(part)) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "{name:?} is not allowed as a table: write NAME or SCHEMA.NAME with letters, digits and _, \
+                     at most 48 each"
+                ),
+            ));
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    pub(crate) fn queue(&self) -> String {
+        format!("{}_queue", self.0)
+    }
+
+    /// The name without the schema.
+    pub(crate) fn base(&self) -> &str {
+        self.0.rsplit('.').next().unwrap_or(&self.0)
+    }
+
+    /// Puts the names into a statement: `{locks}`, `{queue}` and `{base}` (the first without its schema).
+    pub(crate) fn fill(&self, sql: &str) -> String {
+        sql.replace("{locks}", &self.0).replace("{queue}", &self.queue()).replace("{base}", self.base())
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A statement with the table names in it, ready to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sql(std::sync::Arc<str>);
+
+impl Sql {
+    pub(crate) fn new(table: &Table, text: &str) -> Self {
+        Self(table.fill(text).into())
+    }
+
+    /// The statement for sqlx. It is safe: the only text that is not ours is the validated name of the table.
+    pub(crate) fn get(&self) -> sqlx::AssertSqlSafe<std::sync::Arc<str>> {
+        sqlx::AssertSqlSafe(std::sync::Arc::clone(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names() {
+        for good in ["locks", "app.locks", "_x1"] {
+            assert_eq!(Table::new(good).unwrap().to_string(), good);
+        }
+        for bad in ["", "a b", "a'b", "a\"b", "a`b", "a;b", "1a", "a.b.c", "a.", "é", &"x".repeat(49)] {
+            assert_eq!(Table::new(bad).unwrap_err().kind(), ErrorKind::InvalidInput, "{bad}");
+        }
+        assert_eq!(Table::new("app.locks").unwrap().fill("{locks} {queue} {base}"), "app.locks app.locks_queue locks");
+    }
+}

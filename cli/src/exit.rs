@@ -1,0 +1,155 @@
+//! What the exit status says. The numbers are those of `sysexits.h` where it has one.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process::{ExitCode, ExitStatus};
+
+use lockwell::{Error, ErrorKind, ServerUrl};
+
+/// Wrong usage, name or address.
+pub(crate) const USAGE: u8 = 64;
+/// The lock server cannot be reached.
+pub(crate) const UNREACHABLE: u8 = 69;
+/// Any other error.
+pub(crate) const SOFTWARE: u8 = 70;
+/// The lock was not free in time.
+pub(crate) const NOT_OBTAINED: u8 = 75;
+/// The lock was lost while the command ran.
+pub(crate) const LOST: u8 = 76;
+/// The lock server refused us.
+pub(crate) const REFUSED: u8 = 77;
+/// The command cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The command does not exist.
+const NOT_FOUND: u8 = 127;
+
+/// The end of an unsuccessful run: what to say, and the exit status.
+pub(crate) struct Failure {
+    pub(crate) status: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    /// The command did not start. The statuses are those of a shell.
+    pub(crate) fn not_started(command: &str, error: &io::Error) -> Self {
+        let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        Self::new(status, format!("{command}: {error}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(status_of(error.kind()), format!("{error:#}"))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(SOFTWARE, error.to_string())
+    }
+}
+
+/// The exit status for an error of the library.
+pub(crate) fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::TimedOut | ErrorKind::Held => NOT_OBTAINED,
+        ErrorKind::Lost => LOST,
+        // A clash of kinds is a mistake on the command line: `--permits 3` here, `--permits 4` there.
+        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::KindClash => USAGE,
+        // "Unknown outcome" is an answer that never came. Nothing is run on it, and it is cleaned up.
+        ErrorKind::Unreachable | ErrorKind::UnknownOutcome => UNREACHABLE,
+        ErrorKind::Refused => REFUSED,
+        _ => SOFTWARE,
+    }
+}
+
+/// The exit status that passes on the command's own: 128 + n if signal n ended it, as in a shell.
+pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(SOFTWARE)
+}
+
+/// Prints what clap has to say about the command line `words`. Help and version are no errors.
+pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+    // If the output is closed, there is nobody to tell.
+    if error.use_stderr() {
+        drop(io::stderr().write_all(without_passwords(error.to_string(), words).as_bytes()));
+        return ExitCode::from(USAGE);
+    }
+    drop(error.print());
+    ExitCode::SUCCESS
+}
+
+/// The text, in which clap may have quoted words, with all addresses among the words as they may be shown.
+fn without_passwords(mut text: String, words: impl Iterator<Item = OsString>) -> String {
+    for word in words {
+        let Some(word) = word.to_str().filter(|word| word.contains("://")) else { continue };
+        // As in `--url=postgres://...`.
+        let address = word
+            .split_once('=')
+            .map_or(word, |(option, rest)| if option.starts_with('-') { rest } else { word });
+        let shown = address.parse::<ServerUrl>().map_or_else(|_| "***".to_owned(), |url| url.to_string());
+        text = text.replace(address, &shown);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_status() {
+        let table = [
+            (ErrorKind::TimedOut, 75),
+            (ErrorKind::Held, 75),
+            (ErrorKind::Lost, 76),
+            (ErrorKind::NotHeld, 70),
+            (ErrorKind::KindClash, 64),
+            (ErrorKind::InvalidInput, 64),
+            (ErrorKind::Unsupported, 64),
+            (ErrorKind::Unreachable, 69),
+            (ErrorKind::Refused, 77),
+            (ErrorKind::Misconfigured, 70),
+            (ErrorKind::UnknownOutcome, 69),
+            (ErrorKind::Closed, 70),
+            (ErrorKind::Internal, 70),
+        ];
+        for (kind, status) in table {
+            assert_eq!(status_of(kind), status, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_childs_status_is_passed_on() {
+        assert_eq!(status_of_child(ExitStatus::from_raw(0)), 0);
+        assert_eq!(status_of_child(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(status_of_child(ExitStatus::from_raw(9)), 137);
+    }
+
+    #[test]
+    fn complaints_do_not_show_passwords() {
+        let words =
+            ["run", "mysql://ann:hunter2@db/app", "--ulr=mysql://ann:hunter2@db", "my sql://:hunter2@"];
+        let text = without_passwords(words.join("' '"), words.into_iter().map(OsString::from));
+        assert_eq!(text, "run' 'mysql://ann:***@db/app' '--ulr=mysql://ann:***@db' '***");
+    }
+
+    #[test]
+    fn a_command_that_does_not_start() {
+        let status = |kind| Failure::not_started("x", &io::Error::from(kind)).status;
+        assert_eq!(status(io::ErrorKind::NotFound), 127);
+        assert_eq!(status(io::ErrorKind::PermissionDenied), 126);
+    }
+}

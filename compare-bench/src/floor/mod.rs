@@ -1,0 +1,181 @@
+//! The floor: what the same server does for raw statements on one bare connection of the same client crate.
+//!
+//! A cycle is what any lock in a table has to do at least: one statement that takes a row with owner, token and
+//! expiry, one that clears it. No lease is renewed, nobody waits, nothing is cleaned up. What lockwell adds to that is
+//! the ratio that the comparison shows.
+
+mod memory;
+mod mysql;
+mod postgres;
+mod sqlite;
+
+use std::time::{Duration, Instant};
+
+use lockwell::ServerUrl;
+
+use crate::error::{Error, Result};
+use crate::stats::Sample;
+
+use self::memory::MemoryFloor;
+use self::mysql::MySqlFloor;
+use self::postgres::PostgresFloor;
+use self::sqlite::SqliteFloor;
+
+/// The table of the raw statements: columns and types as in the backend's own table.
+const TABLE: &str = "lockwell_compare_floor";
+
+/// The lease that the raw statements write.
+const TTL: Duration = lockwell::DEFAULT_TTL;
+
+/// A bare connection, ready for raw cycles.
+#[derive(Debug)]
+pub(crate) enum Floor {
+    Memory(MemoryFloor),
+    Sqlite(Box<SqliteFloor>),
+    Postgres(Box<PostgresFloor>),
+    MySql(Box<MySqlFloor>),
+}
+
+impl Floor {
+    /// Connects, and makes its own table where the backend's is.
+    pub(crate) async fn connect(url: &ServerUrl) -> Result<Self> {
+        match url.scheme() {
+            "memory" => Ok(Self::Memory(MemoryFloor::new())),
+            "sqlite" => Ok(Self::Sqlite(Box::new(SqliteFloor::connect(url).await?))),
+            "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(PostgresFloor::connect(url).await?))),
+            "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
+            other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
+        }
+    }
+
+    /// What a cycle of the floor does, for those who read the results.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "lock and unlock of a tokio::sync::Mutex",
+            Self::Sqlite(_) | Self::Postgres(_) => {
+                "INSERT .. ON CONFLICT .. RETURNING, then UPDATE; one bare sqlx connection"
+            }
+            Self::MySql(_) => {
+                "INSERT .. ON DUPLICATE KEY UPDATE .. RETURNING, then UPDATE; one bare sqlx connection"
+            }
+        }
+    }
+
+    /// How many cycles are timed together. More than one where a look at the clock costs as much as a cycle.
+    fn batch(&self) -> u32 {
+        match self {
+            Self::Memory(_) => 100,
+            _ => 1,
+        }
+    }
+
+    /// One batch of cycles on the name with this number.
+    async fn cycles(&mut self, name: usize) -> Result<()> {
+        match self {
+            Self::Memory(floor) => {
+                floor.cycles(name, 100).await;
+                Ok(())
+            }
+            Self::Sqlite(floor) => floor.cycle(name).await,
+            Self::Postgres(floor) => floor.cycle(name).await,
+            Self::MySql(floor) => floor.cycle(name).await,
+        }
+    }
+
+    /// Makes the rows and the prepared statements, so that no round pays for them.
+    pub(crate) async fn warm_up(&mut self, names: usize) -> Result<()> {
+        for name in 0..names {
+            self.cycles(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Cycles on `names` names in turn, one at a time, for as long as `length`.
+    pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
+        let batch = self.batch();
+        let mut sample = Sample::new();
+        let began = Instant::now();
+        for name in (0..names).cycle() {
+            let start = Instant::now();
+            if start.duration_since(began) >= length {
+                break;
+            }
+            self.cycles(name).await?;
+            sample.note(start.elapsed(), batch);
+        }
+        sample.close(began);
+        Ok(sample)
+    }
+
+    /// The server's version, and those of its settings that decide what a commit costs.
+    pub(crate) async fn server(&mut self) -> Result<Server> {
+        match self {
+            Self::Memory(_) => Ok(Server { version: "in this process".to_owned(), settings: Vec::new() }),
+            Self::Sqlite(floor) => floor.server().await,
+            Self::Postgres(floor) => floor.server().await,
+            Self::MySql(floor) => floor.server().await,
+        }
+    }
+
+    /// Drops the table and closes the connection.
+    pub(crate) async fn finish(self) -> Result<()> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Sqlite(floor) => floor.finish().await,
+            Self::Postgres(floor) => floor.finish().await,
+            Self::MySql(floor) => floor.finish().await,
+        }
+    }
+}
+
+/// What a server says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+/// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times that.
+fn key(name: usize) -> String {
+    format!("compare/floor/{name}")
+}
+
+/// A new owner for each cycle, as the lock has.
+#[derive(Debug, Default)]
+struct Owners(u128);
+
+impl Owners {
+    fn next(&mut self) -> [u8; 16] {
+        // An odd factor scatters the bits, as random ones are.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.0.to_be_bytes()
+    }
+}
+
+/// The address without the options that are lockwell's own, for a bare connection: host, port, user, password, database.
+struct Address<'a> {
+    host: String,
+    port: Option<u16>,
+    user: Option<&'a str>,
+    password: Option<&'a str>,
+    database: &'a str,
+}
+
+impl<'a> Address<'a> {
+    fn of(url: &'a ServerUrl) -> Result<Self> {
+        let hosts = url.hosts()?;
+        let first = hosts.first().ok_or_else(|| Error::failed("the address names no host"))?;
+        Ok(Self {
+            host: first.name.clone(),
+            port: first.port,
+            user: url.user(),
+            password: url.password().map(lockwell::Secret::expose),
+            database: url.path().trim_start_matches('/'),
+        })
+    }
+}
+
+/// A refused claim: the floor's names are nobody else's, so the statements are wrong.
+fn refused() -> Error {
+    Error::failed("the raw statement did not get its row")
+}

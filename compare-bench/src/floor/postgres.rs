@@ -1,0 +1,78 @@
+//! The floor of Postgres.
+
+use lockwell::ServerUrl;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
+
+use super::{Address, Owners, Server, TABLE, TTL, key, refused};
+use crate::error::Result;
+
+const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
+    name text COLLATE \"C\" PRIMARY KEY, owner bytea, token bigint NOT NULL,
+    expires_at timestamptz, acquired_at timestamptz, label text)";
+
+const TAKE: &str =
+    "INSERT INTO lockwell_compare_floor AS l (name, owner, token, expires_at, acquired_at, label)
+    VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 millisecond', clock_timestamp(), $4)
+    ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1,
+        expires_at = EXCLUDED.expires_at, acquired_at = EXCLUDED.acquired_at, label = EXCLUDED.label
+    WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
+    RETURNING token";
+
+const CLEAR: &str = "UPDATE lockwell_compare_floor SET expires_at = NULL WHERE name = $1 AND owner = $2";
+
+#[derive(Debug)]
+pub(crate) struct PostgresFloor {
+    connection: PgConnection,
+    owners: Owners,
+}
+
+impl PostgresFloor {
+    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
+        let address = Address::of(url)?;
+        let mut options = PgConnectOptions::new().host(&address.host);
+        options = address.port.into_iter().fold(options, PgConnectOptions::port);
+        options = address.user.into_iter().fold(options, PgConnectOptions::username);
+        options = address.password.into_iter().fold(options, PgConnectOptions::password);
+        if !address.database.is_empty() {
+            options = options.database(address.database);
+        }
+        let mut connection = options.connect().await?;
+        connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        connection.execute(CREATE).await?;
+        Ok(Self { connection, owners: Owners::default() })
+    }
+
+    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+        let (name, owner) = (key(name), self.owners.next());
+        let ttl = f64::from(u32::try_from(TTL.as_millis()).unwrap_or(u32::MAX));
+        let taken = sqlx::query(TAKE)
+            .bind(&name)
+            .bind(owner.as_slice())
+            .bind(ttl)
+            .bind("compare-bench")
+            .fetch_optional(&mut self.connection)
+            .await?;
+        let _: i64 = taken.ok_or_else(refused)?.try_get(0)?;
+        let cleared =
+            sqlx::query(CLEAR).bind(&name).bind(owner.as_slice()).execute(&mut self.connection).await?;
+        if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
+    }
+
+    pub(super) async fn server(&mut self) -> Result<Server> {
+        let mut values = Vec::new();
+        for sql in ["SHOW server_version", "SHOW fsync", "SHOW synchronous_commit"] {
+            values.push(sqlx::query(sql).fetch_one(&mut self.connection).await?.try_get::<String, _>(0)?);
+        }
+        let [version, fsync, commit] = values.try_into().unwrap_or_default();
+        Ok(Server {
+            version: format!("PostgreSQL {version}"),
+            settings: vec![("fsync", fsync), ("synchronous_commit", commit)],
+        })
+    }
+
+    pub(super) async fn finish(mut self) -> Result<()> {
+        self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        Ok(self.connection.close().await?)
+    }
+}

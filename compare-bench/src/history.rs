@@ -1,0 +1,223 @@
+//! What several holders of one name logged: is it possible, and how did the lock go from hand to hand?
+
+use std::time::Duration;
+
+use lockwell::Moment;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::stats::{Sample, Spread, jain, rate, round3};
+
+/// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Who: the number of the process or task.
+    pub(crate) party: usize,
+    /// The fencing token.
+    pub(crate) token: u64,
+    /// Just before the lock was asked for.
+    pub(crate) asked: u64,
+    /// Just after it was granted.
+    pub(crate) acquired: u64,
+    /// Just before the release was called.
+    pub(crate) released: u64,
+}
+
+/// The boot clock now. It is the clock that lockwell's own beliefs are measured with.
+pub(crate) fn nanos() -> u64 {
+    let zero = Moment::NEVER.before(Duration::MAX);
+    u64::try_from(Moment::now().since(zero).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How the lock went from hand to hand.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Handing {
+    pub(crate) acquisitions: u64,
+    pub(crate) acquisitions_per_second: f64,
+    /// Turns that followed one of another party, who was waiting already when the lock was released.
+    pub(crate) handovers: u64,
+    pub(crate) handovers_per_second: f64,
+    /// Turns that followed one of the same party.
+    pub(crate) repeats: u64,
+    /// Acquisitions of each party.
+    pub(crate) shares: Vec<u64>,
+    /// Jain's index of the shares: 1 is fair, 1/n is one party taking everything.
+    pub(crate) jain: f64,
+    /// From asking to having.
+    pub(crate) wait_us: Spread,
+    /// How long the lock was held.
+    pub(crate) hold_us: Spread,
+    /// Beliefs that overlapped. Anything but zero fails the whole run.
+    pub(crate) overlaps: u64,
+    /// Whether the tokens rose in the order of the turns. Anything but true fails the whole run.
+    pub(crate) tokens_rise: bool,
+}
+
+/// The turns of one name, in the order in which they happened, after the check that they can have happened.
+#[derive(Debug)]
+pub(crate) struct History {
+    turns: Vec<Turn>,
+    parties: usize,
+}
+
+impl History {
+    /// Sorts the turns, and fails with [`Error::Violation`] if two parties believed at once that they held the lock,
+    /// or if a token is not higher than that of the turn before.
+    pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
+        turns.sort_by_key(|turn| turn.acquired);
+        for pair in turns.windows(2) {
+            let (before, after) = (pair[0], pair[1]);
+            // Sorted by the start, so a clash with any earlier turn is a clash with some neighbour.
+            if after.acquired < before.released {
+                return Err(Error::Violation(format!("two held the lock at once: {before:?} and {after:?}")));
+            }
+            if after.token <= before.token {
+                return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
+            }
+        }
+        Ok(Self { turns, parties })
+    }
+
+    /// The time from one party's release to the next party's turn, where that one was waiting already.
+    pub(crate) fn handovers(&self) -> Sample {
+        let mut sample = Sample::new();
+        for pair in self.turns.windows(2) {
+            let (before, after) = (pair[0], pair[1]);
+            if before.party != after.party && after.asked <= before.released {
+                sample.note(Duration::from_nanos(after.acquired - before.released), 1);
+            }
+        }
+        sample
+    }
+
+    /// The waits.
+    pub(crate) fn waits(&self) -> Sample {
+        spans(self.turns.iter().map(|turn| turn.acquired - turn.asked))
+    }
+
+    /// Acquisitions per second, from the first turn to the last.
+    pub(crate) fn per_second(&self) -> f64 {
+        rate(count(self.turns.len()), self.span())
+    }
+
+    fn span(&self) -> Duration {
+        match (self.turns.first(), self.turns.last()) {
+            (Some(first), Some(last)) => Duration::from_nanos(last.released - first.acquired),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What several rounds on one name have in common.
+pub(crate) fn summary(rounds: &[History]) -> Handing {
+    let turns = || rounds.iter().flat_map(|round| &round.turns);
+    let mut shares = vec![0; rounds.iter().map(|round| round.parties).max().unwrap_or(0)];
+    for turn in turns() {
+        shares[turn.party] += 1;
+    }
+    let handovers = rounds.iter().map(|round| round.handovers().spread().samples).sum();
+    let pairs = rounds.iter().flat_map(|round| round.turns.windows(2));
+    let repeats = pairs.filter(|pair| pair[0].party == pair[1].party).count();
+    let time = rounds.iter().map(History::span).sum();
+    let acquisitions = count(turns().count());
+    Handing {
+        acquisitions,
+        acquisitions_per_second: rate(acquisitions, time),
+        handovers,
+        handovers_per_second: rate(handovers, time),
+        repeats: count(repeats),
+        jain: jain(&shares),
+        shares,
+        wait_us: spans(turns().map(|turn| turn.acquired - turn.asked)).spread(),
+        hold_us: spans(turns().map(|turn| turn.released - turn.acquired)).spread(),
+        overlaps: 0,
+        tokens_rise: true,
+    }
+}
+
+impl Handing {
+    /// Fairness in one line, for the table.
+    pub(crate) fn line(&self) -> String {
+        let longest = round3(self.wait_us.max / 1000.0);
+        format!("Jain {:.2}, longest wait {longest:.1} ms", self.jain)
+    }
+}
+
+fn spans(nanos: impl Iterator<Item = u64>) -> Sample {
+    let mut sample = Sample::new();
+    for span in nanos {
+        sample.note(Duration::from_nanos(span), 1);
+    }
+    sample
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
+        Turn { party, token, asked, acquired, released }
+    }
+
+    #[test]
+    fn an_overlap_is_a_violation() {
+        let overlapping = vec![turn(0, 1, 0, 10, 30), turn(1, 2, 0, 29, 40)];
+        let error = History::check(overlapping, 2).unwrap_err();
+        assert!(matches!(error, Error::Violation(ref text) if text.contains("two held")), "{error}");
+        // One turn within another, and logged in another order.
+        let within = vec![turn(1, 2, 0, 15, 20), turn(0, 1, 0, 10, 30)];
+        assert!(matches!(History::check(within, 2), Err(Error::Violation(_))));
+    }
+
+    #[test]
+    fn a_long_turn_clashes_with_a_later_one_even_if_not_with_the_next() {
+        let turns = vec![turn(0, 1, 0, 10, 100), turn(1, 2, 0, 20, 30), turn(2, 3, 0, 40, 50)];
+        assert!(History::check(turns, 3).is_err());
+    }
+
+    #[test]
+    fn tokens_must_rise() {
+        for second in [4, 5] {
+            let turns = vec![turn(0, 5, 0, 10, 20), turn(1, second, 0, 20, 30)];
+            let error = History::check(turns, 2).unwrap_err();
+            assert!(error.to_string().contains("did not rise"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_waiting_party_makes_a_handover() {
+        let turns = vec![
+            turn(0, 1, 0, 1_000, 2_000),
+            turn(1, 2, 1_500, 5_000, 6_000),   // waited: a hand-over of 3 us
+            turn(1, 3, 6_100, 6_200, 7_000),   // the same party again
+            turn(0, 4, 8_000, 9_000, 10_000),  // came after the release
+            turn(1, 5, 7_500, 11_000, 12_000), // waited: a hand-over of 1 us
+        ];
+        let history = History::check(turns, 2).unwrap();
+        let spread = history.handovers().spread();
+        assert_eq!(spread.samples, 2);
+        assert!((spread.max - 3.0).abs() < 0.01, "{spread:?}");
+        let handing = summary(&[history]);
+        assert_eq!((handing.acquisitions, handing.handovers, handing.repeats), (5, 2, 1));
+        assert_eq!(handing.shares, [2, 3]);
+        assert!((handing.wait_us.max - 3.5).abs() < 0.01, "{:?}", handing.wait_us);
+    }
+
+    #[test]
+    fn nothing_happened() {
+        let handing = summary(&[History::check(Vec::new(), 4).unwrap()]);
+        assert_eq!(handing.shares, [0, 0, 0, 0]);
+        assert_eq!(handing.acquisitions, 0);
+        assert!(handing.handovers_per_second.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let before = nanos();
+        assert!(before > 0 && nanos() >= before);
+    }
+}

@@ -1,0 +1,138 @@
+//! The results for people.
+
+use comfy_table::{Cell, CellAlignment, Table};
+
+use crate::report::{HOW_TO_READ, Measurement, Quantity, Report};
+
+const HEADER: [&str; 9] =
+    ["backend", "workload", "case", "p50", "p99", "per second", "floor", "ratio", "fairness"];
+
+/// Prints the report on the standard output.
+pub(crate) fn print(report: &Report) {
+    println!("{}", render(report));
+}
+
+fn render(report: &Report) -> String {
+    let mut lines = vec![machine(report)];
+    for backend in &report.backends {
+        let settings = backend.settings.iter().map(|(name, value)| format!(", {name}={value}"));
+        let settings: String = settings.collect();
+        lines.push(format!("{}: {}, data on {}{settings}", backend.name, backend.version, backend.storage));
+    }
+    if !report.results.is_empty() {
+        lines.push(table(&report.results).to_string());
+        lines.push(HOW_TO_READ.to_owned());
+        lines.push(
+            "p50 and p99 are of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
+             wait. Floor: one raw cycle (take a row, clear it); for memory a tokio Mutex."
+                .to_owned(),
+        );
+    }
+    for missing in &report.missing {
+        lines.push(format!("not measured: {}: {}", missing.backend, missing.reason));
+    }
+    for failure in &report.failures {
+        lines.push(format!("FAILED: {} on {}: {}", failure.workload, failure.backend, failure.reason));
+    }
+    if let Some(violation) = &report.violation {
+        lines.push(format!(
+            "THE LOCK DID NOT EXCLUDE. {} on {}: {}",
+            violation.workload, violation.backend, violation.reason
+        ));
+    }
+    if report.build.profile != "release" {
+        lines.push(DEBUG.to_owned());
+    }
+    lines.join("\n")
+}
+
+/// The loud warning.
+pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
+
+fn machine(report: &Report) -> String {
+    let (machine, build) = (&report.machine, &report.build);
+    let commit = build.git_commit.as_deref().map_or(String::new(), |commit| {
+        let changed = if build.git_dirty == Some(true) { " with changes" } else { "" };
+        format!(", commit {}{changed}", commit.get(..10).unwrap_or(commit))
+    });
+    format!(
+        "{} ({} cores, {} MiB, {}), {} run of {} s, {}{commit}",
+        machine.cpu,
+        machine.cores,
+        machine.memory_mib,
+        machine.kernel,
+        report.mode,
+        report.seconds.round(),
+        report.date,
+    )
+}
+
+fn table(results: &[Measurement]) -> Table {
+    let mut table = Table::new();
+    table.set_header(HEADER);
+    for result in results {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let floor = match result.quantity {
+            Quantity::LatencyUs => time(result.floor),
+            Quantity::PerSecond => format!("{}/s", number(result.floor)),
+        };
+        table.add_row(vec![
+            Cell::new(&result.backend),
+            Cell::new(result.workload),
+            Cell::new(&result.case),
+            right(time(result.latency_us.p50)),
+            right(time(result.latency_us.p99)),
+            right(number(result.per_second)),
+            right(floor),
+            right(format!("{:.2}x", result.ratio)),
+            Cell::new(result.handing.as_ref().map_or(String::new(), crate::history::Handing::line)),
+        ]);
+    }
+    table
+}
+
+/// Three significant digits are enough for people.
+fn time(micros: f64) -> String {
+    match micros {
+        small if small < 10.0 => format!("{small:.2} us"),
+        small if small < 100.0 => format!("{small:.1} us"),
+        small if small < 1000.0 => format!("{small:.0} us"),
+        middle if middle < 10_000.0 => format!("{:.2} ms", middle / 1000.0),
+        middle if middle < 1e6 => format!("{:.1} ms", middle / 1000.0),
+        large => format!("{:.2} s", large / 1e6),
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        small if small < 100.0 => format!("{small:.1}"),
+        small if small < 10_000.0 => format!("{small:.0}"),
+        middle if middle < 1e6 => format!("{:.1} k", middle / 1000.0),
+        large => format!("{:.2} M", large / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(time(0.031), "0.03 us");
+        assert_eq!(time(123.4), "123 us");
+        assert_eq!(time(12_345.0), "12.3 ms");
+        assert_eq!(number(8_123.4), "8123");
+        assert_eq!(number(81_234.0), "81.2 k");
+        assert_eq!(number(8_123_456.0), "8.12 M");
+    }
+
+    #[test]
+    fn an_empty_report_still_says_what_is_missing() {
+        let mut report = Report::new("smoke");
+        report
+            .missing
+            .push(crate::report::Missing { backend: "postgres".into(), reason: "not there".into() });
+        let text = render(&report);
+        assert!(text.contains("not measured: postgres: not there"), "{text}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Several processes on one name: how a lock goes from one to the next, how fairly, and that only one has it.
+
+use std::time::Duration;
+
+use lockwell::async_trait;
+
+use super::contention::{FloorRound, Prize, among_tasks};
+use super::{Bench, Workload};
+use crate::error::{Error, Result};
+use crate::history::{History, summary};
+use crate::plan::Plan;
+use crate::report::{Measurement, Quantity, Round, compare};
+use crate::stats::Sample;
+use crate::worker::Workers;
+
+pub(crate) struct Handoff;
+
+#[async_trait]
+impl Workload for Handoff {
+    fn name(&self) -> &'static str {
+        "handoff"
+    }
+
+    fn about(&self) -> &'static str {
+        "2 and 4 processes take turns on one name: release to next acquire, fairness, overlap check"
+    }
+
+    fn time(&self, plan: &Plan) -> Duration {
+        let cases = plan.processes.iter().flat_map(|_| plan.holds);
+        cases.map(|_| plan.handoff.time()).sum()
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<Vec<Measurement>> {
+        let mut measurements = Vec::new();
+        for parties in bench.plan.processes {
+            for hold in bench.plan.holds {
+                measurements.push(self.with(*parties, *hold, bench).await?);
+            }
+        }
+        Ok(measurements)
+    }
+}
+
+impl Handoff {
+    async fn with(&self, parties: usize, hold: Duration, bench: &mut Bench) -> Result<Measurement> {
+        let plan = bench.plan.handoff;
+        let name = bench.lock_name(self.name(), parties);
+        bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut fighters = Fighters::new(bench, &name, parties).await?;
+        let (mut all_ours, mut all_floor, mut rounds, mut histories) =
+            (Sample::new(), Sample::new(), Vec::new(), Vec::new());
+        let mut floor_rates = Vec::new();
+        for _ in 0..plan.count {
+            let floor = FloorRound::take(bench, parties, hold, plan.floor).await?;
+            let history = fighters.round(hold, plan.ours).await?;
+            let ours = history.handovers();
+            if ours.spread().samples > 0 {
+                rounds.push(Round { ours: ours.median_us(), floor: floor.sample.median_us() });
+            }
+            all_ours.append(&ours);
+            all_floor.append(&floor.sample);
+            floor_rates.push(floor.per_second);
+            histories.push(history);
+            bench.progress.spent(plan.ours + plan.floor);
+        }
+        fighters.finish().await?;
+        if rounds.is_empty() {
+            let time = plan.ours * plan.count;
+            return Err(Error::failed(format!("the lock did not change hands once in {time:?}")));
+        }
+        let handing = summary(&histories);
+        let (ours, floor, ratio) = compare(&rounds);
+        let parties_are = if bench.target.is_shared() { "processes" } else { "tasks" };
+        Ok(Measurement {
+            backend: bench.target.name.clone(),
+            workload: self.name(),
+            case: format!("{parties} {parties_are}, hold {} ms", hold.as_millis()),
+            parties,
+            parties_are,
+            hold_us: u64::try_from(hold.as_micros()).unwrap_or(u64::MAX),
+            quantity: Quantity::LatencyUs,
+            ours,
+            floor,
+            ratio,
+            rounds,
+            latency_us: all_ours.spread(),
+            latency_of: "release called to next acquire returned",
+            floor_latency_us: all_floor.spread(),
+            per_second: handing.acquisitions_per_second,
+            floor_per_second: crate::stats::median(floor_rates),
+            handing: Some(handing),
+        })
+    }
+}
+
+/// Processes, or tasks where the backend cannot reach beyond its process.
+enum Fighters {
+    Processes(Workers),
+    Tasks(Prize, usize),
+}
+
+impl Fighters {
+    async fn new(bench: &Bench, name: &str, parties: usize) -> Result<Self> {
+        if bench.target.is_shared() {
+            Ok(Self::Processes(Workers::start(&bench.target.url, name, parties).await?))
+        } else {
+            Ok(Self::Tasks(Prize::Lock(bench.locks.clone(), name.to_owned()), parties))
+        }
+    }
+
+    async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+        match self {
+            Self::Processes(workers) => workers.round(hold, length).await,
+            Self::Tasks(prize, parties) => among_tasks(prize, *parties, hold, length).await,
+        }
+    }
+
+    async fn finish(self) -> Result<()> {
+        match self {
+            Self::Processes(workers) => workers.finish().await,
+            Self::Tasks(..) => Ok(()),
+        }
+    }
+}

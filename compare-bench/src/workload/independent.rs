@@ -1,0 +1,117 @@
+//! Many tasks of one process, each on a name of its own: how much a process gets through.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwell::{Locks, async_trait};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::{Bench, Workload};
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::report::{Measurement, Quantity, Round, compare};
+use crate::stats::Sample;
+
+pub(crate) struct Independent;
+
+#[async_trait]
+impl Workload for Independent {
+    fn name(&self) -> &'static str {
+        "independent"
+    }
+
+    fn about(&self) -> &'static str {
+        "cycles per second of 1, 16 and 64 tasks on names of their own, against one raw connection"
+    }
+
+    fn time(&self, plan: &Plan) -> Duration {
+        plan.tasks.iter().map(|_| plan.independent.time()).sum()
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<Vec<Measurement>> {
+        let mut measurements = Vec::new();
+        for tasks in bench.plan.tasks {
+            measurements.push(self.with(*tasks, bench).await?);
+        }
+        Ok(measurements)
+    }
+}
+
+impl Independent {
+    async fn with(&self, tasks: usize, bench: &mut Bench) -> Result<Measurement> {
+        let plan = bench.plan.independent;
+        let names: Vec<_> = (0..tasks).map(|number| bench.lock_name(self.name(), number)).collect();
+        bench.warm_up(&names).await?;
+        let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
+        for number in 0..plan.count {
+            let (ours, floor) = if number % 2 == 0 {
+                let ours = round(&bench.locks, &names, plan.ours).await?;
+                (ours, bench.floor.round(plan.floor, tasks).await?)
+            } else {
+                let floor = bench.floor.round(plan.floor, tasks).await?;
+                (round(&bench.locks, &names, plan.ours).await?, floor)
+            };
+            rounds.push(Round { ours: ours.per_second(), floor: floor.per_second() });
+            all_ours.append(&ours);
+            all_floor.append(&floor);
+            bench.progress.spent(plan.ours + plan.floor);
+        }
+        let (ours, floor, ratio) = compare(&rounds);
+        Ok(Measurement {
+            backend: bench.target.name.clone(),
+            workload: self.name(),
+            case: if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") },
+            parties: tasks,
+            parties_are: "tasks",
+            hold_us: 0,
+            quantity: Quantity::PerSecond,
+            ours,
+            floor,
+            ratio,
+            rounds,
+            latency_us: all_ours.spread(),
+            latency_of: "acquire and release",
+            floor_latency_us: all_floor.spread(),
+            per_second: all_ours.per_second(),
+            floor_per_second: all_floor.per_second(),
+            handing: None,
+        })
+    }
+}
+
+/// All tasks at once. The clock runs from their common start to the end of the last cycle.
+async fn round(locks: &Locks, names: &[String], length: Duration) -> Result<Sample> {
+    let start = Arc::new(Barrier::new(names.len() + 1));
+    let mut tasks = JoinSet::new();
+    for name in names {
+        let (locks, name, start) = (locks.clone(), name.clone(), Arc::clone(&start));
+        tasks.spawn(async move {
+            start.wait().await;
+            cycles(&locks, &name, length).await
+        });
+    }
+    start.wait().await;
+    let began = Instant::now();
+    let mut sample = Sample::new();
+    while let Some(done) = tasks.join_next().await {
+        sample.absorb(&done??);
+    }
+    sample.close(began);
+    Ok(sample)
+}
+
+async fn cycles(locks: &Locks, name: &str, length: Duration) -> Result<Sample> {
+    let mut sample = Sample::new();
+    let end = Instant::now() + length;
+    loop {
+        let start = Instant::now();
+        if start >= end {
+            return Ok(sample);
+        }
+        locks.lock(name).await?.release().await?;
+        sample.note(start.elapsed(), 1);
+        // A backend that never has to wait would keep the thread from the other tasks.
+        tokio::task::consume_budget().await;
+    }
+}

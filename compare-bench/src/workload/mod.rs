@@ -1,0 +1,73 @@
+//! The workloads: one file each, and one line in the table.
+
+pub(crate) mod contention;
+mod crowd;
+mod handoff;
+mod independent;
+mod uncontended;
+
+use std::time::Duration;
+
+use lockwell::{Locks, async_trait};
+
+use crate::error::Result;
+use crate::floor::Floor;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::Measurement;
+use crate::target::Target;
+
+/// Every workload.
+pub(crate) const ALL: [&dyn Workload; 4] =
+    [&uncontended::Uncontended, &independent::Independent, &handoff::Handoff, &crowd::Crowd];
+
+/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One kind of work, done by ours and by the floor.
+#[async_trait]
+pub(crate) trait Workload: Sync {
+    /// Its name on the command line and in the results.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn about(&self) -> &'static str;
+
+    /// Whether the quick run leaves it out.
+    fn only_in_full(&self) -> bool {
+        false
+    }
+
+    /// How long it takes as planned.
+    fn time(&self, plan: &Plan) -> Duration;
+
+    /// Does it.
+    async fn run(&self, bench: &mut Bench) -> Result<Vec<Measurement>>;
+}
+
+/// What a workload works with.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) target: Target,
+    pub(crate) locks: Locks,
+    pub(crate) floor: Floor,
+    pub(crate) plan: Plan,
+    pub(crate) progress: Progress,
+    /// Keeps the names of this run apart from those of others on the same server.
+    pub(crate) run: String,
+}
+
+impl Bench {
+    /// A lock name that no other run and no other workload uses.
+    pub(crate) fn lock_name(&self, workload: &str, number: usize) -> String {
+        format!("compare/{}/{workload}/{number}", self.run)
+    }
+
+    /// One cycle on each name, so that no round pays for new rows, connections and prepared statements.
+    pub(crate) async fn warm_up(&mut self, names: &[String]) -> Result<()> {
+        for name in names {
+            self.locks.lock(name.as_str()).wait(PATIENCE).await?.release().await?;
+        }
+        self.floor.warm_up(names.len()).await
+    }
+}

@@ -1,0 +1,84 @@
+//! One task, one name, nobody else: what a lock costs when it is free.
+
+use std::time::{Duration, Instant};
+
+use lockwell::{Locks, async_trait};
+
+use super::{Bench, Workload};
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::report::{Measurement, Quantity, Round, compare};
+use crate::stats::Sample;
+
+pub(crate) struct Uncontended;
+
+#[async_trait]
+impl Workload for Uncontended {
+    fn name(&self) -> &'static str {
+        "uncontended"
+    }
+
+    fn about(&self) -> &'static str {
+        "acquire + release latency of one task on one free name, against two raw statements"
+    }
+
+    fn time(&self, plan: &Plan) -> Duration {
+        plan.uncontended.time()
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<Vec<Measurement>> {
+        let plan = bench.plan.uncontended;
+        let name = bench.lock_name(self.name(), 0);
+        bench.warm_up(std::slice::from_ref(&name)).await?;
+        let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
+        for number in 0..plan.count {
+            // Each goes first in every other round: what one leaves to the server hits both alike.
+            let (ours, floor) = if number % 2 == 0 {
+                let ours = round(&bench.locks, &name, plan.ours).await?;
+                (ours, bench.floor.round(plan.floor, 1).await?)
+            } else {
+                let floor = bench.floor.round(plan.floor, 1).await?;
+                (round(&bench.locks, &name, plan.ours).await?, floor)
+            };
+            rounds.push(Round { ours: ours.median_us(), floor: floor.median_us() });
+            all_ours.append(&ours);
+            all_floor.append(&floor);
+            bench.progress.spent(plan.ours + plan.floor);
+        }
+        let (ours, floor, ratio) = compare(&rounds);
+        Ok(vec![Measurement {
+            backend: bench.target.name.clone(),
+            workload: self.name(),
+            case: "1 task".to_owned(),
+            parties: 1,
+            parties_are: "tasks",
+            hold_us: 0,
+            quantity: Quantity::LatencyUs,
+            ours,
+            floor,
+            ratio,
+            rounds,
+            latency_us: all_ours.spread(),
+            latency_of: "acquire and release",
+            floor_latency_us: all_floor.spread(),
+            per_second: all_ours.per_second(),
+            floor_per_second: all_floor.per_second(),
+            handing: None,
+        }])
+    }
+}
+
+async fn round(locks: &Locks, name: &str, length: Duration) -> Result<Sample> {
+    let mut sample = Sample::new();
+    let began = Instant::now();
+    loop {
+        let start = Instant::now();
+        if start.duration_since(began) >= length {
+            break;
+        }
+        locks.lock(name).await?.release().await?;
+        sample.note(start.elapsed(), 1);
+    }
+    sample.close(began);
+    Ok(sample)
+}

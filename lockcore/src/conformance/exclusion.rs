@@ -1,0 +1,80 @@
+//! Never two at a time.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::history::{Violation, check};
+use super::stage::{Stage, release, secs};
+use super::workload::{Plan, run};
+use crate::Mode;
+
+/// A counter that loses updates as soon as two are at it.
+pub(super) async fn a_counter_without_synchronisation_loses_nothing(stage: Stage) {
+    const TASKS: u64 = 100;
+    let clients: [_; 4] = stage.clients().await;
+    let name = stage.name("counter");
+    let counter = Arc::new(AtomicU64::new(0));
+    let inside = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for task in 0..TASKS {
+        let locks = clients[usize::try_from(task).unwrap_or(0) % clients.len()].clone();
+        let (name, counter, inside) = (name.clone(), Arc::clone(&counter), Arc::clone(&inside));
+        tasks.push(tokio::spawn(async move {
+            let guard = locks.lock(&name).wait(secs(60)).await.expect("its turn comes");
+            let others = inside.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(others, 0, "task {task} with token {} is not alone", guard.token());
+            let seen = counter.load(Ordering::SeqCst);
+            if task % 3 == 0 {
+                tokio::time::sleep(std::time::Duration::from_micros(300)).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+            counter.store(seen + 1, Ordering::SeqCst);
+            inside.fetch_sub(1, Ordering::SeqCst);
+            release(guard).await;
+        }));
+    }
+    for task in tasks {
+        task.await.expect("no task fails");
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), TASKS, "updates were lost");
+}
+
+/// Everything at once, and the checker over it.
+pub(super) async fn a_busy_hour_has_a_clean_history(stage: Stage) {
+    busy(stage, vec![Mode::Exclusive]).await;
+}
+
+/// The same with readers among the writers.
+pub(super) async fn a_busy_hour_of_readers_and_writers_has_a_clean_history(stage: Stage) {
+    busy(stage, vec![Mode::Exclusive, Mode::Shared, Mode::Shared]).await;
+}
+
+/// The same with a semaphore.
+pub(super) async fn a_busy_hour_of_permits_has_a_clean_history(stage: Stage) {
+    busy(stage, vec![Mode::Permit { limit: NonZeroU32::new(3).expect("not zero") }]).await;
+}
+
+async fn busy(stage: Stage, modes: Vec<Mode>) {
+    let clients: [_; 3] = stage.clients().await;
+    let fencing = clients[0].capabilities().fencing;
+    let seed = rand::random();
+    let plan = Plan {
+        short: stage.ttl(&clients[0], 150),
+        clients: clients.to_vec(),
+        names: (0..3).map(|n| stage.name(n)).collect(),
+        modes,
+        tasks: 12,
+        span: secs(3),
+        seed,
+    };
+    let record = run(plan).await;
+    let mut violations = check(&record.history);
+    violations.retain(|one| fencing || matches!(one, Violation::Overlap(..)));
+    let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "seed {seed:#x}: {violations:#?}");
+    assert!(record.errors.is_empty(), "seed {seed:#x}: errors on a healthy server: {:?}", record.errors);
+    let (held, dead) = (record.history.len(), record.dead);
+    assert!(held >= 30 && dead >= 1, "nothing was put to the test: {held} grants, {dead} dead holders");
+}

@@ -1,0 +1,124 @@
+//! The checker: finds out from a history whether a lock ever had two holders, or tokens that did not rise.
+//!
+//! All processes of one host share the boot clock, so exclusion needs no search through possible orders. A holder's
+//! belief is an interval: from the return of its acquire to its call of release, its deadline, or the moment when it
+//! saw the loss, whichever came first. Sorted and swept, the intervals overlap or they do not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::{FencingToken, LockName, Mode, Moment};
+
+/// One holder's belief that it held a lock.
+#[derive(Clone, Debug)]
+pub struct Belief {
+    /// The lock.
+    pub lock: LockName,
+    /// How it was held.
+    pub mode: Mode,
+    /// Who it was, for people.
+    pub who: String,
+    /// The token of the grant.
+    pub token: FencingToken,
+    /// The return of the acquire.
+    pub from: Moment,
+    /// The first of: release called, deadline, loss seen. Nobody believes at this moment itself.
+    pub until: Moment,
+}
+
+/// What is wrong with a history.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Two believed at a time when one of them had to be alone, or more than a semaphore has permits.
+    Overlap(Box<Belief>, Box<Belief>),
+    /// The second was granted after the first had ended, with a token that is not higher.
+    TokenFell(Box<Belief>, Box<Belief>),
+    /// Two grants have one token.
+    TokenTwice(Box<Belief>, Box<Belief>),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, first, second) = match self {
+            Self::Overlap(first, second) => ("held at the same time", first, second),
+            Self::TokenFell(first, second) => ("the later token is not higher", first, second),
+            Self::TokenTwice(first, second) => ("one token twice", first, second),
+        };
+        let side = |one: &Belief| {
+            let (from, until) = (one.from.since(first.from), one.until.since(first.from));
+            format!("{} as {} with token {} from {from:?} to {until:?}", one.who, one.mode, one.token)
+        };
+        write!(f, "{}: {what}: {}; {}", first.lock, side(first), side(second))
+    }
+}
+
+/// Checks a history. Empty if nothing is wrong; at most a few violations for each lock.
+pub fn check(history: &[Belief]) -> Vec<Violation> {
+    let mut by_lock: BTreeMap<&LockName, Vec<&Belief>> = BTreeMap::new();
+    for belief in history {
+        by_lock.entry(&belief.lock).or_default().push(belief);
+    }
+    let mut violations = Vec::new();
+    for mut beliefs in by_lock.into_values() {
+        beliefs.sort_by_key(|belief| (belief.from, belief.until));
+        violations.extend(overlap(&beliefs));
+        violations.extend(token_twice(&beliefs));
+        violations.extend(token_fell(&beliefs));
+    }
+    violations
+}
+
+/// The first two beliefs that must not meet.
+fn overlap(sorted: &[&Belief]) -> Option<Violation> {
+    let mut open: Vec<&Belief> = Vec::new();
+    for &next in sorted {
+        open.retain(|belief| belief.until > next.from);
+        if next.until <= next.from {
+            continue;
+        }
+        if let Some(other) = open.iter().find(|other| !next.mode.may_join(other.mode, open.len())) {
+            return Some(Violation::Overlap(Box::new((*other).clone()), Box::new(next.clone())));
+        }
+        open.push(next);
+    }
+    None
+}
+
+/// The first two grants with one token.
+fn token_twice(sorted: &[&Belief]) -> Option<Violation> {
+    let mut seen: BTreeMap<FencingToken, &Belief> = BTreeMap::new();
+    for &next in sorted {
+        if let Some(other) = seen.insert(next.token, next) {
+            return Some(Violation::TokenTwice(Box::new(other.clone()), Box::new(next.clone())));
+        }
+    }
+    None
+}
+
+/// The first grant whose token is not higher than that of one that had ended before.
+///
+/// The order of two grants is known only if the first had ended when the second returned: two readers may come in
+/// either order.
+fn token_fell(sorted: &[&Belief]) -> Option<Violation> {
+    let mut by_end = sorted.to_vec();
+    by_end.sort_by_key(|belief| belief.until);
+    let mut ended = by_end.into_iter().peekable();
+    let mut highest: Option<&Belief> = None;
+    for &next in sorted {
+        while let Some(before) = ended.next_if(|belief| belief.until <= next.from) {
+            // An empty interval may be `next` itself.
+            if !std::ptr::eq(before, next) && highest.is_none_or(|highest| before.token > highest.token) {
+                highest = Some(before);
+            }
+        }
+        if let Some(highest) = highest.filter(|highest| highest.token > next.token) {
+            return Some(Violation::TokenFell(Box::new(highest.clone()), Box::new(next.clone())));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! What the server says about a lock is true.
+
+use super::stage::{Stage, claim, millis, pause, queued, release, secs, status};
+use crate::{Mode, Moment, Wait};
+
+/// A lock that nobody ever used, one that is held, one with a queue, one that is free again.
+pub(super) async fn inspect_tells_the_truth(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("shown");
+    let ttl = stage.ttl(&one, 5000);
+    let free = status(&two, &name).await;
+    assert!(!free.is_held() && free.waiters == 0 && free.name == name, "never used: {free:?}");
+    let began = Moment::now();
+    let guard = one.lock(&name).ttl(ttl).label("the night shift, 夜").await.expect("a free lock");
+    let granted = Moment::now();
+    pause(150).await;
+    let looked = Moment::now();
+    let held = status(&two, &name).await;
+    let [holder] = &held.holders[..] else { panic!("one holder: {held:?}") };
+    assert_eq!(holder.token, guard.token());
+    assert_eq!(holder.label, "the night shift, 夜");
+    assert_eq!(holder.mode, Mode::Exclusive);
+    assert!(holder.ttl_left <= ttl && holder.ttl_left >= ttl / 2, "{holder:?}");
+    let (least, most) = (looked.since(granted), Moment::now().since(began) + millis(50));
+    // The server's clock may count in milliseconds.
+    assert!(holder.held_for + millis(50) >= least && holder.held_for <= most, "{holder:?}, not {least:?}..{most:?}");
+    let waiters: Vec<_> =
+        (0..3).map(|_| tokio::spawn(two.lock(&name).wait(secs(20)).into_future())).collect();
+    queued(&one, &name, 3, secs(5)).await;
+    for waiter in waiters {
+        waiter.abort();
+    }
+    queued(&one, &name, 0, secs(3)).await;
+    release(guard).await;
+    let free = status(&two, &name).await;
+    assert!(!free.is_held() && free.waiters == 0, "after a release: {free:?}");
+}
+
+/// How long a lock has been held does not start again with each renewal, and the time left does.
+pub(super) async fn renewals_show_in_the_time_left_only(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("renewed");
+    let ttl = stage.ttl(&one, 900);
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    tokio::time::sleep(ttl * 2).await;
+    let held = status(&two, &name).await;
+    let [holder] = &held.holders[..] else { panic!("one holder: {held:?}") };
+    assert!(holder.held_for + millis(50) >= ttl * 2, "{holder:?}");
+    assert!(!holder.ttl_left.is_zero() && holder.ttl_left <= ttl, "{holder:?}");
+    release(guard).await;
+}
+
+/// A lease that ran out holds nothing, even if nobody has asked for the lock since.
+pub(super) async fn a_lease_that_ran_out_is_not_shown_as_held(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("over");
+    let ttl = stage.ttl(&one, 200);
+    let claim = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
+    tokio::time::sleep(ttl + millis(50)).await;
+    let over = status(&two, &name).await;
+    assert!(!over.is_held(), "{over:?}");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 0, "nobody holds it");
+}
+
+/// The operator's release says how many it freed, and the lock is free then.
+pub(super) async fn a_forced_release_counts_the_holders(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("forced");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 0, "never used");
+    let guard = one.lock(&name).await.expect("a free lock");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 1, "held by one");
+    assert!(!status(&two, &name).await.is_held());
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 0, "freed a moment ago");
+    drop(guard);
+    // One who waits gets what the operator frees.
+    let guard = one.lock(&name).wait(secs(5)).await.expect("a free lock");
+    let waiter = tokio::spawn(two.lock(&name).wait(secs(20)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    assert_eq!(one.force_release(&name).await.expect("an answer"), 1, "held by one");
+    let next = super::stage::done("the waiter's turn", secs(5), waiter).await.expect("no panic");
+    release(next.expect("its turn comes")).await;
+    drop(guard);
+}
+
+/// All readers are counted.
+pub(super) async fn a_forced_release_frees_all_readers(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("readers");
+    let mut readers = Vec::new();
+    for locks in [&one, &two, &one] {
+        readers.push(locks.read(&name).wait(secs(5)).await.expect("readers meet"));
+    }
+    let shown = status(&two, &name).await;
+    let mut tokens: Vec<_> = shown.holders.iter().map(|holder| holder.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, readers.iter().map(crate::LockGuard::token).collect::<Vec<_>>(), "{shown:?}");
+    assert!(shown.holders.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 3);
+    let writer = one.write(&name).try_now().await.expect("an answer").expect("a freed lock is free");
+    release(writer).await;
+}

@@ -1,0 +1,165 @@
+//! A holder that loses its lock is told, and in time.
+
+use super::stage::{Stage, done, free_by, holder, millis, pause, release, secs};
+use crate::conformance::Way;
+use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, Standing};
+
+/// Takes the lock from its holder, as an operator does, and gives it to another.
+async fn steal(thief: &Locks, name: &LockName) -> LockGuard {
+    assert_eq!(thief.force_release(name).await.expect("an answer"), 1, "one holder was freed");
+    thief.lock(name).try_now().await.expect("an answer").expect("a freed lock is free")
+}
+
+/// The old holder is told, and does no harm to the new one.
+pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    for drops in [false, true] {
+        let name = stage.name(drops);
+        let ttl = stage.ttl(&one, 3000);
+        let old = one.lock(&name).ttl(ttl).await.expect("a free lock");
+        let new = steal(&two, &name).await;
+        let began = Moment::now();
+        let loss = done("the news of the loss", ttl, old.lost()).await;
+        assert_eq!(loss, Loss::Taken, "after {:?}", Moment::now().since(began));
+        assert!(!old.is_held());
+        assert_eq!(old.standing(), Standing::Lost(Loss::Taken));
+        assert!(old.time_left().is_zero());
+        if drops {
+            drop(old);
+            pause(100).await;
+        } else {
+            let error = old.release().await.expect_err("the lock was lost");
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+        }
+        assert_eq!(holder(&three, &name).await, Some(new.token()), "the old holder freed the new one's lock");
+        assert!(three.lock(&name).try_now().await.expect("an answer").is_none(), "granted twice");
+        assert!(new.is_held());
+        release(new).await;
+    }
+}
+
+/// A holder that releases before it has heard of its loss hears of it then.
+pub(super) async fn a_release_after_a_theft_says_lost(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("stolen");
+    let old = one.lock(&name).ttl(stage.ttl(&one, 30_000)).await.expect("a free lock");
+    let new = steal(&two, &name).await;
+    let error = old.release().await.expect_err("the lock was lost");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    assert!(!error.is_retryable(), "{error:#}");
+    assert_eq!(holder(&two, &name).await, Some(new.token()));
+    release(new).await;
+}
+
+/// What a holder saw when its server fell silent.
+struct Seen {
+    suspect: bool,
+    /// When it was told of the loss.
+    lost: Moment,
+}
+
+/// Watches a lock until it is lost, which must happen by its deadline, and not much earlier.
+async fn watch(held: &Held, silent: Moment) -> Seen {
+    let ttl = held.claim().ttl();
+    let latest = silent.after(ttl + millis(150));
+    let mut suspect = false;
+    let told = {
+        let mut lost = std::pin::pin!(held.lost());
+        loop {
+            tokio::select! {
+                biased;
+                loss = &mut lost => break loss,
+                () = pause(5) => suspect |= held.standing() == Standing::Suspect,
+            }
+            let (silent_for, left) = (Moment::now().since(silent), held.time_left());
+            assert!(!latest.has_passed(), "not told after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}");
+        }
+    };
+    let lost = Moment::now();
+    assert_eq!(told, Loss::Expired);
+    assert!(!held.is_held(), "told of the loss, but is_held");
+    assert_eq!(held.standing(), Standing::Lost(Loss::Expired));
+    let after = lost.since(silent);
+    // The last renewal before was sent a third of the ttl ago at most, and some time for its answer.
+    assert!(after >= ttl * 3 / 10, "given up {after:?} after the last sign of life, with a ttl of {ttl:?}");
+    Seen { suspect, lost }
+}
+
+/// Somebody who waits for the lock. The result says when it was granted.
+fn heir(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard, Moment)> {
+    let request = locks.lock(name).wait(secs(40));
+    tokio::spawn(async move {
+        let guard = request.await.expect("its turn comes");
+        (guard, Moment::now())
+    })
+}
+
+/// The server is stopped: no answer comes, but the deadline does.
+pub(super) async fn a_stopped_server_does_not_delay_the_news(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("stopped");
+    let ttl = stage.ttl(&one, 2000);
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    pause(300).await;
+    let silent = Moment::now();
+    stage.server().pause().await;
+    let seen = watch(&guard.held(), silent).await;
+    stage.server().resume().await;
+    assert!(seen.suspect, "no word of doubt before the loss");
+    let (next, took) = free_by(&two, &name, ttl + secs(5), "after the server went on").await;
+    assert!(!guard.is_held(), "a lost lock came back after {took:?}");
+    assert!(next.token() > guard.token() || !one.capabilities().fencing);
+    let error = guard.release().await.expect_err("the lock was lost");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    assert!(next.is_held());
+    release(next).await;
+}
+
+/// The holder is cut off in each of these ways; its heir is not.
+async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
+    let link = stage.link().await;
+    let two = stage.client().await;
+    let one = link.client().await.expect("a client behind the network");
+    let name = stage.name("island");
+    let ttl = stage.ttl(&one, 2000);
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    let waiting = heir(&two, &name);
+    // At least one renewal has gone well.
+    pause(1000).await;
+    assert!(guard.is_held(), "lost on a network that works: {:?}", guard.standing());
+    let silent = Moment::now();
+    fault(&*link);
+    let seen = watch(&guard.held(), silent).await;
+    assert!(seen.suspect, "no word of doubt before the loss");
+    let (next, granted) = done("the heir's turn", ttl * 2 + secs(3), waiting).await.expect("no panic");
+    let early = seen.lost.since(granted);
+    assert!(early.is_zero(), "the heir was let in {early:?} before the holder was told");
+    link.heal();
+    pause(300).await;
+    assert!(!guard.is_held(), "a lost lock came back");
+    drop(guard);
+    pause(300).await;
+    assert!(next.is_held());
+    assert_eq!(holder(&two, &name).await, Some(next.token()), "the old holder freed the new one's lock");
+    release(next).await;
+}
+
+/// Neither requests nor replies arrive.
+pub(super) async fn a_holder_in_a_black_hole_is_told_in_time(stage: Stage) {
+    cut_off(stage, |link| link.blackhole(Way::Both)).await;
+}
+
+/// Requests arrive and replies do not.
+pub(super) async fn a_holder_that_hears_nothing_is_told_in_time(stage: Stage) {
+    cut_off(stage, |link| link.blackhole(Way::ToClient)).await;
+}
+
+/// Replies arrive and requests do not.
+pub(super) async fn a_holder_that_is_not_heard_is_told_in_time(stage: Stage) {
+    cut_off(stage, |link| link.blackhole(Way::ToServer)).await;
+}
+
+/// Connections are reset.
+pub(super) async fn a_holder_that_is_cut_off_is_told_in_time(stage: Stage) {
+    cut_off(stage, |link| link.cut()).await;
+}

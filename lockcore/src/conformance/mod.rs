@@ -1,0 +1,125 @@
+//! The conformance suite: what every backend must do, as a table of named cases.
+//!
+//! Each [`Case`] is an async function over a [`Harness`], which stands for one lock server. The author of a backend
+//! writes a harness (only [`client`](Harness::client) is a must), says what it [`offers`](Harness::offers), and runs
+//! those of [`cases`] whose [needs](Case::needs) are met, each on a multi-threaded tokio runtime of its own. A case
+//! that fails panics, and says what happened.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use lockcore::conformance::{Harness, Need, cases};
+//! use lockcore::{Locks, MemoryLock, Result, async_trait};
+//!
+//! #[derive(Debug)]
+//! struct Memory;
+//!
+//! #[async_trait]
+//! impl Harness for Memory {
+//!     fn offers(&self) -> Vec<Need> {
+//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo]
+//!     }
+//!     async fn client(&self) -> Result<Locks> {
+//!         Ok(Locks::new(Arc::new(MemoryLock::named("conformance"))))
+//!     }
+//! }
+//!
+//! let offers = Memory.offers();
+//! for case in cases().iter().filter(|case| case.runs_with(&offers)) {
+//!     println!("{}", case.name);
+//!     let runtime = tokio::runtime::Runtime::new().unwrap();
+//!     runtime.block_on(case.run(Arc::new(Memory)));
+//! }
+//! ```
+//!
+//! `tests/conformance.rs` of lockwell runs it with libtest-mimic, on every backend, with real servers and faults.
+//!
+//! The cases are **not** covered by semantic versioning: a new version may bring more of them, and a backend may fail
+//! one that it never met.
+
+mod cancellation;
+mod crash;
+mod dropping;
+mod exclusion;
+mod fifo;
+mod harness;
+pub mod history;
+mod holder;
+mod input;
+mod inspection;
+mod loss;
+mod modes;
+mod names;
+mod network;
+mod outage;
+mod ownership;
+mod renewal;
+mod running;
+mod stage;
+mod table;
+mod tokens;
+mod waiting;
+mod workload;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use harness::{Harness, Link, Need, Server, Way};
+pub use holder::{Holder, serve_if_asked};
+pub use table::cases;
+
+use stage::Stage;
+
+/// No case takes longer. It ends those that hang, which is a failure of its own.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// The company in which a case may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Other cases may run beside it.
+    Free,
+    /// It measures short times: nothing else may run meanwhile.
+    Quiet,
+}
+
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One thing that every backend must do.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name, which says what must hold.
+    pub name: &'static str,
+    /// What the harness must offer for it.
+    pub needs: &'static [Need],
+    /// Whether it wants the machine for itself.
+    pub pace: Pace,
+    run: fn(Stage) -> Run,
+}
+
+impl Case {
+    /// Whether a harness with these offers can run it.
+    pub fn runs_with(&self, offers: &[Need]) -> bool {
+        self.needs.iter().all(|need| offers.contains(need))
+    }
+
+    /// Whether it stops the server, so that it needs one which no other case uses meanwhile.
+    pub fn disturbs_the_server(&self) -> bool {
+        self.needs.contains(&Need::Server)
+    }
+
+    /// Runs it, on the tokio runtime of the caller, which must have several threads.
+    ///
+    /// # Panics
+    /// If the backend fails the case. The message says what happened.
+    pub async fn run(&self, harness: Arc<dyn Harness>) {
+        let run = (self.run)(Stage::new(harness, self.name));
+        assert!(tokio::time::timeout(LIMIT, run).await.is_ok(), "{} hangs: no end after {LIMIT:?}", self.name);
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).field("needs", &self.needs).finish_non_exhaustive()
+    }
+}

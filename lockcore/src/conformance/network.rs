@@ -1,0 +1,124 @@
+//! Requests that get lost, and replies.
+
+use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs};
+use crate::conformance::Way;
+use crate::{Error, ErrorKind, Moment, Operation};
+
+/// Whether an error says honestly that the network failed, or that the time was over.
+fn is_honest(error: &Error) -> bool {
+    let honest = [ErrorKind::Unreachable, ErrorKind::UnknownOutcome, ErrorKind::TimedOut];
+    honest.contains(&error.kind()) && error.is_retryable()
+}
+
+/// A request into a black hole ends with its wait, and leaves nothing.
+async fn black_hole(stage: Stage, way: Way) {
+    let link = stage.link().await;
+    let two = stage.client().await;
+    let one = link.client().await.expect("a client behind the network");
+    let name = stage.name("hole");
+    release(one.lock(&name).await.expect("a free lock")).await;
+    let ttl = stage.ttl(&one, 2000);
+    link.blackhole(way);
+    let (began, wait) = (Moment::now(), secs(1));
+    let error = one.lock(&name).ttl(ttl).wait(wait).await.expect_err("no answer can come");
+    let took = Moment::now().since(began);
+    assert!(is_honest(&error), "{error:#}");
+    assert!(took <= wait + millis(300), "a wait of {wait:?} ended after {took:?}: {error:#}");
+    // The network stays as it is: what was granted unheard ends with its lease.
+    let (guard, _) = free_by(&two, &name, ttl + secs(1), "after an acquire into a black hole").await;
+    link.heal();
+    // The clean-up comes through now, and must not hit the new holder.
+    pause(500).await;
+    assert_eq!(holder(&two, &name).await, Some(guard.token()), "the clean-up freed another's lock");
+    queued(&two, &name, 0, secs(3)).await;
+    assert!(guard.is_held());
+    release(guard).await;
+    let (guard, _) = free_by(&one, &name, secs(5), "by the client that came back").await;
+    release(guard).await;
+}
+
+/// Nothing goes either way.
+pub(super) async fn an_acquire_into_a_black_hole_ends_with_its_wait(stage: Stage) {
+    black_hole(stage, Way::Both).await;
+}
+
+/// The request arrives, its reply does not.
+pub(super) async fn an_acquire_whose_reply_never_comes_leaves_nothing(stage: Stage) {
+    black_hole(stage, Way::ToClient).await;
+}
+
+/// Calls without a wait of their own end, too.
+pub(super) async fn calls_into_a_black_hole_end(stage: Stage) {
+    let link = stage.link().await;
+    let one = link.client().await.expect("a client behind the network");
+    let (name, held) = (stage.name("hole"), stage.name("held"));
+    release(one.lock(&name).await.expect("a free lock")).await;
+    let guard = one.lock(&held).ttl(stage.ttl(&one, 2000)).await.expect("a free lock");
+    link.blackhole(Way::Both);
+    let limit = secs(12);
+    let error = done("try_now", limit, one.lock(&name).try_now()).await.expect_err("no answer can come");
+    assert!(is_honest(&error), "{error:#}");
+    let error = done("release", limit, guard.release()).await.expect_err("no answer can come");
+    assert!(is_honest(&error), "{error:#}");
+    assert_eq!(error.operation(), Some(Operation::Release), "{error:#}");
+    let error = done("inspect", limit, one.inspect(&name)).await.expect_err("no answer can come");
+    assert!(is_honest(&error), "{error:#}");
+    let error = done("force_release", limit, one.force_release(&name)).await.expect_err("no answer can come");
+    assert!(is_honest(&error), "{error:#}");
+    link.heal();
+}
+
+/// The reply to the k-th request of an acquire is lost.
+pub(super) async fn an_acquire_whose_reply_is_lost_is_cleaned_up(stage: Stage) {
+    let two = stage.client().await;
+    let mut dropped = 0;
+    for k in 1..=6 {
+        let link = stage.link().await;
+        let one = link.client().await.expect("a client behind the network");
+        let name = stage.name(k);
+        let ttl = stage.ttl(&one, 3000);
+        link.drop_reply(k);
+        let answer = one.lock(&name).ttl(ttl).wait(secs(3)).await;
+        match answer {
+            Ok(guard) => {
+                assert!(guard.is_held(), "k = {k}: granted and not held");
+                assert_eq!(holder(&two, &name).await, Some(guard.token()), "k = {k}");
+                let other = two.lock(&name).try_now().await.expect("an answer");
+                assert!(other.is_none(), "k = {k}: granted twice");
+                release(guard).await;
+            }
+            Err(error) => assert!(is_honest(&error), "k = {k}: {error:#}"),
+        }
+        dropped += link.dropped_replies();
+        link.heal();
+        let what = format!("k = {k}, after a lost reply to an acquire");
+        let (guard, _) = free_by(&two, &name, ttl, &what).await;
+        queued(&two, &name, 0, secs(3)).await;
+        release(guard).await;
+    }
+    assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+}
+
+/// The reply to the k-th request of a release is lost.
+pub(super) async fn a_release_whose_reply_is_lost_is_repeated(stage: Stage) {
+    let two = stage.client().await;
+    let mut dropped = 0;
+    for k in 1..=6 {
+        let link = stage.link().await;
+        let one = link.client().await.expect("a client behind the network");
+        let name = stage.name(k);
+        let ttl = stage.ttl(&one, 3000);
+        let guard = one.lock(&name).ttl(ttl).wait(secs(3)).await.expect("a free lock");
+        link.drop_reply(k);
+        if let Err(error) = guard.release().await {
+            // Above all not `Lost`: nobody has taken the lock away.
+            assert!(is_honest(&error), "k = {k}: {error:#}");
+        }
+        dropped += link.dropped_replies();
+        link.heal();
+        let what = format!("k = {k}, after a lost reply to a release");
+        let (guard, _) = free_by(&two, &name, ttl, &what).await;
+        release(guard).await;
+    }
+    assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+}

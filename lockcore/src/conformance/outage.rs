@@ -1,0 +1,116 @@
+//! The server goes away and comes back.
+
+use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs};
+use crate::{LockGuard, LockName, Locks, Moment};
+
+/// Takes the lock as an application would that tries again when a retry can help.
+async fn insist(locks: &Locks, name: &LockName) -> LockGuard {
+    let end = Moment::now().after(secs(20));
+    loop {
+        match locks.lock(name).wait(secs(5)).await {
+            Ok(guard) => return guard,
+            Err(error) => {
+                assert!(error.is_retryable(), "no retry can help, it says: {error:#}");
+                assert!(!end.has_passed(), "no lock after 20 s of retries: {error:#}");
+                pause(100).await;
+            }
+        }
+    }
+}
+
+/// A client need not be made anew after a restart of the server.
+pub(super) async fn a_client_comes_back_after_a_restart(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("back");
+    release(one.lock(&name).await.expect("a free lock")).await;
+    stage.server().restart().await;
+    let guard = insist(&one, &name).await;
+    let other = two.lock(&stage.name("other"));
+    release(done("another lock", secs(20), other.into_future()).await.expect("a free lock")).await;
+    release(guard).await;
+    let (guard, _) = free_by(&two, &name, secs(5), "after the restart").await;
+    release(guard).await;
+}
+
+/// Tokens go on rising.
+pub(super) async fn tokens_rise_over_a_restart(stage: Stage) {
+    let one = stage.client().await;
+    let name = stage.name("tokens");
+    let mut last = None;
+    for restart in [false, true, true] {
+        if restart {
+            stage.server().restart().await;
+        }
+        for _ in 0..3 {
+            let guard = insist(&one, &name).await;
+            assert!(Some(guard.token()) > last, "token {} after {last:?}", guard.token());
+            last = Some(guard.token());
+            release(guard).await;
+        }
+    }
+}
+
+/// A lock with enough time left is still held after the restart, and is renewed.
+pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("survivor");
+    let ttl = stage.ttl(&one, 15_000);
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    stage.server().restart().await;
+    assert!(guard.is_held(), "{:?}", guard.standing());
+    let before = one.stats().renewals;
+    let end = Moment::now().after(ttl);
+    while one.stats().renewals == before {
+        assert!(!end.has_passed(), "not renewed after the restart: {:?}", one.stats());
+        pause(50).await;
+    }
+    assert_eq!(holder(&two, &name).await, Some(guard.token()), "the server forgot its holder");
+    assert!(two.lock(&name).try_now().await.expect("an answer").is_none(), "granted twice");
+    release(guard).await;
+}
+
+/// One who waited through the restart gets the lock, or an error that a retry can help. It does not hang.
+pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("waiter");
+    let held = one.lock(&name).ttl(stage.ttl(&one, 15_000)).await.expect("a free lock");
+    let token = held.token();
+    let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    stage.server().restart().await;
+    pause(500).await;
+    if let Err(error) = held.release().await {
+        assert!(error.is_retryable(), "{error:#}");
+    }
+    match done("the waiter's end", secs(35), waiter).await.expect("no panic") {
+        Ok(guard) => {
+            assert!(guard.token() > token || !one.capabilities().fencing);
+            release(guard).await;
+        }
+        Err(error) => assert!(error.is_retryable(), "{error:#}"),
+    }
+    release(insist(&three, &name).await).await;
+}
+
+/// A short stop of the server, shorter than the lease, costs nobody the lock.
+pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("short");
+    let ttl = stage.ttl(&one, 6000);
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    stage.server().pause().await;
+    pause(2000).await;
+    stage.server().resume().await;
+    let began = Moment::now();
+    while Moment::now().since(began) < ttl {
+        assert!(guard.is_held(), "lost after {:?}: {:?}", Moment::now().since(began), guard.standing());
+        pause(50).await;
+    }
+    let token = guard.token();
+    release(guard).await;
+    let next = done("the waiter's turn", secs(10), waiter).await.expect("no panic").expect("its turn comes");
+    assert!(next.token() > token || !one.capabilities().fencing);
+    release(next).await;
+}

@@ -1,0 +1,93 @@
+//! Only the owner of a claim can renew or release it, and asking twice does no harm.
+
+use super::stage::{Stage, claim, holder, millis, pause, release, secs, within};
+use crate::{Mode, Moment, Released, Renewal, Wait};
+
+/// The same claim, asked for again after a lost answer, gets the same grant.
+pub(super) async fn an_acquire_that_is_repeated_gets_the_same_grant(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("twice");
+    let ttl = stage.ttl(&one, 5000);
+    for wait in [Wait::No, within(secs(2))] {
+        let claim = claim(&name, Mode::Exclusive, ttl, wait);
+        let first = one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
+        let again = one.backend().acquire(&claim).await.expect("an answer").expect("it holds the lock");
+        assert_eq!(first.token(), again.token(), "asked again, the claim got another token");
+        // The answer of a retry can also come over another client's connection.
+        let other = two.backend().acquire(&claim).await.expect("an answer").expect("it holds the lock");
+        assert_eq!(first.token(), other.token(), "asked elsewhere, the claim got another token");
+        assert_eq!(holder(&two, &name).await, Some(first.token()));
+        assert_eq!(one.backend().release(&claim).await.expect("an answer"), Released::Released);
+        assert_eq!(holder(&two, &name).await, None, "one release ends the claim");
+    }
+}
+
+/// A release that is repeated is no error, and never frees the successor.
+pub(super) async fn a_release_that_is_repeated_is_harmless(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("twice");
+    let ttl = stage.ttl(&one, 5000);
+    let first = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    one.backend().acquire(&first).await.expect("an answer").expect("a free lock");
+    assert_eq!(one.backend().release(&first).await.expect("an answer"), Released::Released);
+    one.backend().release(&first).await.expect("a second release is no error");
+    let second = two.lock(&name).try_now().await.expect("an answer").expect("a released lock is free");
+    one.backend().release(&first).await.expect("a late release is no error");
+    let found = holder(&one, &name).await;
+    assert_eq!(found, Some(second.token()), "a late release freed the successor");
+    assert!(one.lock(&name).try_now().await.expect("an answer").is_none(), "granted twice");
+    release(second).await;
+    let never = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    let answer = one.backend().release(&never).await.expect("a release of nothing is no error");
+    assert_eq!(answer, Released::NotHeld, "this claim never held anything");
+}
+
+/// Whoever let the lease run out can do nothing to those who came after.
+pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("late");
+    let ttl = stage.ttl(&one, 250);
+    let late = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    let grant = one.backend().acquire(&late).await.expect("an answer").expect("a free lock");
+    let guard = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
+    let answers = one.backend().renew(std::slice::from_ref(&grant)).await;
+    assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
+    assert_eq!(holder(&three, &name).await, Some(guard.token()), "after the late renewal");
+    let answer = one.backend().release(&late).await.expect("an answer");
+    assert_eq!(answer, Released::NotHeld, "a lease that ran out was released");
+    assert_eq!(holder(&three, &name).await, Some(guard.token()), "after the late release");
+    assert!(three.lock(&name).try_now().await.expect("an answer").is_none(), "granted twice");
+    assert!(guard.is_held());
+    release(guard).await;
+}
+
+/// The holder stops believing before the server lets the next one in.
+pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    for renewed in [false, true] {
+        let name = stage.name(renewed);
+        let ttl = stage.ttl(&one, 300);
+        let sent = Moment::now();
+        let mine = claim(&name, Mode::Exclusive, ttl, Wait::No);
+        let grant = one.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
+        let mut deadline = grant.deadline();
+        let mut latest = sent.after(ttl);
+        if renewed {
+            pause(100).await;
+            latest = Moment::now().after(ttl);
+            match one.backend().renew(&[grant]).await.pop() {
+                Some(Renewal::Renewed(until)) => deadline = until,
+                other => panic!("a lease with time left is renewed, but {other:?}"),
+            }
+        }
+        let next = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
+        let granted = Moment::now();
+        let excess = deadline.since(granted);
+        assert!(excess.is_zero(), "renewed: {renewed}: believed for {excess:?} after the next was granted");
+        // A deadline that is much too early would pass the test above and be of no use.
+        assert!(deadline >= latest.before(ttl / 2), "a lease of {ttl:?} was believed in for too short");
+        let late = granted.since(deadline);
+        assert!(late <= millis(3000), "the lock was free only {late:?} after the deadline");
+        release(next).await;
+    }
+}

@@ -1,0 +1,162 @@
+//! Leases are kept alive while somebody holds them.
+
+use std::time::Duration;
+
+use super::dropping::elsewhere;
+use super::stage::{Stage, claim, done, free_by, holder, millis, pause, release, secs};
+use crate::{ErrorKind, Grant, Locks, Mode, Moment, Renewal, Wait};
+
+/// A lock is held for five times its lease, and no one else gets it in that time.
+pub(super) async fn a_lock_is_kept_for_five_leases(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("kept");
+    let ttl = stage.ttl(&one, 1000);
+    let before = one.stats().renewals;
+    let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    let error = two.lock(&name).wait(ttl * 5).await.expect_err("the lock is held");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+    assert!(guard.is_held(), "lost after {:?} of waiting by another: {:?}", ttl * 5, guard.standing());
+    assert_eq!(holder(&two, &name).await, Some(guard.token()));
+    let stats = one.stats();
+    assert!(stats.renewals >= before + 5, "five leases need at least five renewals: {stats:?}");
+    assert_eq!(stats.held, 1, "{stats:?}");
+    release(guard).await;
+    assert_eq!(one.stats().held, 0);
+    let (next, _) = free_by(&two, &name, secs(2), "after the release").await;
+    release(next).await;
+}
+
+/// An application that blocks all threads of its runtime keeps its locks.
+pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
+    let two = stage.client().await;
+    let name = stage.name("blocked");
+    let ttl = stage.ttl(&two, 1000);
+    let (hold, held) = tokio::sync::oneshot::channel();
+    let blocked = tokio::spawn(elsewhere({
+        let (stage, name) = (stage.clone(), name.clone());
+        async move {
+            let guard = stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock");
+            hold.send(guard.token()).expect("the case listens");
+            // More tasks than the runtime has threads, this one's included.
+            for _ in 0..4 {
+                drop(tokio::spawn(async move { std::thread::sleep(ttl * 3) }));
+            }
+            std::thread::sleep(ttl * 3);
+            let standing = guard.is_held().then_some(()).ok_or_else(|| guard.standing());
+            release(guard).await;
+            standing
+        }
+    }));
+    let token = held.await.expect("the other runtime gets the lock");
+    let error = two.lock(&name).wait(ttl * 2 + ttl / 2).await.expect_err("the lock is held");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+    assert_eq!(holder(&two, &name).await, Some(token));
+    let standing = blocked.await.expect("no panic");
+    assert!(standing.is_ok(), "the blocked runtime lost its lock: {standing:?}");
+}
+
+/// Takes many locks at once, as raw grants.
+async fn take_many(locks: &Locks, stage: &Stage, many: usize, ttl: Duration) -> Vec<Grant> {
+    let tasks: Vec<_> = (0..many)
+        .map(|n| {
+            let claim = claim(&stage.name(n), Mode::Exclusive, ttl, Wait::No);
+            let backend = locks.backend().clone();
+            tokio::spawn(async move { backend.acquire(&claim).await })
+        })
+        .collect();
+    let mut grants = Vec::with_capacity(many);
+    for task in tasks {
+        grants.push(task.await.expect("no panic").expect("an answer").expect("a free lock"));
+    }
+    grants
+}
+
+/// One answer for each grant, in the order of the grants, the lost ones told apart.
+pub(super) async fn many_leases_are_renewed_in_one_call(stage: Stage) {
+    const MANY: usize = 1200;
+    let [one, two] = stage.clients().await;
+    let ttl = stage.ttl(&one, 60_000);
+    let grants = take_many(&one, &stage, MANY, ttl).await;
+    assert!(one.backend().renew(&[]).await.is_empty(), "no grants, no answers");
+    let is_lost = |at: usize| at % 97 == 13;
+    for (at, grant) in grants.iter().enumerate().filter(|(at, _)| is_lost(*at)) {
+        let freed = two.force_release(grant.claim().name()).await.expect("an answer");
+        assert_eq!(freed, 1, "lock {at}");
+    }
+    let sent = Moment::now();
+    let answers = done("the renewal", secs(30), one.backend().renew(&grants)).await;
+    assert_eq!(answers.len(), MANY, "one answer for each grant");
+    for (at, answer) in answers.iter().enumerate() {
+        match answer {
+            Renewal::Renewed(deadline) if !is_lost(at) => {
+                assert!(*deadline > sent.after(ttl / 2), "lease {at} was not extended");
+                assert!(*deadline > grants[at].deadline(), "lease {at} was not extended");
+            }
+            Renewal::Lost if is_lost(at) => (),
+            other => panic!("lease {at}, lost: {}, but the answer is {other:?}", is_lost(at)),
+        }
+    }
+    let mut tasks = Vec::new();
+    for grant in grants {
+        let backend = one.backend().clone();
+        tasks.push(tokio::spawn(async move { backend.release(grant.claim()).await.map(drop) }));
+    }
+    for task in tasks {
+        task.await.expect("no panic").expect("an answer");
+    }
+}
+
+/// One client, many guards: all are kept, in few calls.
+pub(super) async fn two_thousand_locks_are_kept(stage: Stage) {
+    const MANY: u32 = 2000;
+    let one = stage.client().await;
+    let ttl = stage.ttl(&one, 9000);
+    let mut tasks = Vec::new();
+    for n in 0..MANY {
+        let request = one.lock(stage.name(n)).ttl(ttl).wait(secs(30));
+        tasks.push(tokio::spawn(request.into_future()));
+    }
+    let mut guards = Vec::new();
+    for task in tasks {
+        guards.push(task.await.expect("no panic").expect("a free lock"));
+    }
+    let began = Moment::now();
+    let before = one.stats();
+    while Moment::now().since(began) < ttl + secs(1) {
+        pause(50).await;
+    }
+    let stats = one.stats();
+    let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_held()).map(|guard| guard.standing()).collect();
+    assert!(lost.is_empty(), "{} of {MANY} locks lost, the first {:?}; {stats:?}", lost.len(), lost[0]);
+    assert!(stats.renewals >= before.renewals + u64::from(MANY), "{before:?}, then {stats:?}");
+    assert!(stats.renewal_calls <= stats.renewals / 10, "leases are not renewed together: {stats:?}");
+    for guard in guards {
+        tokio::spawn(release(guard));
+    }
+    let end = Moment::now().after(secs(30));
+    while one.stats().held > 0 {
+        assert!(!end.has_passed(), "{:?}", one.stats());
+        pause(20).await;
+    }
+}
+
+/// A grant whose answer took a good part of the lease is renewed all the same.
+pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
+    let link = stage.link().await;
+    let [two] = stage.clients().await;
+    let one = link.client().await.expect("a client behind the network");
+    let name = stage.name("slow");
+    release(one.lock(&name).await.expect("a free lock")).await;
+    let ttl = stage.ttl(&one, 2000);
+    // The answer comes after a good third of the lease, when the first renewal is due already.
+    link.delay(ttl / 5);
+    let guard = one.lock(&name).ttl(ttl).wait(secs(20)).await.expect("a free lock");
+    link.delay(millis(5));
+    let began = Moment::now();
+    while Moment::now().since(began) < ttl * 3 {
+        assert!(guard.is_held(), "lost: {:?}; {:?}", guard.standing(), one.stats());
+        pause(20).await;
+    }
+    assert_eq!(holder(&two, &name).await, Some(guard.token()));
+    release(guard).await;
+}

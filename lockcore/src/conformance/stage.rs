@@ -1,0 +1,137 @@
+//! What cases have in common: clients, names, and waiting for things to become true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::conformance::{Harness, Link, Server};
+use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, Moment, Wait};
+
+/// The place of one run of one case.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    pub(super) harness: Arc<dyn Harness>,
+    /// Part of every lock name of this run: other cases, other runs and other processes use others.
+    pub(super) unique: Arc<str>,
+}
+
+impl Stage {
+    pub(super) fn new(harness: Arc<dyn Harness>, case: &str) -> Self {
+        Self { harness, unique: format!("{case}/{:016x}", rand::random::<u64>()).into() }
+    }
+
+    /// A client of its own.
+    pub(super) async fn client(&self) -> Locks {
+        self.harness.client().await.unwrap_or_else(|error| panic!("a new client: {error:#}"))
+    }
+
+    /// Several clients of their own.
+    pub(super) async fn clients<const N: usize>(&self) -> [Locks; N] {
+        let mut clients = Vec::with_capacity(N);
+        for _ in 0..N {
+            clients.push(self.client().await);
+        }
+        clients.try_into().expect("as many as asked for")
+    }
+
+    /// A lock name that only this run uses.
+    pub(super) fn name(&self, which: impl std::fmt::Display) -> LockName {
+        LockName::new(format!("{}/{which}", self.unique)).expect("short and plain")
+    }
+
+    pub(super) fn server(&self) -> &dyn Server {
+        self.harness.server().expect("the harness offers its server's switches")
+    }
+
+    pub(super) async fn link(&self) -> Box<dyn Link> {
+        self.harness.link().await.expect("the harness offers a network that fails")
+    }
+
+    /// This lease, or the shortest that the backend allows.
+    pub(super) fn ttl(&self, locks: &Locks, millis: u64) -> Duration {
+        locks.capabilities().min_ttl.max(Duration::from_millis(millis))
+    }
+}
+
+/// A claim as `lockcore` would make it, for cases that talk to the backend itself. Nobody renews what it gets.
+pub(super) fn claim(name: &LockName, mode: Mode, ttl: Duration, wait: Wait) -> Claim {
+    Claim::new(name.clone(), mode, ttl, wait, "conformance".into())
+}
+
+/// A wait that ends so long after now.
+pub(super) fn within(span: Duration) -> Wait {
+    Wait::Until(Moment::now().after(span))
+}
+
+pub(super) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(super) async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// What the server says about a lock.
+pub(super) async fn status(locks: &Locks, name: &LockName) -> LockStatus {
+    locks.inspect(name).await.unwrap_or_else(|error| panic!("inspect: {error:#}"))
+}
+
+/// The token of the only holder, `None` if there is none.
+pub(super) async fn holder(locks: &Locks, name: &LockName) -> Option<FencingToken> {
+    let status = status(locks, name).await;
+    assert!(status.holders.len() <= 1, "one holder at most: {status:?}");
+    status.holders.first().map(|holder| holder.token)
+}
+
+/// Waits until just so many claims stand in the queue.
+pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit: Duration) {
+    let end = Moment::now().after(limit);
+    loop {
+        let status = status(locks, name).await;
+        if status.waiters == waiters {
+            return;
+        }
+        assert!(!end.has_passed(), "not {waiters} in the queue within {limit:?}: {status:?}");
+        pause(5).await;
+    }
+}
+
+/// Waits for a task that must come to its end by then.
+pub(super) async fn done<T>(what: &str, limit: Duration, task: impl Future<Output = T>) -> T {
+    let began = Moment::now();
+    match tokio::time::timeout(limit, task).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: not within {limit:?} (waited {:?})", Moment::now().since(began)),
+    }
+}
+
+/// Takes the lock, which must be free by then, and says how long it took.
+pub(super) async fn free_by(
+    locks: &Locks,
+    name: &LockName,
+    limit: Duration,
+    what: &str,
+) -> (LockGuard, Duration) {
+    let began = Moment::now();
+    // A longer wait than the limit, so that a failure can say how late it was.
+    match locks.lock(name).wait(limit + secs(5)).await {
+        Ok(guard) => {
+            let took = Moment::now().since(began);
+            assert!(took <= limit, "{what}: the lock was free after {took:?}, allowed are {limit:?}");
+            (guard, took)
+        }
+        Err(error) => {
+            let status = locks.inspect(name).await;
+            panic!("{what}: the lock did not become free: {error:#}; {status:?}");
+        }
+    }
+}
+
+/// Releases a lock that must still be held.
+pub(super) async fn release(guard: LockGuard) {
+    let (name, token) = (guard.name().clone(), guard.token());
+    guard.release().await.unwrap_or_else(|error| panic!("release of {name} with token {token}: {error:#}"));
+}

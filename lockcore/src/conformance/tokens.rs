@@ -1,0 +1,107 @@
+//! Tokens rise strictly.
+
+use super::stage::{Stage, pause, release, secs};
+use crate::{FencingToken, LockGuard};
+
+/// Remembers the highest token and complains about one that is not higher.
+#[derive(Debug, Default)]
+struct Highest(Option<FencingToken>);
+
+impl Highest {
+    fn rises(&mut self, guard: &LockGuard, when: &str) {
+        let token = guard.token();
+        assert!(Some(token) > self.0, "{when}: token {token} after {:?}", self.0);
+        self.0 = Some(token);
+    }
+}
+
+/// Over a thousand holders of two clients.
+pub(super) async fn tokens_rise_over_a_thousand_holders(stage: Stage) {
+    let clients: [_; 2] = stage.clients().await;
+    let name = stage.name("tokens");
+    let mut highest = Highest::default();
+    for n in 0..1000 {
+        let guard = clients[n % 2].lock(&name).wait(secs(10)).await.expect("a free lock");
+        highest.rises(&guard, &format!("holder {n}"));
+        release(guard).await;
+    }
+}
+
+/// Whichever way a holder loses the lock.
+pub(super) async fn tokens_rise_however_a_lock_ends(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("tokens");
+    let mut highest = Highest::default();
+    for round in 0..3 {
+        let guard = one.lock(&name).wait(secs(10)).await.expect("a free lock");
+        highest.rises(&guard, &format!("round {round}, after a release"));
+        drop(guard);
+        let guard = two.lock(&name).wait(secs(10)).await.expect("a free lock");
+        highest.rises(&guard, &format!("round {round}, after a drop"));
+        two.force_release(&name).await.expect("an answer");
+        let next = one.lock(&name).wait(secs(10)).await.expect("a free lock");
+        highest.rises(&next, &format!("round {round}, after a forced release"));
+        drop(guard);
+        release(next).await;
+    }
+}
+
+/// Over the kinds of locks that one name can be.
+pub(super) async fn tokens_rise_over_modes(stage: Stage) {
+    let one = stage.client().await;
+    let name = stage.name("tokens");
+    let mut highest = Highest::default();
+    for round in 0..3 {
+        let guard = one.lock(&name).await.expect("a free lock");
+        highest.rises(&guard, &format!("round {round}, exclusive"));
+        release(guard).await;
+        let first = one.read(&name).await.expect("a free lock");
+        highest.rises(&first, &format!("round {round}, first reader"));
+        let second = one.read(&name).await.expect("readers meet");
+        highest.rises(&second, &format!("round {round}, second reader"));
+        release(first).await;
+        release(second).await;
+        if !one.capabilities().permits {
+            continue;
+        }
+        let first = one.permit(&name, 2).await.expect("an idle name can become a semaphore");
+        highest.rises(&first, &format!("round {round}, first permit"));
+        let second = one.permit(&name, 2).await.expect("a second permit");
+        highest.rises(&second, &format!("round {round}, second permit"));
+        release(first).await;
+        release(second).await;
+    }
+}
+
+/// Over the removal of what an idle lock leaves at the server.
+pub(super) async fn tokens_rise_over_a_purge(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("tokens");
+    let mut highest = Highest::default();
+    for round in 0..3 {
+        for locks in [&one, &two, &one] {
+            let guard = locks.lock(&name).wait(secs(10)).await.expect("a free lock");
+            highest.rises(&guard, &format!("round {round}"));
+            release(guard).await;
+        }
+        pause(20).await;
+        stage.harness.purge().await;
+    }
+}
+
+/// A purge takes nothing from those who hold or wait.
+pub(super) async fn a_purge_spares_what_is_in_use(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("used");
+    let held = one.lock(&name).await.expect("a free lock");
+    let waiter = tokio::spawn(two.lock(&name).wait(secs(20)).into_future());
+    super::stage::queued(&one, &name, 1, secs(5)).await;
+    stage.harness.purge().await;
+    assert_eq!(super::stage::holder(&two, &name).await, Some(held.token()), "the purge freed a held lock");
+    super::stage::queued(&one, &name, 1, secs(1)).await;
+    let token = held.token();
+    release(held).await;
+    let next = waiter.await.expect("no panic").expect("its turn comes");
+    assert!(next.token() > token || !one.capabilities().fencing);
+    release(next).await;
+}

@@ -1,0 +1,108 @@
+//! Waiting: for as long as was asked for, and nothing stays behind.
+
+use super::stage::{Stage, claim, done, free_by, millis, queued, release, secs, within};
+use crate::{ErrorKind, Mode, Moment, Wait};
+
+/// A wait ends neither early nor more than 50 ms late.
+pub(super) async fn timeouts_are_punctual(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("held");
+    let held = one.lock(&name).await.expect("a free lock");
+    // The first call may open connections.
+    assert!(two.lock(&name).try_now().await.expect("an answer").is_none());
+    for wait in [millis(50), millis(300), millis(1200)] {
+        let began = Moment::now();
+        let error = two.lock(&name).wait(wait).await.expect_err("the lock is held");
+        let took = Moment::now().since(began);
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+        assert!(error.is_retryable(), "{error:#}");
+        assert!(took >= wait, "a wait of {wait:?} ended after {took:?}");
+        assert!(took <= wait + millis(50), "a wait of {wait:?} ended after {took:?}, more than 50 ms late");
+    }
+    release(held).await;
+}
+
+/// `try_now` does not wait: neither for a held lock nor for a free one.
+pub(super) async fn try_now_answers_at_once(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let (name, warm) = (stage.name("held"), stage.name("warm"));
+    release(two.lock(&warm).try_now().await.expect("an answer").expect("a free lock")).await;
+    let held = one.lock(&name).try_now().await.expect("an answer").expect("a free lock");
+    let began = Moment::now();
+    let answer = two.lock(&name).try_now().await.expect("an answer");
+    let took = Moment::now().since(began);
+    assert!(answer.is_none(), "granted twice: tokens {} and {:?}", held.token(), answer.map(|it| it.token()));
+    assert!(took < millis(200), "it took {took:?} to see that the lock is held");
+    queued(&one, &name, 0, secs(1)).await;
+    release(held).await;
+    let again = two.lock(&name).try_now().await.expect("an answer");
+    release(again.expect("a released lock is free")).await;
+}
+
+/// Whoever stops waiting leaves the queue, and those behind move up.
+pub(super) async fn a_wait_that_ended_leaves_no_trace(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("held");
+    let held = one.lock(&name).await.expect("a free lock");
+    let impatient = tokio::spawn({
+        let (two, name) = (two.clone(), name.clone());
+        async move { two.lock(&name).wait(millis(400)).await.map(|guard| guard.token()) }
+    });
+    queued(&one, &name, 1, secs(5)).await;
+    let patient = tokio::spawn({
+        let (three, name) = (three.clone(), name.clone());
+        async move { three.lock(&name).wait(secs(30)).await.expect("its turn comes") }
+    });
+    queued(&one, &name, 2, secs(5)).await;
+    let error = impatient.await.expect("no panic").expect_err("the lock is held");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+    queued(&one, &name, 1, secs(2)).await;
+    release(held).await;
+    release(done("the one behind", secs(3), patient).await.expect("no panic")).await;
+    queued(&one, &name, 0, secs(1)).await;
+    let (free, _) = free_by(&two, &name, secs(2), "after all of that").await;
+    release(free).await;
+}
+
+/// A waiter watches the lease of the holder of today, not of the one who held the lock when it came.
+pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("held");
+    let long = one.lock(&name).ttl(stage.ttl(&one, 30_000)).await.expect("a free lock");
+    let short = stage.ttl(&two, 300);
+    // Granted in its turn and never renewed: a process that died while it waited.
+    let dead = tokio::spawn({
+        let (backend, claim) = (two.backend().clone(), claim(&name, Mode::Exclusive, short, within(secs(20))));
+        async move { backend.acquire(&claim).await }
+    });
+    queued(&one, &name, 1, secs(5)).await;
+    let behind = tokio::spawn({
+        let (three, name) = (three.clone(), name.clone());
+        async move { three.lock(&name).wait(secs(25)).await.expect("its turn comes") }
+    });
+    queued(&one, &name, 2, secs(5)).await;
+    release(long).await;
+    let granted = done("the dead one's turn", secs(3), dead).await.expect("no panic").expect("an answer");
+    let granted = granted.expect("its turn comes");
+    let began = Moment::now();
+    let guard = done("the turn of the one behind", secs(20), behind).await.expect("no panic");
+    let took = Moment::now().since(began);
+    assert!(took <= short + secs(2), "a lease of {short:?} was followed by the next after {took:?}");
+    assert!(guard.token() > granted.token() || !one.capabilities().fencing);
+    release(guard).await;
+}
+
+/// Without a limit one waits for as long as it takes.
+pub(super) async fn waiting_without_a_limit_gets_there(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("held");
+    let claim = claim(&name, Mode::Exclusive, stage.ttl(&one, 5000), Wait::No);
+    one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
+    let waiter = tokio::spawn({
+        let (two, name) = (two.clone(), name.clone());
+        async move { two.lock(&name).wait(millis(1)).wait_forever().await.expect("its turn comes") }
+    });
+    queued(&one, &name, 1, secs(5)).await;
+    one.backend().release(&claim).await.expect("an answer");
+    release(done("its turn", secs(3), waiter).await.expect("no panic")).await;
+}

@@ -1,0 +1,175 @@
+//! A busy hour in a few seconds: many holders who wait, try, give up, cancel and die, at random.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::history::Belief;
+use super::stage::{claim, millis, within};
+use crate::sync::lock;
+use crate::{ErrorKind, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) clients: Vec<Locks>,
+    pub(super) names: Vec<LockName>,
+    /// What the modes are drawn from.
+    pub(super) modes: Vec<Mode>,
+    pub(super) tasks: u64,
+    pub(super) span: Duration,
+    /// The lease of holders that die. The others renew.
+    pub(super) short: Duration,
+    pub(super) seed: u64,
+}
+
+/// What a run has to show.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) history: Vec<Belief>,
+    /// How many holders died without a release.
+    pub(super) dead: usize,
+    /// Errors that have no place on a healthy server.
+    pub(super) errors: Vec<String>,
+}
+
+/// Carries the plan out.
+pub(super) async fn run(plan: Plan) -> Record {
+    let plan = Arc::new(plan);
+    let record = Arc::new(Mutex::new(Record::default()));
+    let end = Moment::now().after(plan.span);
+    let mut tasks = Vec::new();
+    for task in 0..plan.tasks {
+        let (plan, record) = (Arc::clone(&plan), Arc::clone(&record));
+        tasks.push(tokio::spawn(async move {
+            let mut actor = Actor { task, random: StdRng::seed_from_u64(plan.seed ^ task), plan, record };
+            while !end.has_passed() {
+                actor.step().await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task of the workload");
+    }
+    std::mem::take(&mut *lock(&record))
+}
+
+struct Actor {
+    task: u64,
+    random: StdRng,
+    plan: Arc<Plan>,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Actor {
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.random.random_range(0..from.len())].clone()
+    }
+
+    async fn step(&mut self) {
+        let plan = Arc::clone(&self.plan);
+        let (name, mode) = (self.pick(&plan.names), self.pick(&plan.modes));
+        let client = &plan.clients[usize::try_from(self.task).unwrap_or(0) % plan.clients.len()];
+        let action = self.random.random_range(0..100);
+        if action < 4 {
+            return self.die(client, &name, mode).await;
+        }
+        let request = match mode {
+            Mode::Exclusive => client.lock(&name),
+            Mode::Shared => client.read(&name),
+            Mode::Permit { limit } => client.permit(&name, limit.get()),
+        };
+        let short = millis(self.random.random_range(1..40));
+        let answer = match action {
+            4..30 => request.try_now().await,
+            30..45 => request.wait(short).await.map(Some),
+            // Dropped while it waits, or just when its turn comes.
+            45..60 => tokio::time::timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some)),
+            _ => request.wait(self.plan.span).await.map(Some),
+        };
+        if let Some(guard) = self.allow(answer) {
+            self.hold(guard).await;
+        }
+    }
+
+    /// The guard, if there is one. A wait that ended is right; other errors are not.
+    fn allow(&self, answer: Result<Option<LockGuard>>) -> Option<LockGuard> {
+        answer.unwrap_or_else(|error| {
+            if error.kind() != ErrorKind::TimedOut {
+                lock(&self.record).errors.push(format!("{error:#}"));
+            }
+            None
+        })
+    }
+
+    async fn hold(&mut self, guard: LockGuard) {
+        let from = Moment::now();
+        if !guard.is_held() {
+            return;
+        }
+        let mut until = from;
+        for _ in 0..self.random.random_range(0..4) {
+            tokio::time::sleep(Duration::from_micros(self.random.random_range(0..1500))).await;
+            let now = Moment::now();
+            if guard.is_held() {
+                until = now;
+            }
+        }
+        let now = Moment::now();
+        if guard.is_held() {
+            until = now;
+        }
+        self.believed(guard.name(), guard.mode(), guard.token(), (from, until));
+        if self.random.random_bool(0.3) {
+            drop(guard);
+        } else if let Err(error) = guard.release().await {
+            lock(&self.record).errors.push(format!("{error:#}"));
+        }
+    }
+
+    /// Takes the lock and goes away without a word, like a process that dies. Much later, its last words arrive.
+    async fn die(&mut self, client: &Locks, name: &LockName, mode: Mode) {
+        let (backend, short) = (Arc::clone(client.backend()), self.plan.short);
+        let claim = claim(name, mode, short, within(short * 2));
+        let grant = match backend.acquire(&claim).await {
+            Ok(Some(grant)) => grant,
+            answer => {
+                if let Err(error) = answer {
+                    lock(&self.record).errors.push(format!("{error:#}"));
+                }
+                // Out of the queue, in case it is still in there.
+                if let Err(error) = backend.release(&claim).await {
+                    lock(&self.record).errors.push(format!("{error:#}"));
+                }
+                return;
+            }
+        };
+        let from = Moment::now();
+        let mut until = grant.deadline();
+        if self.random.random_bool(0.5) {
+            tokio::time::sleep(short / 3).await;
+            if let Some(Renewal::Renewed(deadline)) = backend.renew(&[grant.clone()]).await.first() {
+                until = *deadline;
+            }
+        }
+        if until > from {
+            self.believed(name, mode, grant.token(), (from, until));
+        }
+        lock(&self.record).dead += 1;
+        let last_words = self.random.random_bool(0.5);
+        drop(tokio::spawn(async move {
+            tokio::time::sleep(short * 2).await;
+            if last_words {
+                drop(backend.renew(&[grant]).await);
+            }
+            drop(backend.release(&claim).await);
+        }));
+    }
+
+    fn believed(&self, name: &LockName, mode: Mode, token: crate::FencingToken, (from, until): (Moment, Moment)) {
+        let who = format!("task {}", self.task);
+        lock(&self.record).history.push(Belief { lock: name.clone(), mode, who, token, from, until });
+    }
+}

@@ -1,0 +1,56 @@
+//! Throwaway real servers and fault injection for the tests of lockwell.
+//!
+//! Each server runs on a free loopback port in a temporary folder. It takes connections when `start` returns, and
+//! is gone, with its folder, when its last handle is dropped or this process ends in whatever way, SIGKILL
+//! included. As root and as an ordinary user, without containers.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use testbed::{Direction, Durability, Options, Postgres, Proxy};
+//!
+//! # async fn example() -> Result<(), testbed::Error> {
+//! let options = Options::new().durability(Durability::OsCache).parent("/dev/shm");
+//! let postgres = Postgres::start_with(&options).await?;
+//! postgres.admin_sql("CREATE TABLE t (id int)").await?;
+//!
+//! // Clients that connect to `url` go through the proxy.
+//! let proxy = Proxy::start(postgres.addr()).await?;
+//! let url = postgres.url_via(proxy.addr());
+//! proxy.delay(Duration::from_millis(20));
+//! proxy.blackhole(Direction::ToClient);
+//! proxy.heal();
+//!
+//! postgres.pause()?;
+//! postgres.resume()?;
+//! postgres.kill()?;
+//! postgres.restart().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod client;
+mod error;
+mod kind;
+mod mariadb;
+mod options;
+mod port;
+mod postgres;
+mod proctree;
+mod programs;
+mod proxy;
+mod redis;
+mod server;
+mod supervisor;
+mod zookeeper;
+
+pub use self::{
+    error::Error,
+    mariadb::MariaDb,
+    options::{Durability, Options},
+    postgres::Postgres,
+    programs::servers_required,
+    proxy::{Direction, Proxy},
+    redis::Redis,
+    server::Server,
+    zookeeper::ZooKeeper,
+};

@@ -1,0 +1,153 @@
+//! A throwaway `MariaDB`.
+
+use std::{net::SocketAddr, ops::Deref};
+
+use crate::{
+    Durability, Error, Options, Server, client,
+    kind::{Kind, Site},
+    programs::{find, is_root},
+    server::blocking,
+};
+
+const PACKAGE: &str = "mariadb-server";
+
+/// A throwaway `MariaDB` with the administrator `root`, who needs no password, and an empty database
+/// `lockwell`. It does not resolve host names: accounts are for `'127.0.0.1'` or `'%'`.
+///
+/// It is a [`Server`], which see for killing, pausing and restarting.
+#[derive(Debug, Clone)]
+pub struct MariaDb {
+    server: Server,
+    client: String,
+}
+
+impl MariaDb {
+    /// Whether the programs are on this machine, and if not, why.
+    pub fn installed() -> Result<(), Error> {
+        Programs::find().map(drop)
+    }
+
+    /// Starts one with the default options.
+    pub async fn start() -> Result<Self, Error> {
+        Self::start_with(&Options::new()).await
+    }
+
+    /// Starts one. Settings are those of the command line, without the leading dashes.
+    pub async fn start_with(options: &Options) -> Result<Self, Error> {
+        let programs = Programs::find()?;
+        let client = programs.client.clone();
+        Ok(Self { server: Server::start(programs, options).await?, client })
+    }
+
+    /// Its URL: user `root`, database `lockwell`.
+    pub fn url(&self) -> String {
+        self.url_via(self.addr())
+    }
+
+    /// The same URL through another address, that of a [`Proxy`](crate::Proxy).
+    pub fn url_via(&self, addr: SocketAddr) -> String {
+        format!("mysql://root@{addr}/lockwell")
+    }
+
+    /// Runs SQL as `root` in the database `lockwell` with the `mariadb` program, up to the first statement that
+    /// fails. Returns the rows, one a line, columns separated by tabs.
+    pub async fn admin_sql(&self, sql: &str) -> Result<String, Error> {
+        let (client, port, sql) = (self.client.clone(), self.addr().port().to_string(), sql.to_owned());
+        blocking(move || {
+            let settings = ["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-P", &port, "-uroot"];
+            let args = [&settings[..], &["--batch", "--raw", "--skip-column-names", "lockwell"]].concat();
+            client::run(&client, &args, &sql)
+        })
+        .await
+    }
+}
+
+impl Deref for MariaDb {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+#[derive(Debug)]
+struct Programs {
+    install: String,
+    daemon: String,
+    client: String,
+}
+
+impl Programs {
+    fn find() -> Result<Self, Error> {
+        Ok(Self {
+            install: find("mariadb-install-db", PACKAGE)?,
+            daemon: find("mariadbd", PACKAGE)?,
+            client: find("mariadb", "mariadb-client")?,
+        })
+    }
+
+    /// What the installation and the server have in common. A small log, since it is written out in full.
+    fn common(program: &str, site: &Site<'_>) -> Result<Vec<String>, Error> {
+        let mut command = vec![
+            program.to_owned(),
+            // Must come first.
+            "--no-defaults".to_owned(),
+            format!("--datadir={}", site.path("data")?),
+            "--skip-name-resolve".to_owned(),
+            "--innodb-log-file-size=16M".to_owned(),
+            "--innodb-buffer-pool-size=64M".to_owned(),
+        ];
+        if is_root() {
+            command.push("--user=root".to_owned());
+        }
+        Ok(command)
+    }
+}
+
+impl Kind for Programs {
+    fn name(&self) -> &'static str {
+        "mariadb"
+    }
+
+    fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
+        // Run at each start, before the first connection is taken.
+        site.write("init.sql", "CREATE DATABASE IF NOT EXISTS lockwell;\n")?;
+        let mut command = Self::common(&self.install, site)?;
+        command.extend(
+            [
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--innodb-flush-log-at-trx-commit=0",
+            ]
+            .map(str::to_owned),
+        );
+        Ok(vec![command])
+    }
+
+    fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
+        let flush = match site.options.durability {
+            Durability::Disk => 1,
+            Durability::OsCache => 2,
+            Durability::Fast => 0,
+        };
+        let mut command = Self::common(&self.daemon, site)?;
+        command.extend([
+            format!("--port={}", addr.port()),
+            "--bind-address=127.0.0.1".to_owned(),
+            // Relative to the data folder: a path in a deep temporary folder would be too long for a socket.
+            "--socket=socket".to_owned(),
+            format!("--pid-file={}", site.path("pid")?),
+            format!("--init-file={}", site.path("init.sql")?),
+            "--max-connections=300".to_owned(),
+            format!("--innodb-flush-log-at-trx-commit={flush}"),
+        ]);
+        let extra = site.options.settings.iter();
+        command.extend(extra.map(|(name, value)| format!("--{name}={value}")));
+        Ok(command)
+    }
+
+    fn ready(&self, site: &Site<'_>, _addr: SocketAddr, pid: u32, log: &str) -> bool {
+        // The file is written once the port is bound, and a killed server leaves an old one behind.
+        site.read("pid").trim() == pid.to_string() && log.contains("ready for connections")
+    }
+}

@@ -1,0 +1,59 @@
+//! How a throwaway server is to be started.
+
+use std::path::{Path, PathBuf};
+
+/// What a committed write has to survive. The slower, the safer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The server's own defaults, or the safest setting where the default is not safe (Redis): each commit
+    /// waits for the disk.
+    #[default]
+    Disk,
+    /// A commit is handed to the operating system, which is not asked to write it out. It survives `kill -9`
+    /// of the server, and would not survive a power cut. The right one for tests that kill servers.
+    OsCache,
+    /// A commit may still be in the server's own memory when it is reported: **`kill -9` loses the last ones**.
+    Fast,
+}
+
+/// Options common to all servers.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) parent: Option<PathBuf>,
+}
+
+impl Options {
+    /// The defaults: [`Durability::Disk`], no extra settings, a folder under the system's temporary folder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a committed write has to survive.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// One more setting in the server's own words: `-c name=value` (Postgres), `--name=value` (`MariaDB`),
+    /// `--name value` (Redis), `name=value` in `zoo.cfg`. Later ones win over earlier ones and over ours.
+    #[must_use]
+    pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// The folder in which the server's own folder is made: `/dev/shm` to count round trips and not disks.
+    #[must_use]
+    pub fn parent(mut self, parent: impl AsRef<Path>) -> Self {
+        self.parent = Some(parent.as_ref().to_owned());
+        self
+    }
+
+    pub(crate) fn parent_folder(&self) -> PathBuf {
+        self.parent.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}

@@ -1,0 +1,173 @@
+//! What the proxy's owner sets and reads, and its connections obey and count.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use super::{TO_CLIENT, TO_SERVER};
+
+/// What happens to bytes at the end of their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Flow {
+    /// They are delivered.
+    #[default]
+    Pass,
+    /// They wait.
+    Hold,
+    /// They are lost.
+    Swallow,
+}
+
+/// The present faults.
+#[derive(Debug, Default)]
+pub(super) struct Mode {
+    pub(super) delay: Duration,
+    pub(super) flow: [Flow; 2],
+    /// All connections are reset.
+    pub(super) cut: bool,
+    /// Connections with a lower number are reset.
+    pub(super) closed_below: u64,
+}
+
+/// One connection, as its two directions and the owner see it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: u64,
+    /// For each way: bytes have been lost.
+    holed: [AtomicBool; 2],
+    /// The client has spoken last.
+    asked: AtomicBool,
+    /// The next reply is to be dropped.
+    doomed: AtomicBool,
+}
+
+impl Connection {
+    /// Something that went this way has been lost.
+    pub(super) fn lose(&self, way: usize) {
+        self.holed[way].store(true, Ordering::SeqCst);
+    }
+
+    /// True if the connection has to go now.
+    pub(super) fn condemned(&self, mode: &Mode) -> bool {
+        let holed = |way: usize| self.holed[way].load(Ordering::SeqCst) && mode.flow[way] != Flow::Swallow;
+        mode.cut || self.id < mode.closed_below || holed(TO_SERVER) || holed(TO_CLIENT)
+    }
+}
+
+/// Everything that the owner and the connections share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    mode: watch::Sender<Mode>,
+    pub(super) next_id: AtomicU64,
+    open: Mutex<BTreeMap<u64, Arc<Connection>>>,
+    bytes: [AtomicU64; 2],
+    pub(super) turns: AtomicU64,
+    pub(super) dropped_replies: AtomicU64,
+    /// How many requests are still to come up to the one whose reply is dropped; 0 for none.
+    armed: Mutex<u64>,
+}
+
+impl Shared {
+    /// Changes the faults. Waits for writes that are under way, so that none is against the new state.
+    pub(super) fn switch(&self, change: impl FnOnce(&mut Mode)) {
+        self.mode.send_modify(change);
+    }
+
+    pub(super) fn mode(&self) -> watch::Receiver<Mode> {
+        self.mode.subscribe()
+    }
+
+    /// Acts on the faults as they are: they do not change meanwhile.
+    pub(super) fn look<T>(&self, act: impl FnOnce(&Mode) -> T) -> T {
+        act(&self.mode.borrow())
+    }
+
+    /// How many bytes have been delivered this way. Waits for writes that are under way: who has received a byte
+    /// finds it counted.
+    pub(super) fn bytes(&self, way: usize) -> u64 {
+        self.mode.send_if_modified(|_| false);
+        self.bytes[way].load(Ordering::SeqCst)
+    }
+
+    /// Counts what has been delivered. To be called inside [`Shared::look`], together with the write.
+    pub(super) fn count(&self, way: usize, length: usize) {
+        self.bytes[way].fetch_add(length as u64, Ordering::SeqCst);
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.mode.borrow().delay
+    }
+
+    pub(super) fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Connection>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a new connection. It leaves when the returned guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>) -> Entry {
+        // Under the lock, so that whoever looks for a number below the next one also finds it.
+        let mut open = self.open();
+        let connection = Arc::new(Connection {
+            id: self.next_id.fetch_add(1, Ordering::SeqCst),
+            holed: Default::default(),
+            asked: AtomicBool::new(false),
+            doomed: AtomicBool::new(false),
+        });
+        open.insert(connection.id, connection.clone());
+        drop(open);
+        Entry { connection, shared: self.clone() }
+    }
+
+    /// True if a connection that has to go is still there.
+    pub(super) fn condemned(&self) -> bool {
+        let open = self.open();
+        let mode = self.mode.borrow();
+        open.values().any(|connection| connection.condemned(&mode))
+    }
+
+    pub(super) fn arm(&self, k: u64) {
+        *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = k;
+    }
+
+    /// The client has sent something. Counts it if it begins a turn.
+    pub(super) fn client_spoke(&self, connection: &Connection) {
+        if connection.asked.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        if *armed > 0 {
+            *armed -= 1;
+            connection.doomed.store(*armed == 0, Ordering::SeqCst);
+        }
+    }
+
+    /// The server has sent something. False if that is the reply to be dropped, and the connection with it.
+    pub(super) fn server_spoke(&self, connection: &Connection) -> bool {
+        connection.asked.store(false, Ordering::SeqCst);
+        let doomed = connection.doomed.load(Ordering::SeqCst);
+        if doomed {
+            self.dropped_replies.fetch_add(1, Ordering::SeqCst);
+        }
+        !doomed
+    }
+}
+
+/// A connection's place in the list of those that are open.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) connection: Arc<Connection>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.shared.open().remove(&self.connection.id);
+    }
+}

@@ -1,0 +1,295 @@
+//! A throwaway server process: start, kill, pause, stop, restart.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error, Options,
+    kind::{Kind, Site},
+    port, proctree,
+    supervisor::Supervisor,
+};
+
+/// How long a server gets to start or to stop. A loaded machine with two cores needs some of it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How often a start is tried again because somebody else took the port.
+const ATTEMPTS: u32 = 8;
+
+/// How much of the log an error shows.
+const TAIL: usize = 4000;
+
+/// A running (or, on purpose, not running) throwaway server.
+///
+/// A cheap handle: clones are the same server. When the last one is dropped, or this process ends in whatever
+/// way, the server is killed and its folder removed.
+///
+/// The methods that are not `async` block for some milliseconds. They take turns: a [`Server::kill`] while a
+/// [`Server::restart`] is under way waits for it.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: Box<dyn Kind>,
+    options: Options,
+    addr: SocketAddr,
+    folder: PathBuf,
+    run: Mutex<Run>,
+}
+
+/// What changes while the server lives.
+struct Run {
+    supervisor: Supervisor,
+    pid: Option<u32>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("kind", &self.inner.kind.name())
+            .field("addr", &self.inner.addr)
+            .field("folder", &self.inner.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(kind: impl Kind, options: &Options) -> Result<Self, Error> {
+        let options = options.clone();
+        blocking(move || Inner::start(Box::new(kind), options))
+            .await
+            .map(|inner| Self { inner: inner.into() })
+    }
+
+    /// The address on which it listens, also after a restart.
+    pub fn addr(&self) -> SocketAddr {
+        self.inner.addr
+    }
+
+    /// The server's own folder. Its log is the file `log` in it.
+    pub fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+
+    /// The process id of the server, `None` if it is not running.
+    pub fn pid(&self) -> Option<u32> {
+        self.inner.run().live_pid()
+    }
+
+    /// The last lines of the server's log.
+    pub fn log_tail(&self) -> String {
+        tail(&self.inner.site().read("log"))
+    }
+
+    /// Kills all processes of the server with SIGKILL, paused or not. Returns when they are gone.
+    pub fn kill(&self) -> Result<(), Error> {
+        let mut run = self.inner.run();
+        match run.live_pid() {
+            Some(pid) => proctree::kill(pid).and_then(|()| run.forget()),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops all processes of the server with SIGSTOP. Connections stay open, and the kernel goes on taking new
+    /// ones: they hang.
+    pub fn pause(&self) -> Result<(), Error> {
+        let run = self.inner.run();
+        proctree::stop(run.live_pid().ok_or_else(|| self.inner.down())?).map(drop)
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) -> Result<(), Error> {
+        let run = self.inner.run();
+        proctree::resume(run.live_pid().ok_or_else(|| self.inner.down())?)
+    }
+
+    /// Ends the server in good order, paused or not. Returns when it has ended.
+    pub async fn stop(&self) -> Result<(), Error> {
+        let inner = self.inner.clone();
+        blocking(move || inner.stop()).await
+    }
+
+    /// Starts the server again, on the same data and the same port. It must not be running.
+    pub async fn restart(&self) -> Result<(), Error> {
+        let inner = self.inner.clone();
+        blocking(move || inner.restart()).await
+    }
+}
+
+impl Inner {
+    fn start(kind: Box<dyn Kind>, options: Options) -> Result<Self, Error> {
+        let mut supervisor = Supervisor::start(&options.parent_folder(), kind.name())?;
+        let folder = supervisor.folder().to_owned();
+        let site = Site { folder: &folder, options: &options };
+        site.write("hooks.sh", kind.hooks())?;
+        for command in kind.prepare(&site)? {
+            prepare(&*kind, &site, &mut supervisor, &command)?;
+        }
+        let mut run = Run { supervisor, pid: None };
+        let mut attempt = 1;
+        loop {
+            let addr = port::free().map_err(Error::io("a free port"))?;
+            match launch(&*kind, &site, addr, &mut run) {
+                Ok(()) => return Ok(Self { kind, options, addr, folder, run: Mutex::new(run) }),
+                Err(error) if attempt < ATTEMPTS && port_taken(&error) => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn restart(&self) -> Result<(), Error> {
+        let mut run = self.run();
+        if run.live_pid().is_some() {
+            return Err(Error::State(format!("{} on {} is running", self.kind.name(), self.addr)));
+        }
+        // It may have ended by itself.
+        run.forget()?;
+        let mut attempt = 1;
+        loop {
+            match launch(&*self.kind, &self.site(), self.addr, &mut run) {
+                Err(error) if attempt < ATTEMPTS && port_taken(&error) => attempt += 1,
+                done => return done,
+            }
+            thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        let mut run = self.run();
+        let Some(pid) = run.live_pid() else { return run.forget() };
+        proctree::signal(pid, self.kind.stop_signal())?;
+        proctree::resume(pid)?;
+        let deadline = Instant::now() + PATIENCE;
+        while proctree::alive(pid) {
+            if Instant::now() > deadline {
+                let log = self.site().read("log");
+                let text = format!("{} has not ended after {PATIENCE:?}:\n{}", self.kind.name(), tail(&log));
+                return Err(Error::State(text));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        run.forget()
+    }
+
+    fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn site(&self) -> Site<'_> {
+        Site { folder: &self.folder, options: &self.options }
+    }
+
+    fn down(&self) -> Error {
+        Error::State(format!("{} on {} is not running", self.kind.name(), self.addr))
+    }
+}
+
+impl Run {
+    fn live_pid(&self) -> Option<u32> {
+        self.pid.filter(|pid| proctree::alive(*pid))
+    }
+
+    /// Collects the dead server process.
+    fn forget(&mut self) -> Result<(), Error> {
+        match self.pid.take() {
+            Some(pid) => self.supervisor.collect(pid).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs one of the commands that make the data folder.
+fn prepare(
+    kind: &dyn Kind,
+    site: &Site<'_>,
+    supervisor: &mut Supervisor,
+    command: &[String],
+) -> Result<(), Error> {
+    site.script("prepare.sh", command)?;
+    let pid = supervisor.spawn("prepare.sh")?;
+    let deadline = Instant::now() + PATIENCE;
+    while proctree::alive(pid) {
+        if Instant::now() > deadline {
+            return Err(failed(kind, &format!("{command:?} took over {PATIENCE:?}"), &site.read("log")));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    match supervisor.collect(pid)?.as_str() {
+        "0" => Ok(()),
+        status => Err(failed(kind, &format!("{command:?} ended with status {status}"), &site.read("log"))),
+    }
+}
+
+/// Starts the server process and waits until it takes connections.
+fn launch(kind: &dyn Kind, site: &Site<'_>, addr: SocketAddr, run: &mut Run) -> Result<(), Error> {
+    let old_log = site.log_length();
+    site.script("run.sh", &kind.command(site, addr)?)?;
+    let pid = run.supervisor.spawn("run.sh")?;
+    run.pid = Some(pid);
+    let begun = Instant::now();
+    loop {
+        if kind.ready(site, addr, pid, &site.log_since(old_log)) {
+            tracing::debug!(server = kind.name(), %addr, pid, took = ?begun.elapsed(), "ready");
+            return Ok(());
+        }
+        let why = if !proctree::alive(pid) {
+            "its process ended".to_owned()
+        } else if begun.elapsed() > PATIENCE {
+            proctree::kill(pid)?;
+            format!("it took no connections on {addr} within {PATIENCE:?}")
+        } else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        run.forget()?;
+        // Read again: the last words may be newer than the look above.
+        return Err(failed(kind, &why, &site.log_since(old_log)));
+    }
+}
+
+fn failed(kind: &dyn Kind, why: &str, log: &str) -> Error {
+    Error::Startup { server: kind.name(), why: why.to_owned(), log: tail(log) }
+}
+
+fn port_taken(error: &Error) -> bool {
+    matches!(error, Error::Startup { log, .. } if log.to_lowercase().contains("address already in use"))
+}
+
+fn tail(log: &str) -> String {
+    let from = log.len().saturating_sub(TAIL);
+    let start = (from..=log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
+    log.get(start..).unwrap_or_default().trim_end().to_owned()
+}
+
+/// Runs what blocks where it does not hold up the caller's other tasks.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(Error::State("the runtime is shutting down".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_keeps_whole_characters() {
+        let log = "ü".repeat(TAIL);
+        assert_eq!(tail(&log).len(), TAIL);
+        assert_eq!(tail(&format!("x{log}")).len(), TAIL);
+        assert_eq!(tail(&format!("{log}x")).len(), TAIL - 1);
+        assert_eq!(tail("short\n"), "short");
+    }
+}

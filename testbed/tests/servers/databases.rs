@@ -1,0 +1,141 @@
+//! Postgres and `MariaDB`.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use testbed::{Durability, Error, MariaDb, Options, Postgres, Proxy};
+
+use crate::{
+    life::{assert_gone, whole_life},
+    skip,
+};
+
+const TABLE: &str = "CREATE TABLE kept (word varchar(20)); INSERT INTO kept VALUES ('first'), ('second');";
+const SELECT: &str = "SELECT word, 7 FROM kept ORDER BY word";
+
+#[tokio::test]
+async fn postgres_lives() {
+    if skip(Postgres::installed()) {
+        return;
+    }
+    let postgres = Postgres::start().await.expect("starts");
+    postgres.admin_sql(TABLE).await.expect("a table");
+    let remembers = async || {
+        let rows = postgres.admin_sql(SELECT).await.expect("rows");
+        assert_eq!(rows, "first|7\nsecond|7\n");
+    };
+    whole_life(&postgres, &remembers).await;
+
+    let proxy = Proxy::start(postgres.addr()).await.expect("a proxy");
+    assert_eq!(postgres.url(), format!("postgres://postgres@{}/postgres", postgres.addr()));
+    assert_eq!(postgres.url_via(proxy.addr()), format!("postgres://postgres@{}/postgres", proxy.addr()));
+    let error = postgres.admin_sql("SELECT 1; SELECT nothing;").await.expect_err("no such column");
+    assert!(error.to_string().contains("nothing"), "{error}");
+
+    // A clone keeps it alive, and the last one takes it away.
+    let (pid, folder) = (postgres.pid().expect("runs"), postgres.folder().to_owned());
+    let clone = postgres.clone();
+    drop(postgres);
+    clone.admin_sql("SELECT 1").await.expect("still there");
+    drop(clone);
+    assert_gone(pid, &folder);
+}
+
+#[tokio::test]
+async fn mariadb_lives() {
+    if skip(MariaDb::installed()) {
+        return;
+    }
+    let mariadb = MariaDb::start().await.expect("starts");
+    mariadb.admin_sql(TABLE).await.expect("a table");
+    let remembers = async || {
+        let rows = mariadb.admin_sql(SELECT).await.expect("rows");
+        assert_eq!(rows, "first\t7\nsecond\t7\n");
+    };
+    whole_life(&mariadb, &remembers).await;
+
+    assert_eq!(mariadb.url(), format!("mysql://root@{}/lockwell", mariadb.addr()));
+    let error = mariadb.admin_sql("SELECT nothing").await.expect_err("no such column");
+    assert!(error.to_string().contains("nothing"), "{error}");
+
+    let (pid, folder) = (mariadb.pid().expect("runs"), mariadb.folder().to_owned());
+    drop(mariadb);
+    assert_gone(pid, &folder);
+}
+
+/// Postgres puts each client's process into a session of its own: they have to stop with the first one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_postgres_does_nothing() {
+    if skip(Postgres::installed()) {
+        return;
+    }
+    let options = Options::new().durability(Durability::Fast).parent("/dev/shm");
+    let postgres = Postgres::start_with(&options).await.expect("starts");
+    assert!(postgres.folder().starts_with("/dev/shm"));
+    postgres.admin_sql("CREATE TABLE t (n int)").await.expect("a table");
+    let busy = postgres.clone();
+    let busy = tokio::spawn(async move {
+        let block = "BEGIN FOR n IN 1..40 LOOP INSERT INTO t VALUES (n); COMMIT; PERFORM pg_sleep(0.05); END LOOP; END";
+        busy.admin_sql(&format!("DO $$ {block} $$")).await
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
+    postgres.pause().expect("pauses");
+    let states = states_of_tree(postgres.pid().expect("runs"));
+    assert!(states.len() > 5, "postmaster, helpers and the client's: {states:?}");
+    assert!(states.iter().all(|state| state == "T"), "{states:?}");
+    let begun = Instant::now();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!busy.is_finished());
+    postgres.resume().expect("resumes");
+    busy.await.expect("the task").unwrap_or_else(|error| panic!("after {:?}: {error}", begun.elapsed()));
+    assert_eq!(postgres.admin_sql("SELECT count(*) FROM t").await.expect("rows"), "40\n");
+}
+
+#[tokio::test]
+async fn settings_arrive_and_failures_show_the_log() {
+    if skip(Postgres::installed()) || skip(MariaDb::installed()) {
+        return;
+    }
+    let options = Options::new().durability(Durability::OsCache).setting("max_connections", "7");
+    let postgres = Postgres::start_with(&options).await.expect("starts");
+    let shown = postgres.admin_sql("SHOW max_connections; SHOW fsync; SHOW synchronous_commit").await;
+    assert_eq!(shown.expect("rows"), "7\noff\non\n");
+    let options = Options::new().durability(Durability::Fast).setting("max_connections", "77");
+    let mariadb = MariaDb::start_with(&options).await.expect("starts");
+    let shown = mariadb.admin_sql("SELECT @@max_connections, @@innodb_flush_log_at_trx_commit").await;
+    assert_eq!(shown.expect("rows"), "77\t0\n");
+
+    let options = Options::new().setting("no_such_setting", "1");
+    for error in [
+        Postgres::start_with(&options).await.map(drop).expect_err("no such setting"),
+        MariaDb::start_with(&options).await.map(drop).expect_err("no such setting"),
+    ] {
+        assert!(matches!(error, Error::Startup { .. }) && !error.is_not_installed(), "{error}");
+        assert!(
+            error.to_string().contains("no_such_setting") || error.to_string().contains("no-such"),
+            "{error}"
+        );
+    }
+    let error = Postgres::start_with(&Options::new().parent("/no/such/folder")).await.expect_err("no folder");
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+}
+
+/// The states of a process and its descendants.
+fn states_of_tree(root: u32) -> Vec<String> {
+    let mut found = vec![root.to_string()];
+    let mut states = Vec::new();
+    let mut next = 0;
+    while let Some(pid) = found.get(next).cloned() {
+        next += 1;
+        let stat = fs::read_to_string(Path::new("/proc").join(&pid).join("stat")).unwrap_or_default();
+        let fields = stat.rsplit(") ").next().unwrap_or_default();
+        states.extend(fields.split(' ').next().map(str::to_owned));
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        found.extend(children.split_whitespace().map(str::to_owned));
+    }
+    states
+}

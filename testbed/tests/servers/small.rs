@@ -1,0 +1,69 @@
+//! Redis and `ZooKeeper`.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+use testbed::{Durability, Options, Redis, ZooKeeper};
+
+use crate::{
+    life::{PATIENCE, assert_gone, whole_life},
+    skip,
+};
+
+#[tokio::test]
+async fn redis_lives() {
+    if skip(Redis::installed()) {
+        return;
+    }
+    let redis = Redis::start().await.expect("starts");
+    let addr = redis.addr();
+    assert_eq!(redis.url(), format!("redis://{addr}"));
+    assert_eq!(ask(addr, "SET kept word\r\nQUIT\r\n"), "+OK\r\n+OK\r\n");
+    let remembers = async || assert_eq!(ask(addr, "GET kept\r\nQUIT\r\n"), "$4\r\nword\r\n+OK\r\n");
+    whole_life(&redis, &remembers).await;
+
+    let (pid, folder) = (redis.pid().expect("runs"), redis.folder().to_owned());
+    drop(redis);
+    assert_gone(pid, &folder);
+}
+
+#[tokio::test]
+async fn a_fast_redis_forgets() {
+    if skip(Redis::installed()) {
+        return;
+    }
+    let options = Options::new().durability(Durability::Fast).setting("maxclients", "17");
+    let redis = Redis::start_with(&options).await.expect("starts");
+    let addr = redis.addr();
+    assert!(ask(addr, "SET lost word\r\nCONFIG GET maxclients\r\nQUIT\r\n").contains("17"));
+    redis.kill().expect("kills");
+    redis.restart().await.expect("restarts");
+    assert_eq!(ask(addr, "GET lost\r\nQUIT\r\n"), "$-1\r\n+OK\r\n");
+}
+
+#[tokio::test]
+async fn zookeeper_lives() {
+    if skip(ZooKeeper::installed()) {
+        return;
+    }
+    let zookeeper = ZooKeeper::start().await.expect("starts");
+    let addr = zookeeper.addr();
+    assert_eq!(zookeeper.url(), format!("zk://{addr}"));
+    let answers = async || assert_eq!(ask(addr, "ruok"), "imok");
+    whole_life(&zookeeper, &answers).await;
+
+    let (pid, folder) = (zookeeper.pid().expect("runs"), zookeeper.folder().to_owned());
+    drop(zookeeper);
+    assert_gone(pid, &folder);
+}
+
+fn ask(addr: SocketAddr, question: &str) -> String {
+    let mut stream = TcpStream::connect(addr).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(question.as_bytes()).expect("writes");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("reads");
+    answer
+}
