@@ -60,6 +60,18 @@ pub enum Verdict {
     Fatal,
 }
 
+pub(crate) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+pub(crate) fn token(number: i64) -> FencingToken {
+    FencingToken::new(number.cast_unsigned())
+}
+
 type Answer<T> = sqlx::Result<T>;
 
 /// One database: its connection, its statements. All statements are idempotent for a given owner, so each may be

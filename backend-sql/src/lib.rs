@@ -8,18 +8,19 @@ mod lock;
 #[cfg(any())]
 mod mysql;
 mod options;
-#[cfg(any())]
+#[cfg(feature = "postgres")]
 mod postgres;
 mod seats;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod table;
+mod verify;
 mod wake;
 
 pub use lock::SqlLock;
 #[cfg(any())]
 pub use mysql::{MySqlLock, MySqlVerify};
-#[cfg(any())]
+#[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresVerify};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLock, SqliteVerify};

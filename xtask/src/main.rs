@@ -1,2 +1,52 @@
-//! xtask
-fn main() {}
+//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, and two checks.
+
+mod compare;
+mod install;
+mod msrv;
+mod packages;
+mod shell;
+mod sizes;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(about = "The commands of this repository.")]
+enum Command {
+    /// Compare the backends: build compare-bench in release and run it. `cargo xtask compare -- --help` lists its
+    /// options, which can be given here.
+    ///
+    /// Servers that are missing are installed through apt where that is possible.
+    Compare(HandedOn),
+    /// Run all tests. Further arguments go to `cargo test`.
+    ///
+    /// Servers that are missing are installed through apt where that is possible. Tests of servers that are still
+    /// missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
+    Test(HandedOn),
+    /// Check that no dependency needs a newer Rust than the workspace promises.
+    Msrv,
+    /// Check that no source file has grown too long.
+    Sizes,
+}
+
+#[derive(Debug, clap::Args)]
+struct HandedOn {
+    /// `--no-install` forbids to install anything; the rest is handed on.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "[--no-install] ARGS")]
+    args: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::Compare(HandedOn { args }) => compare::run(args),
+        Command::Test(HandedOn { args }) => suite::run(args),
+        Command::Msrv => msrv::run(),
+        Command::Sizes => sizes::run(),
+    };
+    done.unwrap_or_else(|problem| {
+        eprintln!("xtask: {problem}");
+        ExitCode::FAILURE
+    })
+}

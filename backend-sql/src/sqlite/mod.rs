@@ -1,25 +1,25 @@
 //! SQLite: the embedded default. Several processes on one file of one host are a real use.
 
 mod statements;
-mod verify;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{
-    Capabilities, Claim, Error, ErrorKind, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl,
+    Capabilities, Claim, Error, ErrorKind, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use self::statements::Statements;
-use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
 use crate::lock::SqlLock;
 use crate::options::Options;
+use crate::verify::{Record, verify_trait};
 
-pub use self::verify::SqliteVerify;
+verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
 
 /// Locks in an SQLite file.
 pub type SqliteLock = SqlLock<Sqlite>;
@@ -58,7 +58,7 @@ impl SqliteLock {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2));
         let sql = Statements::new(&options.table);
-        let record = Arc::new(verify::Record { verify: sql.verify.clone() });
+        let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
         Self::open(Sqlite { connect, sql }, options, record).await
     }
 }
@@ -67,18 +67,6 @@ impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sqlite").field(&self.connect.get_filename()).finish()
     }
-}
-
-fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
-fn token(number: i64) -> FencingToken {
-    FencingToken::new(number.cast_unsigned())
 }
 
 impl Sqlite {

@@ -1,0 +1,43 @@
+//! From the address to the connection.
+
+use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use crate::options::{database, one_host};
+
+pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
+    let host = one_host(url)?;
+    // Without the password file and the environment of libpq: the address says everything.
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&host.name)
+        .port(host.port.unwrap_or(5432))
+        .username(url.user().unwrap_or("postgres"))
+        .application_name("lockwell");
+    if let Some(password) = url.password() {
+        options = options.password(password.expose());
+    }
+    if let Some(database) = database(url)? {
+        options = options.database(database);
+    }
+    if let Some(mode) = url.option("sslmode") {
+        options = options.ssl_mode(ssl_mode(mode)?);
+    }
+    if let Some(file) = url.option("sslrootcert") {
+        options = options.ssl_root_cert(file);
+    }
+    Ok(options)
+}
+
+fn ssl_mode(mode: &str) -> Result<PgSslMode> {
+    let mode = mode.parse().map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("sslmode={mode} is none of disable, allow, prefer, require, verify-ca, verify-full"),
+        )
+    })?;
+    let needs_tls = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    if needs_tls && !cfg!(feature = "tls") {
+        return Err(Error::new(ErrorKind::Unsupported, "TLS needs the feature \"tls\" of lockwell"));
+    }
+    Ok(mode)
+}

@@ -1,0 +1,98 @@
+//! The check of a lock inside the user's own transaction: what the databases have in common.
+
+use lockcore::{Error, ErrorKind, Grant, Operation, Result};
+
+use crate::error::fatal;
+use crate::table::Sql;
+
+/// What a grant carries for the check.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) backend: &'static str,
+    pub(crate) verify: Sql,
+}
+
+/// The statement that checks this grant, if it was made by this kind of database.
+pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
+    match grant.record::<Record>() {
+        Some(record) if record.backend == backend => Ok(record.verify.clone()),
+        _ => Err(decorate(
+            Error::new(ErrorKind::InvalidInput, "this lock is not in a database of this kind"),
+            grant,
+            backend,
+        )),
+    }
+}
+
+/// What the number of rows that the statement found says.
+pub(crate) fn outcome(found: sqlx::Result<u64>, grant: &Grant, backend: &'static str) -> Result<()> {
+    let error = match found {
+        Ok(0) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
+        Ok(_) => return Ok(()),
+        Err(error) => fatal(&error),
+    };
+    Err(decorate(error, grant, backend))
+}
+
+fn decorate(error: Error, grant: &Grant, backend: &'static str) -> Error {
+    error.during(Operation::Verify).for_lock(grant.claim().name()).on_backend(backend)
+}
+
+/// One trait per database, since the types of their transactions differ.
+macro_rules! verify_trait {
+    ($name:ident, $database:ty, $backend:literal, $what:literal) => {
+        #[doc = concat!(
+            "True exclusion for data that lives in the same ", $what,
+            " database as the lock, without any assumption about time."
+        )]
+        pub trait $name {
+            /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands until the
+            /// transaction ends. After `Ok`, what the transaction writes is written under the lock or not at all.
+            ///
+            /// Commit before releasing the lock: a release waits for the transaction. The keeper cannot renew the
+            /// lease either while the transaction is open, so it should be shorter than half of the ttl.
+            ///
+            /// # Cancel safety
+            /// Cancel safe as far as the transaction is: roll it back.
+            fn verify_in(
+                &self,
+                transaction: &mut sqlx::Transaction<'_, $database>,
+            ) -> impl Future<Output = lockcore::Result<()>> + Send;
+        }
+
+        impl $name for lockcore::Grant {
+            async fn verify_in(
+                &self,
+                transaction: &mut sqlx::Transaction<'_, $database>,
+            ) -> lockcore::Result<()> {
+                let sql = $crate::verify::statement(self, $backend)?;
+                let found = sqlx::query(sql.get())
+                    .bind(self.claim().name().as_str())
+                    .bind(self.claim().owner().as_uuid())
+                    .bind(self.token().get().cast_signed())
+                    .execute(&mut **transaction)
+                    .await;
+                $crate::verify::outcome(found.map(|done| done.rows_affected()), self, $backend)
+            }
+        }
+
+        impl $name for lockcore::LockGuard {
+            async fn verify_in(
+                &self,
+                transaction: &mut sqlx::Transaction<'_, $database>,
+            ) -> lockcore::Result<()> {
+                self.grant().verify_in(transaction).await
+            }
+        }
+
+        impl $name for lockcore::Held {
+            async fn verify_in(
+                &self,
+                transaction: &mut sqlx::Transaction<'_, $database>,
+            ) -> lockcore::Result<()> {
+                self.grant().verify_in(transaction).await
+            }
+        }
+    };
+}
+pub(crate) use verify_trait;
