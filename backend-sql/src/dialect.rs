@@ -153,11 +153,7 @@ pub trait Dialect: Debug + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Answer<Freed>> + Send;
 
     /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
-    fn purge(
-        &self,
-        conn: &mut Self::Conn,
-        idle: Duration,
-    ) -> impl Future<Output = Answer<u64>> + Send;
+    fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
 
     /// Whether the tables are there and can be used.
     fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;

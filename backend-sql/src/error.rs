@@ -14,7 +14,10 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
 pub(crate) fn fatal(error: &sqlx::Error) -> Error {
     let (kind, hint) = match error {
-        sqlx::Error::Database(error) => by_code(error.code().as_deref().unwrap_or_default()),
+        sqlx::Error::Database(error) => match by_number(&**error) {
+            Some(known) => known,
+            None => by_code(error.code().as_deref().unwrap_or_default()),
+        },
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
         _ => (ErrorKind::Internal, "an unexpected answer"),
@@ -22,15 +25,41 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
     Error::new(kind, hint).with_source(error.to_string())
 }
 
+/// MySQL uses one SQLSTATE for many errors and tells them apart by a number.
+#[cfg(feature = "mysql")]
+fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'static str)> {
+    Some(match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?.number() {
+        1045 | 1698 => (ErrorKind::Refused, "user or password is wrong"),
+        1044 | 1142 | 1143 | 1227 => {
+            (ErrorKind::Refused, "the user lacks a right: SELECT, INSERT and UPDATE are needed")
+        }
+        1049 => (ErrorKind::Misconfigured, "there is no such database"),
+        1290 | 1792 | 1836 => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        1021 | 1114 => (ErrorKind::Misconfigured, "the server is out of space"),
+        1064 | 1128 | 1305 => {
+            (ErrorKind::Misconfigured, "the server is too old: MariaDB 10.6 or MySQL 8.0.19 is needed")
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(not(feature = "mysql"))]
+fn by_number(_: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'static str)> {
+    None
+}
+
 fn by_code(code: &str) -> (ErrorKind, &'static str) {
     match code {
         "28P01" | "28000" => (ErrorKind::Refused, "user or password is wrong"),
         "42501" => (ErrorKind::Refused, "the user lacks a right: SELECT, INSERT and UPDATE are needed"),
-        "3D000" | "42000" => (ErrorKind::Misconfigured, "there is no such database, or the user has no right to it"),
-        // SQLite has one code for every mistake in a statement, and ours differ in their tables only.
-        "42P01" | "42S02" | "1" => {
-            (ErrorKind::Misconfigured, "the lock tables are missing: let them be created, or see create_schema()")
+        "3D000" | "42000" => {
+            (ErrorKind::Misconfigured, "there is no such database, or the user has no right to it")
         }
+        // SQLite has one code for every mistake in a statement, and ours differ in their tables only.
+        "42P01" | "42S02" | "1" => (
+            ErrorKind::Misconfigured,
+            "the lock tables are missing: let them be created, or see create_schema()",
+        ),
         "42703" | "42S22" => (ErrorKind::Misconfigured, "the lock tables have other columns than expected"),
         "25006" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),

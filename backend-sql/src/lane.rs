@@ -15,8 +15,8 @@ use lockcore::{Moment, Result};
 use tokio::sync::oneshot;
 
 use crate::dialect::{Dialect, Verdict};
-use crate::error::{fatal, no_answer};
 use crate::errand::{Errand, Job};
+use crate::error::{fatal, no_answer};
 use crate::seats::Seats;
 
 /// How often a statement that the database gave back as "not applied, try again" is repeated.
@@ -261,5 +261,3 @@ pub(crate) fn verdict<D: Dialect>(dialect: &D, error: &sqlx::Error) -> Verdict {
         _ => Verdict::Fatal,
     }
 }
-
-

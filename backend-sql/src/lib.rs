@@ -5,7 +5,7 @@ mod errand;
 mod error;
 mod lane;
 mod lock;
-#[cfg(any())]
+#[cfg(feature = "mysql")]
 mod mysql;
 mod options;
 #[cfg(feature = "postgres")]
@@ -18,7 +18,7 @@ mod verify;
 mod wake;
 
 pub use lock::SqlLock;
-#[cfg(any())]
+#[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresVerify};

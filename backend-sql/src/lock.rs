@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus, Mode, Moment,
-    Operation, Released, Renewal, Result, Wait, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus, Mode,
+    Moment, Operation, Released, Renewal, Result, Wait, async_trait, lease,
 };
 
 use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, SEAT_LIFE, SEAT_REFRESH, Took};
@@ -130,7 +130,9 @@ impl<D: Dialect> SqlLock<D> {
                 match lane.call::<Purge>(idle).await {
                     Ok((purged, _)) => tracing::debug!(purged, "idle lock rows deleted"),
                     // A user without the right to delete is a good idea, not a problem.
-                    Err(error) => tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted"),
+                    Err(error) => {
+                        tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted")
+                    }
                 }
             }
         }));

@@ -33,7 +33,11 @@ pub(crate) struct Seat {
 
 impl Seats {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { client: Uuid::from_u128(rand::random()), rows: Mutex::default(), taken: Notify::new() })
+        Arc::new(Self {
+            client: Uuid::from_u128(rand::random()),
+            rows: Mutex::default(),
+            taken: Notify::new(),
+        })
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

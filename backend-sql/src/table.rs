@@ -79,6 +79,9 @@ mod tests {
         for bad in ["", "a b", "a'b", "a\"b", "a`b", "a;b", "1a", "a.b.c", "a.", "é", &"x".repeat(49)] {
             assert_eq!(Table::new(bad).unwrap_err().kind(), ErrorKind::InvalidInput, "{bad}");
         }
-        assert_eq!(Table::new("app.locks").unwrap().fill("{locks} {queue} {base}"), "app.locks app.locks_queue locks");
+        assert_eq!(
+            Table::new("app.locks").unwrap().fill("{locks} {queue} {base}"),
+            "app.locks app.locks_queue locks"
+        );
     }
 }

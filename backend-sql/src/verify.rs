@@ -24,11 +24,11 @@ pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
     }
 }
 
-/// What the number of rows that the statement found says.
-pub(crate) fn outcome(found: sqlx::Result<u64>, grant: &Grant, backend: &'static str) -> Result<()> {
+/// What it says that the statement found a row, or none.
+pub(crate) fn outcome(found: sqlx::Result<bool>, grant: &Grant, backend: &'static str) -> Result<()> {
     let error = match found {
-        Ok(0) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
-        Ok(_) => return Ok(()),
+        Ok(false) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
+        Ok(true) => return Ok(()),
         Err(error) => fatal(&error),
     };
     Err(decorate(error, grant, backend))
@@ -42,9 +42,9 @@ fn decorate(error: Error, grant: &Grant, backend: &'static str) -> Error {
 macro_rules! verify_trait {
     ($name:ident, $database:ty, $backend:literal, $what:literal) => {
         #[doc = concat!(
-            "True exclusion for data that lives in the same ", $what,
-            " database as the lock, without any assumption about time."
-        )]
+                    "True exclusion for data that lives in the same ", $what,
+                    " database as the lock, without any assumption about time."
+                )]
         pub trait $name {
             /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands until the
             /// transaction ends. After `Ok`, what the transaction writes is written under the lock or not at all.
@@ -70,9 +70,9 @@ macro_rules! verify_trait {
                     .bind(self.claim().name().as_str())
                     .bind(self.claim().owner().as_uuid())
                     .bind(self.token().get().cast_signed())
-                    .execute(&mut **transaction)
+                    .fetch_optional(&mut **transaction)
                     .await;
-                $crate::verify::outcome(found.map(|done| done.rows_affected()), self, $backend)
+                $crate::verify::outcome(found.map(|row| row.is_some()), self, $backend)
             }
         }
 

@@ -11,7 +11,7 @@ use crate::args::RunArgs;
 use crate::child::Child;
 use crate::connect::connect;
 use crate::exit::{self, Failure};
-use crate::settle::Baseline;
+use crate::settle::Background;
 use crate::signals::{self, Signals};
 
 /// How a run under the lock ended.
@@ -30,18 +30,18 @@ pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
         locks = connect(&args.server, args.label.as_deref(), patience) => locks?,
     };
-    let before = Baseline::take();
-    let obtained = tokio::select! {
+    let mut background = Background::new();
+    let not_obtained = tokio::select! {
         biased;
-        signal = signals.next_ending() => Err(Ok(signals::status_of(signal))),
-        guard = obtain(&locks, args) => guard.map_err(Err),
+        signal = signals.next_ending() => Ok(signals::status_of(signal)),
+        guard = obtain(&locks, args) => match guard {
+            Ok(guard) => return under_lock(args, guard, &mut signals).await,
+            Err(failure) => Err(failure),
+        },
+        () = background.watch() => Ok(exit::SOFTWARE),
     };
-    let outcome = match obtained {
-        Ok(guard) => under_lock(args, guard, &mut signals).await,
-        Err(outcome) => outcome,
-    };
-    before.settle().await;
-    outcome
+    background.settle().await;
+    not_obtained
 }
 
 /// Waits for the lock as the command line says.

@@ -6,27 +6,46 @@
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
 
-/// The longest wait. After that, what is left ends with its lease.
+/// The longest wait for the background. After that, what is left ends with its lease.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The tasks that were alive before a claim was made.
-#[derive(Clone, Copy)]
-pub(crate) struct Baseline(usize);
+/// How often the tasks are counted while waiting for a lock.
+const OFTEN: Duration = Duration::from_millis(10);
+const RARELY: Duration = Duration::from_millis(250);
 
-impl Baseline {
-    pub(crate) fn take() -> Self {
-        Self(alive())
+/// How many background tasks there are while a claim waits. More than that are there to clean up.
+pub(crate) struct Background {
+    usual: usize,
+    pause: Duration,
+}
+
+impl Background {
+    pub(crate) fn new() -> Self {
+        Self { usual: alive(), pause: OFTEN }
     }
 
-    /// Waits until no more tasks are alive than then.
+    /// Goes on counting for as long as it is polled: the library starts helpers of its own when a claim queues.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the last count stays.
+    pub(crate) async fn watch(&mut self) {
+        loop {
+            sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(RARELY);
+            self.usual = alive();
+        }
+    }
+
+    /// Waits until the claim has been cleaned up.
     pub(crate) async fn settle(self) {
         let gone = async {
-            while alive() > self.0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+            while alive() > self.usual {
+                sleep(Duration::from_millis(2)).await;
             }
         };
-        if tokio::time::timeout(LIMIT, gone).await.is_err() {
+        if timeout(LIMIT, gone).await.is_err() {
             tracing::info!("a task goes on in the background; it is left behind");
         }
     }

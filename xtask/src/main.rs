@@ -34,7 +34,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct HandedOn {
     /// `--no-install` forbids to install anything; the rest is handed on.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "[--no-install] ARGS")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 

@@ -42,9 +42,13 @@ impl SqliteLock {
         let options = Options::read(url, &["busy_timeout"])?;
         let file = url.location();
         let complaint = match file.as_str() {
-            "" => Some("the address names no file: write sqlite://locks.db or sqlite:///var/lib/app/locks.db"),
+            "" => {
+                Some("the address names no file: write sqlite://locks.db or sqlite:///var/lib/app/locks.db")
+            }
             ":memory:" => Some("a database in memory has one connection only: use memory:// instead"),
-            _ if url.user().is_some() || url.password().is_some() => Some("a file has no user and no password"),
+            _ if url.user().is_some() || url.password().is_some() => {
+                Some("a file has no user and no password")
+            }
             _ => None,
         };
         if let Some(complaint) = complaint {
@@ -268,7 +272,8 @@ impl Dialect for Sqlite {
     async fn inspect(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<LockStatus> {
         let holder: Option<(i64, String, i64, i64)> =
             sqlx::query_as(self.sql.holder.get()).bind(name.as_str()).fetch_optional(&mut *conn).await?;
-        let waiters: i64 = sqlx::query_scalar(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+        let waiters: i64 =
+            sqlx::query_scalar(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
         let holders = holder.into_iter().map(|(number, label, left, held)| {
             Holder::new(token(number), label, Mode::Exclusive, span(left)).held_for(span(held))
         });

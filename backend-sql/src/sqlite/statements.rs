@@ -93,7 +93,7 @@ const CHECK_QUEUE: &str = "SELECT ticket, name, owner, client, alive_until, labe
 
 /// The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.
 const VERIFY: &str = "UPDATE {locks} SET token = token
-WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL";
+WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1";
 
 pub(super) struct Statements {
     pub(super) take: Sql,

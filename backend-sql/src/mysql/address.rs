@@ -1,0 +1,47 @@
+//! From the address to the connection.
+
+use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+
+use crate::options::{database, one_host};
+
+pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
+    let host = one_host(url)?;
+    let Some(database) = database(url)? else {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("the address {url} names no database: write mysql://HOST/DATABASE"),
+        ));
+    };
+    let mut options = MySqlConnectOptions::new()
+        .host(&host.name)
+        .port(host.port.unwrap_or(3306))
+        .username(url.user().unwrap_or("root"))
+        .database(database)
+        .statement_cache_capacity(64);
+    if let Some(password) = url.password() {
+        options = options.password(password.expose());
+    }
+    if let Some(mode) = url.option("sslmode") {
+        options = options.ssl_mode(ssl_mode(mode)?);
+    }
+    if let Some(file) = url.option("sslca") {
+        options = options.ssl_ca(file);
+    }
+    Ok(options)
+}
+
+fn ssl_mode(mode: &str) -> Result<MySqlSslMode> {
+    let mode = mode.parse().map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("sslmode={mode} is none of disabled, preferred, required, verify_ca, verify_identity"),
+        )
+    })?;
+    let needs_tls =
+        matches!(mode, MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
+    if needs_tls && !cfg!(feature = "tls") {
+        return Err(Error::new(ErrorKind::Unsupported, "TLS needs the feature \"tls\" of lockwell"));
+    }
+    Ok(mode)
+}

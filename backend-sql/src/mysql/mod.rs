@@ -1,0 +1,375 @@
+//! MySQL and MariaDB.
+
+mod address;
+mod rows;
+mod statements;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::{Capabilities, Claim, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
+use sqlx::{ConnectOptions, Row};
+use uuid::Uuid;
+
+use self::rows::Rows;
+use self::statements::Statements;
+use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
+use crate::lock::SqlLock;
+use crate::options::Options;
+use crate::verify::{Record, verify_trait};
+
+verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB");
+
+/// Locks in a table of a MySQL or MariaDB database.
+pub type MySqlLock = SqlLock<MySql>;
+
+/// The MySQL dialect.
+pub struct MySql {
+    connect: MySqlConnectOptions,
+    /// Whether `RETURNING` may be used where the server has it.
+    returning: bool,
+    sql: Statements,
+}
+
+/// A connection, and what its server can do.
+#[derive(Debug)]
+pub struct Conn {
+    inner: MySqlConnection,
+    returning: bool,
+}
+
+impl MySqlLock {
+    /// Connects to the database of this address, `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    ///
+    /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. MariaDB answers an acquire in one
+    /// round trip by `RETURNING`; MySQL has none and needs a second one. It has been run against MariaDB 10.11, with
+    /// `RETURNING` and without; the statements for MySQL are the latter, but no MySQL server has been tried.
+    ///
+    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
+    /// `required`, `verify_ca`, `verify_identity`) and `sslca`; `returning=false` never uses `RETURNING`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect(url: &ServerUrl) -> Result<Self> {
+        let options = Options::read(url, &["returning", "sslca", "sslmode"])?;
+        let connect = address::options(url)?;
+        let sql = Statements::new(&options.table);
+        let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
+        let returning = url.parsed("returning", "true or false")?.unwrap_or(true);
+        Self::open(MySql { connect, returning, sql }, options, record).await
+    }
+}
+
+impl fmt::Debug for MySql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MySql({}:{})", self.connect.get_host(), self.connect.get_port())
+    }
+}
+
+fn number(error: &dyn sqlx::error::DatabaseError) -> u16 {
+    error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
+}
+
+impl MySql {
+    /// Takes one lock and reads the answer in the same round trip. `None`: refused.
+    async fn take_returning(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
+        let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
+        let row = sqlx::query(self.sql.take_returning.get())
+            .bind(name)
+            .bind(owner)
+            .bind(micros(ask.claim.ttl()))
+            .bind(ask.claim.label())
+            .bind(name)
+            .bind(owner)
+            .bind(name)
+            .bind(ask.ticket)
+            .bind(name)
+            .fetch_optional(&mut conn.inner)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let winner: Uuid = row.try_get(0)?;
+        Ok((winner == owner).then_some(Took::Granted(token(row.try_get(1)?))))
+    }
+
+    async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let rows = Rows::of_asks(asks)?;
+        if let [ask] = asks {
+            let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
+            sqlx::query(self.sql.take.get())
+                .bind(name)
+                .bind(owner)
+                .bind(micros(ask.claim.ttl()))
+                .bind(ask.claim.label())
+                .bind(name)
+                .bind(owner)
+                .bind(name)
+                .bind(ask.ticket)
+                .bind(name)
+                .execute(&mut conn.inner)
+                .await?;
+        } else {
+            sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        }
+        let standing = self.standing(conn, &rows).await?;
+        Ok(rows.in_order(standing.into_iter().map(|(ours, number, left)| match (ours, number) {
+            (true, Some(number)) => Took::Granted(token(number)),
+            _ => Took::Busy(left.filter(|&left| left > 0).map(span)),
+        })))
+    }
+
+    async fn standing(
+        &self,
+        conn: &mut Conn,
+        rows: &Rows,
+    ) -> sqlx::Result<Vec<(bool, Option<i64>, Option<i64>)>> {
+        sqlx::query_as(self.sql.standing.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
+    }
+
+    async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+        // sqlx counts the rows that were found, changed or not.
+        let found = sqlx::query(self.sql.release.get())
+            .bind(claim.name().as_str().as_bytes())
+            .bind(claim.owner().as_uuid())
+            .execute(&mut conn.inner)
+            .await?;
+        Ok(found.rows_affected() > 0)
+    }
+
+    async fn next(&self, conn: &mut Conn, name: &LockName, local: Local<'_>) -> sqlx::Result<Option<i64>> {
+        if !(local.waits_for)(name) {
+            return Ok(None);
+        }
+        sqlx::query_scalar(self.sql.next.get())
+            .bind(local.client)
+            .bind(name.as_str().as_bytes())
+            .bind(name.as_str().as_bytes())
+            .fetch_optional(&mut conn.inner)
+            .await
+            .map(Option::flatten)
+    }
+
+    /// Renews what no transaction has locked, when the plain renewal had to wait for one.
+    async fn renew_unlocked(&self, conn: &mut Conn, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
+        sqlx::raw_sql("START TRANSACTION").execute(&mut conn.inner).await?;
+        let all = Rows::of_grants(grants.iter())?;
+        let unlocked: Vec<Uuid> =
+            sqlx::query_scalar(self.sql.unlocked.get()).bind(all.json()).fetch_all(&mut conn.inner).await?;
+        let unlocked: HashSet<Uuid> = unlocked.into_iter().collect();
+        let is_unlocked = |grant: &&Grant| unlocked.contains(&grant.claim().owner().as_uuid());
+        let some = Rows::of_grants(grants.iter().filter(is_unlocked))?;
+        sqlx::query(self.sql.renew.get()).bind(some.json()).execute(&mut conn.inner).await?;
+        sqlx::raw_sql("COMMIT").execute(&mut conn.inner).await?;
+        let standing = self.standing(conn, &all).await?;
+        let ours = all.in_order(standing.into_iter().map(|(ours, _, _)| ours));
+        let answer = |(grant, ours)| match (is_unlocked(&grant), ours) {
+            (true, true) => Extension::Extended,
+            (false, true) => Extension::Blocked,
+            (_, false) => Extension::Lost,
+        };
+        Ok(grants.iter().zip(ours).map(answer).collect())
+    }
+}
+
+impl Dialect for MySql {
+    type Conn = Conn;
+    type Ear = ();
+
+    fn capabilities(&self) -> Capabilities {
+        let mut promised = Capabilities::minimal("mysql");
+        promised.fencing = true;
+        promised.fifo = true;
+        promised.herd_free = true;
+        promised.across_hosts = true;
+        promised.durable = true;
+        promised
+    }
+
+    async fn connect(&self) -> sqlx::Result<Conn> {
+        let mut inner = self.connect.connect().await?;
+        // Without gap locks, and waiting for a row for as short as the server allows.
+        sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").execute(&mut inner).await?;
+        sqlx::raw_sql("SET SESSION innodb_lock_wait_timeout = 1").execute(&mut inner).await?;
+        let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut inner).await?;
+        Ok(Conn { inner, returning: self.returning && version.contains("MariaDB") })
+    }
+
+    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
+        match number(error) {
+            // Deadlock; a row that changed since it was read.
+            1213 | 1020 => Verdict::Again,
+            // Lock wait timeout.
+            1205 => Verdict::Blocked,
+            // Too many connections, shutting down, connection killed.
+            1040 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            _ => Verdict::Fatal,
+        }
+    }
+
+    async fn take(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        match asks {
+            [ask] if conn.returning => {
+                if let Some(granted) = self.take_returning(conn, ask).await? {
+                    return Ok(vec![granted]);
+                }
+                let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
+                let left = standing.first().and_then(|(_, _, left)| *left);
+                Ok(vec![Took::Busy(left.filter(|&left| left > 0).map(span))])
+            }
+            _ => self.take_by_reading(conn, asks).await,
+        }
+    }
+
+    async fn release(&self, conn: &mut Conn, claims: &[Claim], local: Local<'_>) -> sqlx::Result<Vec<Freed>> {
+        let all_found = match claims {
+            [_] => false,
+            many => {
+                let rows = Rows::of_claims(many.iter())?;
+                let done =
+                    sqlx::query(self.sql.release_many.get()).bind(rows.json()).execute(&mut conn.inner);
+                done.await?.rows_affected() == many.len() as u64
+            }
+        };
+        let mut answers = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let released = all_found || self.release_one(conn, claim).await?;
+            let next = if released { self.next(conn, claim.name(), local).await? } else { None };
+            answers.push(Freed { released, next });
+        }
+        Ok(answers)
+    }
+
+    async fn renew(&self, conn: &mut Conn, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
+        let rows = Rows::of_grants(grants.iter())?;
+        let done = sqlx::query(self.sql.renew.get()).bind(rows.json()).execute(&mut conn.inner).await;
+        match done {
+            Ok(done) if done.rows_affected() == grants.len() as u64 => {
+                Ok(vec![Extension::Extended; grants.len()])
+            }
+            Ok(_) => {
+                let standing = self.standing(conn, &rows).await?;
+                let answer = |(ours, _, _)| if ours { Extension::Extended } else { Extension::Lost };
+                Ok(rows.in_order(standing.into_iter().map(answer)))
+            }
+            Err(sqlx::Error::Database(error)) if self.verdict(&*error) == Verdict::Blocked => {
+                self.renew_unlocked(conn, grants).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn enroll(&self, conn: &mut Conn, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let done = sqlx::query(self.sql.enroll.get())
+            .bind(claim.name().as_str().as_bytes())
+            .bind(claim.owner().as_uuid())
+            .bind(client)
+            .bind(micros(SEAT_LIFE))
+            .bind(claim.label())
+            .execute(&mut conn.inner)
+            .await?;
+        Ok(done.last_insert_id().cast_signed())
+    }
+
+    async fn stay(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+        let mut alive = Vec::with_capacity(tickets.len());
+        for ticket in tickets {
+            let done = sqlx::query(self.sql.stay.get())
+                .bind(micros(SEAT_LIFE))
+                .bind(ticket)
+                .execute(&mut conn.inner)
+                .await?;
+            if done.rows_affected() > 0 {
+                alive.push(*ticket);
+            }
+        }
+        Ok(alive)
+    }
+
+    async fn tidy(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<()> {
+        for ticket in tickets {
+            sqlx::query(self.sql.tidy.get()).bind(ticket).execute(&mut conn.inner).await?;
+        }
+        Ok(())
+    }
+
+    async fn leave(&self, conn: &mut Conn, claim: &Claim, local: Local<'_>) -> sqlx::Result<Freed> {
+        let left = sqlx::query(self.sql.leave.get())
+            .bind(claim.owner().as_uuid())
+            .execute(&mut conn.inner)
+            .await?
+            .rows_affected();
+        Ok(Freed { released: left > 0, next: self.next(conn, claim.name(), local).await? })
+    }
+
+    async fn turns(&self, conn: &mut Conn, client: Uuid, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+        let turns: Vec<Option<i64>> = sqlx::query_scalar(self.sql.turns.get())
+            .bind(client)
+            .bind(Rows::of_names(names)?.json())
+            .fetch_all(&mut conn.inner)
+            .await?;
+        Ok(turns.into_iter().flatten().collect())
+    }
+
+    async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {
+        Ok(None)
+    }
+
+    async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {
+        let bytes = name.as_str().as_bytes();
+        let holder: Option<(i64, String, i64, i64)> =
+            sqlx::query_as(self.sql.holder.get()).bind(bytes).fetch_optional(&mut conn.inner).await?;
+        let waiters: i64 = sqlx::query_scalar(self.sql.waiters.get())
+            .bind(bytes)
+            .bind(bytes)
+            .fetch_one(&mut conn.inner)
+            .await?;
+        let holders = holder.into_iter().map(|(number, label, left, held)| {
+            Holder::new(token(number), label, Mode::Exclusive, span(left)).held_for(span(held))
+        });
+        Ok(LockStatus::new(name.clone(), holders.collect(), usize::try_from(waiters).unwrap_or(0)))
+    }
+
+    async fn force_release(&self, conn: &mut Conn, name: &LockName, local: Local<'_>) -> sqlx::Result<Freed> {
+        let freed = sqlx::query(self.sql.force.get())
+            .bind(Uuid::from_u128(rand::random()))
+            .bind(name.as_str().as_bytes())
+            .execute(&mut conn.inner)
+            .await?
+            .rows_affected();
+        Ok(Freed { released: freed > 0, next: self.next(conn, name, local).await? })
+    }
+
+    async fn purge(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<u64> {
+        sqlx::query(self.sql.purge_queue.get()).execute(&mut conn.inner).await?;
+        let purge = sqlx::query(self.sql.purge.get()).bind(micros(idle)).bind(micros(idle));
+        Ok(purge.execute(&mut conn.inner).await?.rows_affected())
+    }
+
+    async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
+        for check in &self.sql.check {
+            sqlx::query(check.get()).fetch_optional(&mut conn.inner).await?;
+        }
+        Ok(())
+    }
+
+    async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
+        for statement in &self.sql.create {
+            sqlx::query(statement.get()).execute(&mut conn.inner).await?;
+        }
+        Ok(())
+    }
+
+    fn ddl(&self) -> String {
+        self.sql.ddl()
+    }
+
+    async fn listen(&self, _: Uuid) -> sqlx::Result<Option<()>> {
+        Ok(None)
+    }
+
+    async fn hear((): &mut ()) -> sqlx::Result<Option<i64>> {
+        std::future::pending().await
+    }
+}

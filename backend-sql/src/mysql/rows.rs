@@ -1,0 +1,83 @@
+//! Many claims as one JSON parameter.
+
+use lockcore::{Claim, Grant, LockName};
+
+use crate::dialect::{Ask, NO_TICKET, micros};
+
+/// Rows sorted by name, so that two batches lock the rows of the table in the same order; and the way back to the order
+/// in which they were asked for.
+#[derive(Debug)]
+pub(super) struct Rows {
+    json: String,
+    /// For each sorted row, its place in the question.
+    places: Vec<usize>,
+}
+
+/// Name and owner in hexadecimal, which JSON and every collation carry unchanged; then ttl, ticket and label.
+type Row<'a> = (String, String, i64, i64, &'a str);
+
+fn row(claim: &Claim, ticket: i64) -> Row<'_> {
+    let owner = claim.owner().as_uuid().simple().to_string();
+    (hex(claim.name()), owner, micros(claim.ttl()), ticket, claim.label())
+}
+
+fn hex(name: &LockName) -> String {
+    use std::fmt::Write;
+    let bytes = name.as_str().bytes();
+    bytes.fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02X}").unwrap_or_default();
+        text
+    })
+}
+
+impl Rows {
+    pub(super) fn of_asks(asks: &[Ask]) -> sqlx::Result<Self> {
+        Self::new(asks.iter().map(|ask| row(&ask.claim, ask.ticket)).collect())
+    }
+
+    pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx::Result<Self> {
+        Self::new(claims.map(|claim| row(claim, NO_TICKET)).collect())
+    }
+
+    pub(super) fn of_grants<'a>(grants: impl Iterator<Item = &'a Grant>) -> sqlx::Result<Self> {
+        Self::of_claims(grants.map(Grant::claim))
+    }
+
+    pub(super) fn of_names(names: &[LockName]) -> sqlx::Result<Self> {
+        Self::new(names.iter().map(|name| (hex(name), String::new(), 0, 0, "")).collect())
+    }
+
+    fn new(rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
+        let mut rows: Vec<_> = rows.into_iter().enumerate().collect();
+        rows.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0));
+        let places = rows.iter().map(|(place, _)| *place).collect();
+        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+        let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        Ok(Self { json, places })
+    }
+
+    pub(super) fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Puts answers, which come in the order of the names, into the order of the question.
+    pub(super) fn in_order<T>(&self, answers: impl Iterator<Item = T>) -> Vec<T> {
+        let mut answers: Vec<_> = self.places.iter().zip(answers).collect();
+        answers.sort_by_key(|(place, _)| **place);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_back_in_the_order_of_the_question() {
+        let names = ["b", "é", "a"].map(|name| LockName::new(name).unwrap());
+        let rows = Rows::of_names(&names).unwrap();
+        assert!(rows.json().starts_with("[[\"61\","), "{}", rows.json());
+        assert_eq!(rows.in_order(["a", "b", "é"].into_iter()), ["b", "é", "a"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Readers, writers and semaphores.
+
+use super::stage::{Stage, claim, done, free_by, pause, queued, release, secs, within};
+use crate::{ErrorKind, LockName, Locks, Mode, Moment};
+
+async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
+    locks.read(name).try_now().await.expect("an answer").is_some()
+}
+
+/// Readers meet; a writer is alone.
+pub(super) async fn readers_meet_and_writers_are_alone(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("book");
+    let first = one.read(&name).await.expect("a free lock");
+    let second = two.read(&name).try_now().await.expect("an answer").expect("readers meet");
+    let third = two.read(&name).wait(secs(5)).await.expect("readers meet");
+    assert!(one.write(&name).try_now().await.expect("an answer").is_none(), "a writer among readers");
+    let error = two.write(&name).wait(super::stage::millis(100)).await.expect_err("readers are there");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+    release(first).await;
+    release(second).await;
+    assert!(one.write(&name).try_now().await.expect("an answer").is_none(), "a reader is left");
+    let writer = tokio::spawn(one.write(&name).wait(secs(20)).into_future());
+    queued(&two, &name, 1, secs(5)).await;
+    release(third).await;
+    let writer = done("the writer's turn", secs(5), writer).await.expect("no panic").expect("its turn comes");
+    assert!(!is_free_to_read(&two, &name).await, "a reader beside a writer");
+    assert!(!is_free_to_read(&one, &name).await, "a reader beside a writer, of the same client");
+    assert!(two.lock(&name).try_now().await.expect("an answer").is_none(), "two writers");
+    // All who wait to read come in together.
+    let readers: Vec<_> = [&one, &two, &two]
+        .into_iter()
+        .map(|locks| tokio::spawn(locks.read(&name).wait(secs(20)).into_future()))
+        .collect();
+    queued(&one, &name, 3, secs(5)).await;
+    release(writer).await;
+    let mut together = Vec::new();
+    for reader in readers {
+        let reader = done("a reader's turn", secs(5), reader).await.expect("no panic");
+        together.push(reader.expect("its turn comes"));
+    }
+    for reader in together {
+        release(reader).await;
+    }
+}
+
+/// Readers who keep coming do not keep a writer out.
+pub(super) async fn a_writer_is_not_starved_by_readers(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("book");
+    let held = one.read(&name).await.expect("a free lock");
+    let writer = tokio::spawn({
+        let request = two.write(&name).wait(secs(20));
+        async move {
+            let guard = request.await.expect("its turn comes");
+            pause(30).await;
+            let token = guard.token();
+            release(guard).await;
+            token
+        }
+    });
+    queued(&one, &name, 1, secs(5)).await;
+    assert!(!is_free_to_read(&three, &name).await, "a reader overtook a waiting writer");
+    let late = tokio::spawn(three.read(&name).wait(secs(20)).into_future());
+    queued(&one, &name, 2, secs(5)).await;
+    pause(100).await;
+    assert!(!late.is_finished(), "a reader overtook a waiting writer");
+    release(held).await;
+    let written = done("the writer", secs(5), writer).await.expect("no panic");
+    let late = done("the late reader", secs(5), late).await.expect("no panic").expect("its turn comes");
+    assert!(late.token() > written || !one.capabilities().fencing, "{} after {written}", late.token());
+    release(late).await;
+}
+
+/// A writer that gave up does not keep the readers behind it out.
+pub(super) async fn readers_move_up_when_a_writer_gives_up(stage: Stage) {
+    let [one, two, three] = stage.clients().await;
+    let name = stage.name("book");
+    let held = one.read(&name).await.expect("a free lock");
+    let writer = tokio::spawn(two.write(&name).wait(secs(20)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    let reader = tokio::spawn(three.read(&name).wait(secs(20)).into_future());
+    queued(&one, &name, 2, secs(5)).await;
+    writer.abort();
+    let reader = done("the reader's turn", secs(5), reader).await.expect("no panic").expect("its turn comes");
+    assert!(held.is_held());
+    release(reader).await;
+    release(held).await;
+}
+
+/// A semaphore has as many permits as it says, whoever takes them.
+pub(super) async fn permits_are_counted(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("slots");
+    let first = one.permit(&name, 3).await.expect("a free permit");
+    let second = two.permit(&name, 3).try_now().await.expect("an answer").expect("a free permit");
+    let third = one.permit(&name, 3).wait(secs(5)).await.expect("a free permit");
+    assert!(two.permit(&name, 3).try_now().await.expect("an answer").is_none(), "a fourth permit of 3");
+    let waiting = tokio::spawn(two.permit(&name, 3).wait(secs(20)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    release(second).await;
+    let fourth = done("the turn of the fourth", secs(5), waiting).await.expect("no panic");
+    let fourth = fourth.expect("its turn comes");
+    assert!(one.permit(&name, 3).try_now().await.expect("an answer").is_none(), "a fourth permit of 3");
+    assert_eq!(two.inspect(&name).await.expect("an answer").holders.len(), 3);
+    drop(first);
+    let (began, limit) = (Moment::now(), secs(2));
+    let fifth = two.permit(&name, 3).wait(limit).await.expect("a dropped permit is free");
+    assert!(Moment::now().since(began) <= limit);
+    for guard in [third, fourth, fifth] {
+        release(guard).await;
+    }
+}
+
+/// A permit whose holder died comes back; the others stay where they are.
+pub(super) async fn a_dead_holder_s_permit_comes_back(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("slots");
+    let ttl = stage.ttl(&one, 300);
+    let alive = one.permit(&name, 2).await.expect("a free permit");
+    let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
+    one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
+    let began = Moment::now();
+    let heir = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
+    let took = Moment::now().since(began);
+    assert!(took <= ttl + secs(2), "a lease of {ttl:?} was followed by the next after {took:?}");
+    assert!(alive.is_held());
+    assert!(one.permit(&name, 2).try_now().await.expect("an answer").is_none(), "a third permit of 2");
+    release(heir).await;
+    release(alive).await;
+}
+
+/// One name in use as two kinds of thing is a mistake, and said so.
+pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("clash");
+    let guard = one.permit(&name, 2).await.expect("a free permit");
+    for answer in [
+        two.permit(&name, 3).try_now().await,
+        two.permit(&name, 3).wait(secs(5)).await.map(Some),
+        two.lock(&name).try_now().await,
+        two.lock(&name).wait(secs(5)).await.map(Some),
+    ] {
+        let error = answer.expect_err("the name is in use as a semaphore with another limit");
+        assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    }
+    queued(&one, &name, 0, secs(2)).await;
+    release(guard).await;
+    let guard = one.lock(&name).try_now().await.expect("an answer").expect("an idle name is free for all kinds");
+    let error = two.permit(&name, 2).try_now().await.expect_err("the name is in use as a mutex");
+    assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    release(guard).await;
+    let (guard, _) = free_by(&two, &name, secs(2), "after all clashes").await;
+    assert_eq!(guard.mode(), Mode::Exclusive);
+    release(guard).await;
+}

@@ -1,0 +1,74 @@
+//! `run`: work that is done under the lock, and is stopped when the lock is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs};
+use crate::ErrorKind;
+
+/// The value of the work comes back, and the lock is free afterwards.
+pub(super) async fn run_returns_the_value_and_releases(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("run");
+    let work = one.lock(&name).run(async |held| {
+        assert!(held.is_held());
+        assert_eq!(holder(&two, &name).await, Some(held.token()), "the work runs under the lock");
+        pause(20).await;
+        42
+    });
+    assert_eq!(work.await.expect("the work is done"), 42);
+    assert_eq!(holder(&two, &name).await, None, "run has released the lock");
+    let guard = two.lock(&name).try_now().await.expect("an answer").expect("run has released the lock");
+    release(guard).await;
+}
+
+/// Sets a flag when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Work that goes on when the lock is lost is cancelled, and its caller is told.
+pub(super) async fn run_stops_the_work_when_the_lock_is_lost(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("run");
+    let ttl = stage.ttl(&one, 3000);
+    let (stopped, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let working = tokio::spawn({
+        let (flag, finished) = (Flag(Arc::clone(&stopped)), Arc::clone(&finished));
+        one.lock(&name).ttl(ttl).run(|_| async move {
+            let _flag = flag;
+            pause(30_000).await;
+            finished.store(true, Ordering::SeqCst);
+        })
+    });
+    while holder(&two, &name).await.is_none() {
+        pause(5).await;
+    }
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 1);
+    let thief = two.lock(&name).try_now().await.expect("an answer").expect("a freed lock is free");
+    let error = done("the end of the work", ttl, working).await.expect("no panic").expect_err("it was lost");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    assert!(stopped.load(Ordering::SeqCst), "the work was not dropped");
+    assert!(!finished.load(Ordering::SeqCst), "the work went on without the lock");
+    pause(100).await;
+    assert_eq!(holder(&two, &name).await, Some(thief.token()), "run freed another's lock");
+    release(thief).await;
+}
+
+/// Work that is dropped from outside gives the lock back.
+pub(super) async fn run_can_be_dropped(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("run");
+    let working = tokio::spawn(one.lock(&name).run(|_| pause(30_000)));
+    while holder(&two, &name).await.is_none() {
+        pause(5).await;
+    }
+    working.abort();
+    let (guard, _) = free_by(&two, &name, secs(2), "after the work was dropped").await;
+    queued(&two, &name, 0, secs(1)).await;
+    release(guard).await;
+}

@@ -1,0 +1,151 @@
+//! The table of all cases.
+
+use super::Need::{Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared};
+use super::Pace::{Free, Quiet};
+use super::{Case, Need, Pace, Run};
+use super::{
+    cancellation, crash, dropping, exclusion, fifo, input, inspection, loss, modes, names, network, outage,
+    ownership, renewal, running, tokens, waiting,
+};
+use crate::conformance::stage::Stage;
+
+macro_rules! cases {
+    ($($file:ident { $($name:ident: $pace:ident [$($need:ident),*];)* })*) => {
+        &[$($(case(stringify!($name), Pace::$pace, &[$($need),*], |stage| Box::pin($file::$name(stage))),)*)*]
+    };
+}
+
+const fn case(name: &'static str, pace: Pace, needs: &'static [Need], run: fn(Stage) -> Run) -> Case {
+    Case { name, needs, pace, run }
+}
+
+/// All cases, in the order of the files that hold them.
+pub fn cases() -> &'static [Case] {
+    ALL
+}
+
+const ALL: &[Case] = cases! {
+    exclusion {
+        a_counter_without_synchronisation_loses_nothing: Free [];
+        a_busy_hour_has_a_clean_history: Free [];
+        a_busy_hour_of_readers_and_writers_has_a_clean_history: Free [Shared];
+        a_busy_hour_of_permits_has_a_clean_history: Free [Permits];
+    }
+    ownership {
+        an_acquire_that_is_repeated_gets_the_same_grant: Free [];
+        a_release_that_is_repeated_is_harmless: Free [];
+        an_owner_who_is_late_changes_nothing: Free [];
+        belief_ends_before_the_lease: Free [];
+    }
+    fifo {
+        waiters_are_served_in_order_across_clients: Free [Fifo];
+        a_newcomer_does_not_overtake_a_waiter: Free [Fifo, Fencing];
+    }
+    waiting {
+        timeouts_are_punctual: Quiet [];
+        try_now_answers_at_once: Quiet [];
+        a_wait_that_ended_leaves_no_trace: Free [];
+        a_short_lease_after_a_long_one_ends_in_time: Free [];
+        waiting_without_a_limit_gets_there: Free [];
+    }
+    cancellation {
+        an_acquire_of_a_free_lock_can_be_dropped_anywhere: Quiet [];
+        an_acquire_of_a_held_lock_can_be_dropped_anywhere: Quiet [];
+        an_acquire_can_be_dropped_while_the_lock_changes_hands: Quiet [];
+        a_release_can_be_dropped_anywhere: Quiet [];
+    }
+    dropping {
+        a_dropped_guard_frees_the_lock: Free [];
+        a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock: Free [];
+        the_end_of_a_runtime_frees_its_locks: Free [];
+        a_guard_outlives_its_runtime: Free [];
+        the_end_of_a_runtime_ends_its_waiting: Free [];
+        the_end_of_a_runtime_under_an_acquire_leaves_nothing: Free [];
+    }
+    renewal {
+        a_lock_is_kept_for_five_leases: Free [];
+        a_blocked_runtime_keeps_its_locks: Free [];
+        many_leases_are_renewed_in_one_call: Free [];
+        two_thousand_locks_are_kept: Free [];
+        a_lock_is_kept_over_a_slow_network: Free [Link];
+    }
+    loss {
+        a_stolen_lock_is_reported_lost: Free [];
+        a_release_after_a_theft_says_lost: Free [];
+        a_stopped_server_does_not_delay_the_news: Free [Server];
+        a_holder_in_a_black_hole_is_told_in_time: Free [Link];
+        a_holder_that_hears_nothing_is_told_in_time: Free [Link];
+        a_holder_that_is_not_heard_is_told_in_time: Free [Link];
+        a_holder_that_is_cut_off_is_told_in_time: Free [Link];
+    }
+    network {
+        an_acquire_into_a_black_hole_ends_with_its_wait: Free [Link];
+        an_acquire_whose_reply_never_comes_leaves_nothing: Free [Link];
+        calls_into_a_black_hole_end: Free [Link];
+        an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
+        a_release_whose_reply_is_lost_is_repeated: Free [Link];
+    }
+    outage {
+        a_client_comes_back_after_a_restart: Free [Server];
+        tokens_rise_over_a_restart: Free [Server, Fencing, Durable];
+        a_lock_survives_a_restart: Free [Server, Durable];
+        a_waiter_outlives_a_restart: Free [Server, Durable];
+        a_short_stop_of_the_server_costs_nothing: Free [Server];
+    }
+    crash {
+        a_killed_holder_frees_the_lock_within_its_lease: Quiet [Process];
+        a_killed_holder_frees_the_lock_for_a_waiter: Quiet [Process];
+        a_killed_holder_that_had_waited_frees_the_lock: Quiet [Process];
+        a_killed_waiter_is_passed_over: Free [Process];
+        a_holder_that_was_stopped_knows_that_it_lost: Quiet [Process];
+    }
+    tokens {
+        tokens_rise_over_a_thousand_holders: Free [Fencing];
+        tokens_rise_however_a_lock_ends: Free [Fencing];
+        tokens_rise_over_modes: Free [Fencing, Shared];
+        tokens_rise_over_a_purge: Free [Fencing, Purge];
+        a_purge_spares_what_is_in_use: Free [Purge];
+    }
+    names {
+        odd_names_are_different_locks: Free [];
+    }
+    inspection {
+        inspect_tells_the_truth: Free [];
+        renewals_show_in_the_time_left_only: Free [];
+        a_lease_that_ran_out_is_not_shown_as_held: Free [];
+        a_forced_release_counts_the_holders: Free [];
+        a_forced_release_frees_all_readers: Free [Shared];
+    }
+    input {
+        bad_input_is_refused_before_anything_is_sent: Free [];
+        the_bounds_of_what_is_allowed_work: Free [];
+        what_is_not_promised_is_refused: Free [];
+        the_harness_offers_what_the_backend_promises: Free [];
+    }
+    modes {
+        readers_meet_and_writers_are_alone: Free [Shared];
+        a_writer_is_not_starved_by_readers: Free [Shared, Fifo];
+        readers_move_up_when_a_writer_gives_up: Free [Shared, Fifo];
+        permits_are_counted: Free [Permits];
+        a_dead_holder_s_permit_comes_back: Free [Permits];
+        a_clash_of_kinds_is_an_error: Free [Permits];
+    }
+    running {
+        run_returns_the_value_and_releases: Free [];
+        run_stops_the_work_when_the_lock_is_lost: Free [];
+        run_can_be_dropped: Free [];
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ() {
+        let mut names: Vec<_> = cases().iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), cases().len());
+    }
+}
