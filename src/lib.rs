@@ -55,3 +55,8 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 pub async fn connect_backend(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
     schemes::connect(url).await.map_err(|error| error.during(Operation::Connect))
 }
+
+/// The schemes of the backends that are compiled in, such as `memory` and `sqlite`.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    schemes::compiled()
+}

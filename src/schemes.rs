@@ -14,6 +14,11 @@ const SCHEMES: [(&str, &str, bool); 6] = [
     ("mariadb", "mysql", cfg!(feature = "mysql")),
 ];
 
+/// The schemes that are compiled in.
+pub(crate) fn compiled() -> impl Iterator<Item = &'static str> {
+    SCHEMES.iter().filter(|(_, _, on)| *on).map(|(name, ..)| *name)
+}
+
 pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
     let scheme = url.scheme();
     check(scheme)?;
@@ -30,8 +35,7 @@ pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>>
 }
 
 fn check(scheme: &str) -> Result<()> {
-    let compiled: Vec<_> =
-        SCHEMES.iter().filter(|(_, _, on)| *on).map(|(name, ..)| format!("{name}://")).collect();
+    let compiled: Vec<_> = compiled().map(|name| format!("{name}://")).collect();
     let compiled = compiled.join(", ");
     match SCHEMES.iter().find(|(name, ..)| *name == scheme) {
         Some((_, _, true)) => Ok(()),

@@ -1,8 +1,9 @@
 //! The way to the lock server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Result};
+use lockwell::{DistributedLock, Error, ErrorKind, LockConfig, Operation, Result};
 
 use crate::args::Server;
 
@@ -10,8 +11,13 @@ use crate::args::Server;
 const SHORTEST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Connects to the server that the command line or the environment names.
-pub(crate) async fn connect(server: &Server, label: Option<&str>, wait: Option<Duration>) -> Result<Locks> {
+/// Connects to the server that the command line or the environment names. Also returns what the address says beside
+/// the way to the server.
+pub(crate) async fn connect(
+    server: &Server,
+    label: Option<&str>,
+    wait: Option<Duration>,
+) -> Result<(Arc<dyn DistributedLock>, LockConfig)> {
     let mut config = match server.url.as_deref() {
         Some(url) if !url.is_empty() => LockConfig::new(url),
         _ => {
@@ -23,10 +29,13 @@ pub(crate) async fn connect(server: &Server, label: Option<&str>, wait: Option<D
         }
     };
     config.label = label.map(str::to_owned);
-    let limit = wait.map_or(LONGEST, |wait| wait.clamp(SHORTEST, LONGEST));
-    tokio::time::timeout(limit, lockwell::connect_with(config)).await.unwrap_or_else(|_| {
-        let limit = humantime::format_duration(limit);
-        let message = format!("no answer from the lock server within {limit}");
-        Err(Error::new(ErrorKind::Unreachable, message).during(Operation::Connect))
-    })
+    let (url, config) = config.resolve()?;
+    let limit = wait.or(config.wait).map_or(LONGEST, |wait| wait.clamp(SHORTEST, LONGEST));
+    let backend =
+        tokio::time::timeout(limit, lockwell::connect_backend(&url)).await.unwrap_or_else(|_| {
+            let limit = humantime::format_duration(limit);
+            let message = format!("no answer from the lock server within {limit}");
+            Err(Error::new(ErrorKind::Unreachable, message).during(Operation::Connect))
+        })?;
+    Ok((backend, config))
 }

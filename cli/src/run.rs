@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use lockwell::{Error, ErrorKind, LockGuard, LockRequest, Locks, Loss, Mode};
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::RunArgs;
 use crate::child::Child;
 use crate::connect::connect;
 use crate::exit::{self, Failure};
-use crate::settle::Background;
+use crate::settle::Watched;
 use crate::signals::{self, Signals};
+
+/// How long to try to free a lock that is lost.
+const LAST_RELEASE: Duration = Duration::from_secs(1);
 
 /// How a run under the lock ended.
 enum Ended {
@@ -25,12 +28,13 @@ enum Ended {
 pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let patience = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let locks = tokio::select! {
+    let (backend, config) = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        locks = connect(&args.server, args.label.as_deref(), patience) => locks?,
+        connected = connect(&args.server, args.label.as_deref(), patience) => connected?,
     };
-    let mut background = Background::new();
+    let (backend, settled) = Watched::new(backend);
+    let locks = Locks::with_config(backend, &config)?;
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
@@ -38,9 +42,8 @@ pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
             Ok(guard) => return under_lock(args, guard, &mut signals).await,
             Err(failure) => Err(failure),
         },
-        () = background.watch() => Ok(exit::SOFTWARE),
     };
-    background.settle().await;
+    settled.wait().await;
     not_obtained
 }
 
@@ -80,18 +83,20 @@ async fn under_lock(args: &RunArgs, guard: LockGuard, signals: &mut Signals) -> 
             return Err(Failure::not_started(&args.command[0].to_string_lossy(), &error));
         }
     };
-    let ended = supervise(&mut child, &guard, signals, args.grace).await;
+    let status = match supervise(&mut child, &guard, signals, args.grace).await? {
+        Ended::Child(status) => status,
+        Ended::Lost => {
+            // The lease is over, or nearly. There is nothing to wait for if the server does not answer.
+            drop(timeout(LAST_RELEASE, guard.release()).await);
+            return Ok(exit::LOST);
+        }
+    };
     // Read before the release, which ends the belief.
     let held = guard.is_held();
-    let released = release(guard).await;
-    match ended? {
-        Ended::Child(status) if held && released => Ok(exit::status_of_child(status)),
-        Ended::Child(_) => {
-            Err(Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name)))
-        }
-        // That has been said already.
-        Ended::Lost => Ok(exit::LOST),
+    if release(guard).await && held {
+        return Ok(exit::status_of_child(status));
     }
+    Err(Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name)))
 }
 
 /// Frees the lock. False: it had been lost before.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lockwell::{Holder, LockStatus, Mode};
+use lockwell::{Holder, LockStatus, Locks, Mode};
 use serde::Serialize;
 
 use crate::args::StatusArgs;
@@ -11,8 +11,8 @@ use crate::connect::connect;
 use crate::exit::{Failure, SOFTWARE};
 
 pub(crate) async fn status(args: &StatusArgs) -> Result<u8, Failure> {
-    let locks = connect(&args.server, None, None).await?;
-    let status = locks.inspect(&args.name).await?;
+    let (backend, config) = connect(&args.server, None, None).await?;
+    let status = Locks::with_config(backend, &config)?.inspect(&args.name).await?;
     let text = if args.json { json(&status)? } else { human(&status) };
     match io::stdout().lock().write_all(text.as_bytes()) {
         // The reader has seen enough, as `head` does.

@@ -13,7 +13,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Failed(String),
     /// The lock refused or failed.
-    #[error("{0}")]
+    #[error("{0:#}")]
     Lock(#[from] lockwell::Error),
     /// The raw statements failed.
     #[error("the raw statements: {0}")]

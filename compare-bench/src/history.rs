@@ -78,6 +78,18 @@ impl History {
         Ok(Self { turns, parties })
     }
 
+    /// Adds this round to those before it, with whose last token its first is compared.
+    pub(crate) fn join(self, rounds: &mut Vec<Self>) -> Result<()> {
+        let before = rounds.iter().rev().find_map(|round| round.turns.last());
+        if let (Some(before), Some(after)) = (before, self.turns.first())
+            && after.token <= before.token
+        {
+            return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
+        }
+        rounds.push(self);
+        Ok(())
+    }
+
     /// The time from one party's release to the next party's turn, where that one was waiting already.
     pub(crate) fn handovers(&self) -> Sample {
         let mut sample = Sample::new();
@@ -186,6 +198,17 @@ mod tests {
             let error = History::check(turns, 2).unwrap_err();
             assert!(error.to_string().contains("did not rise"), "{error}");
         }
+    }
+
+    #[test]
+    fn tokens_must_rise_from_round_to_round() {
+        let round = |token| History::check(vec![turn(0, token, 0, 10, 20)], 1).unwrap();
+        let mut rounds = Vec::new();
+        round(5).join(&mut rounds).unwrap();
+        History::check(Vec::new(), 1).unwrap().join(&mut rounds).unwrap();
+        assert!(matches!(round(5).join(&mut rounds), Err(Error::Violation(_))));
+        round(6).join(&mut rounds).unwrap();
+        assert_eq!(rounds.len(), 3);
     }
 
     #[test]

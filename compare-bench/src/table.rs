@@ -84,7 +84,7 @@ fn table(results: &[Measurement]) -> Table {
             right(time(result.latency_us.p99)),
             right(number(result.per_second)),
             right(floor),
-            right(format!("{:.2}x", result.ratio)),
+            right(ratio(result.ratio)),
             Cell::new(result.handing.as_ref().map_or(String::new(), crate::history::Handing::line)),
         ]);
     }
@@ -101,6 +101,10 @@ fn time(micros: f64) -> String {
         middle if middle < 1e6 => format!("{:.1} ms", middle / 1000.0),
         large => format!("{:.2} s", large / 1e6),
     }
+}
+
+fn ratio(value: f64) -> String {
+    if value < 0.1 { format!("{value:.3}x") } else { format!("{value:.2}x") }
 }
 
 fn number(value: f64) -> String {

@@ -108,7 +108,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<()> {
         let armed = self.end();
         let claim = self.held.grant().claim().clone();
-        let answer = crate::operation::release(&self.shared, armed, &claim).await;
+        let answer = crate::operation::release(Arc::clone(&self.shared), armed, claim.clone()).await;
         let error = match answer {
             Ok(Released::Released) => return Ok(()),
             Ok(Released::NotHeld) => Error::new(ErrorKind::Lost, "the lock was lost before it was released"),
@@ -121,7 +121,8 @@ impl LockGuard {
     fn end(&mut self) -> Armed {
         self.given_up = true;
         let holding = &self.held.holding;
-        holding.on(Moment::now(), Event::GivenUp);
+        // Giving up is right at any time, so the clock is not asked.
+        holding.on(Moment::NEVER, Event::GivenUp);
         self.shared.ward.dismiss(holding);
         Armed::new(&self.shared, self.held.grant().claim())
     }

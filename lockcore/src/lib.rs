@@ -69,6 +69,6 @@ pub use memory::MemoryLock;
 pub use mode::Mode;
 pub use name::LockName;
 pub use owner::OwnerId;
-pub use request::LockRequest;
+pub use request::{Acquire, LockRequest};
 pub use token::FencingToken;
 pub use url::{Host, Secret, ServerUrl};

@@ -1,11 +1,14 @@
 //! A request for a lock, with its choices.
 
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::client::{Defaults, Shared};
+use crate::operation::UnderWay;
 use crate::{Claim, Error, ErrorKind, Held, LockGuard, LockName, Mode, Moment, Operation, Result, Wait};
 
 /// The longest label, in bytes.
@@ -78,7 +81,7 @@ impl LockRequest {
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
         let shared = Arc::clone(&self.shared);
         let (claim, decorate) = self.claim(|_| Ok(Wait::No))?;
-        crate::operation::acquire(&shared, claim).await.map_err(decorate)
+        crate::operation::acquire(shared, claim).await.map_err(decorate)
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -114,23 +117,6 @@ impl LockRequest {
             Err(error) if error.kind() == ErrorKind::Lost => Err(error),
             // The work was done under the lock. What became of the release is the keeper's business.
             _ => Ok(value),
-        }
-    }
-
-    async fn acquire(self) -> Result<LockGuard> {
-        let shared = Arc::clone(&self.shared);
-        let wait = self.wait;
-        let (claim, decorate) = self.claim(wait_of)?;
-        match crate::operation::acquire(&shared, claim).await {
-            Ok(Some(guard)) => Ok(guard),
-            Ok(None) => {
-                let waited = humantime::format_duration(wait.unwrap_or_default());
-                Err(decorate(Error::new(
-                    ErrorKind::TimedOut,
-                    format!("still held by another after a wait of {waited}"),
-                )))
-            }
-            Err(error) => Err(decorate(error)),
         }
     }
 
@@ -176,9 +162,73 @@ fn check_label(label: &str) -> Result<()> {
 
 impl IntoFuture for LockRequest {
     type Output = Result<LockGuard>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = Acquire;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.acquire())
+    fn into_future(self) -> Acquire {
+        Acquire(State::New(Some(self)))
     }
+}
+
+/// The future of a [`LockRequest`]: waits for the lock's turn. The wait begins when it is first polled.
+///
+/// # Cancel safety
+/// See [`LockRequest`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Acquire(State);
+
+enum State {
+    New(Option<LockRequest>),
+    UnderWay {
+        work: UnderWay<Result<Option<LockGuard>>>,
+        shared: Arc<Shared>,
+        claim: Claim,
+        wait: Option<Duration>,
+        /// Fires a little after the end of the wait, in case that the backend does not.
+        end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    },
+}
+
+/// How long after the end of the wait the backend's own answer is waited for. It knows more than "timed out": that the
+/// server cannot be reached, for one.
+const GRACE: Duration = Duration::from_millis(20);
+
+impl Future for Acquire {
+    type Output = Result<LockGuard>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<LockGuard>> {
+        if let State::New(request) = &mut self.0 {
+            let request = request.take().expect("not polled after its end");
+            let (shared, wait) = (Arc::clone(&request.shared), request.wait);
+            let (claim, _) = request.claim(wait_of)?;
+            let work = crate::operation::acquire(Arc::clone(&shared), claim.clone());
+            self.0 = State::UnderWay { work, shared, claim, wait, end: None };
+        }
+        let State::UnderWay { work, shared, claim, wait, end } = &mut self.0 else { unreachable!("set above") };
+        let outcome = match Pin::new(work).poll(cx) {
+            Poll::Ready(Ok(Some(guard))) => Ok(guard),
+            Poll::Ready(Ok(None)) => Err(timed_out(*wait)),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => {
+                let Wait::Until(until) = claim.wait() else { return Poll::Pending };
+                let end = end.get_or_insert_with(|| Box::pin(until.after(GRACE).sleep()));
+                std::task::ready!(end.as_mut().poll(cx));
+                Err(timed_out(*wait))
+            }
+        };
+        let outcome = outcome.map_err(|error| shared.decorate(error, Operation::Acquire, Some(claim.name())));
+        // Whatever is still under way goes on in the background.
+        self.0 = State::New(None);
+        Poll::Ready(outcome)
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").finish_non_exhaustive()
+    }
+}
+
+fn timed_out(wait: Option<Duration>) -> Error {
+    let waited = humantime::format_duration(wait.unwrap_or_default());
+    Error::new(ErrorKind::TimedOut, format!("still held by another after a wait of {waited}"))
 }

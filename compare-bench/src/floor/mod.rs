@@ -12,6 +12,7 @@ mod sqlite;
 use std::time::{Duration, Instant};
 
 use lockwell::ServerUrl;
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::stats::Sample;
@@ -24,8 +25,8 @@ use self::sqlite::SqliteFloor;
 /// The table of the raw statements: columns and types as in the backend's own table.
 const TABLE: &str = "lockwell_compare_floor";
 
-/// The lease that the raw statements write.
-const TTL: Duration = lockwell::DEFAULT_TTL;
+/// The lease that the raw statements write, in microseconds.
+const TTL: i64 = 10_000_000;
 
 /// A bare connection, ready for raw cycles.
 #[derive(Debug)]
@@ -145,10 +146,10 @@ fn key(name: usize) -> String {
 struct Owners(u128);
 
 impl Owners {
-    fn next(&mut self) -> [u8; 16] {
+    fn next(&mut self) -> Uuid {
         // An odd factor scatters the bits, as random ones are.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        self.0.to_be_bytes()
+        Uuid::from_u128(self.0)
     }
 }
 

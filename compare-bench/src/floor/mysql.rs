@@ -1,27 +1,32 @@
-//! The floor of MariaDB.
+//! The floor of MariaDB and MySQL.
 
 use lockwell::ServerUrl;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
+use uuid::Uuid;
 
 use super::{Address, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
-    name varchar(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
-    owner binary(16), token bigint NOT NULL, expires_at datetime(6), acquired_at datetime(6), label varchar(255)
-) ENGINE=InnoDB";
+    name VARBINARY(512) NOT NULL PRIMARY KEY, owner BINARY(16) NOT NULL, token BIGINT NOT NULL,
+    expires_at BIGINT NULL, acquired_at BIGINT NOT NULL, label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL
+) ENGINE = InnoDB";
+
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))";
+
+const FREE: &str = "(lockwell_compare_floor.expires_at IS NULL
+    OR lockwell_compare_floor.expires_at <= VALUES(acquired_at))";
 
 // The expiry comes last: assignments see the values of those before them.
 const TAKE: &str = "INSERT INTO lockwell_compare_floor (name, owner, token, expires_at, acquired_at, label)
-    VALUES (?, ?, 1, NOW(6) + INTERVAL ? MICROSECOND, NOW(6), ?)
+    VALUES (?, ?, 1, {now} + ?, {now}, ?)
     ON DUPLICATE KEY UPDATE
-        owner = IF(expires_at IS NULL OR expires_at <= NOW(6), VALUES(owner), owner),
-        token = IF(expires_at IS NULL OR expires_at <= NOW(6), token + 1, token),
-        acquired_at = IF(expires_at IS NULL OR expires_at <= NOW(6), VALUES(acquired_at), acquired_at),
-        label = IF(expires_at IS NULL OR expires_at <= NOW(6), VALUES(label), label),
-        expires_at = IF(expires_at IS NULL OR expires_at <= NOW(6), VALUES(expires_at), expires_at)
-    RETURNING owner, token";
+        token = IF({free}, lockwell_compare_floor.token + 1, lockwell_compare_floor.token),
+        acquired_at = IF({free}, VALUES(acquired_at), lockwell_compare_floor.acquired_at),
+        label = IF({free}, VALUES(label), lockwell_compare_floor.label),
+        owner = IF({free}, VALUES(owner), lockwell_compare_floor.owner),
+        expires_at = IF({free}, VALUES(expires_at), lockwell_compare_floor.expires_at)";
 
 const CLEAR: &str = "UPDATE lockwell_compare_floor SET expires_at = NULL WHERE name = ? AND owner = ?";
 
@@ -29,39 +34,46 @@ const CLEAR: &str = "UPDATE lockwell_compare_floor SET expires_at = NULL WHERE n
 pub(crate) struct MySqlFloor {
     connection: MySqlConnection,
     owners: Owners,
+    take: SqlStr,
 }
 
 impl MySqlFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
         let address = Address::of(url)?;
-        let mut options = MySqlConnectOptions::new().host(&address.host);
-        options = address.port.into_iter().fold(options, MySqlConnectOptions::port);
-        options = address.user.into_iter().fold(options, MySqlConnectOptions::username);
+        let mut options = MySqlConnectOptions::new()
+            .host(&address.host)
+            .port(address.port.unwrap_or(3306))
+            .username(address.user.unwrap_or("root"))
+            .database(address.database);
         options = address.password.into_iter().fold(options, MySqlConnectOptions::password);
-        if !address.database.is_empty() {
-            options = options.database(address.database);
+        if let Some(mode) = url.option("sslmode") {
+            options = options.ssl_mode(mode.parse()?);
         }
         let mut connection = options.connect().await?;
         connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
         connection.execute(CREATE).await?;
-        Ok(Self { connection, owners: Owners::default() })
+        let version: String = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?.try_get(0)?;
+        // MySQL cannot return what it wrote. There the row that CLEAR finds shows who had it.
+        let returning = if version.contains("MariaDB") { "\n    RETURNING owner, token" } else { "" };
+        let take = TAKE.replace("{free}", FREE).replace("{now}", NOW) + returning;
+        Ok(Self { connection, owners: Owners::default(), take: AssertSqlSafe(take).into_sql_str() })
     }
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
-        let ttl = u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
-        let row = sqlx::query(TAKE)
+        let row = sqlx::query(self.take.clone())
             .bind(&name)
-            .bind(owner.as_slice())
-            .bind(ttl)
+            .bind(owner)
+            .bind(TTL)
             .bind("compare-bench")
-            .fetch_one(&mut self.connection)
+            .fetch_optional(&mut self.connection)
             .await?;
-        if row.try_get::<Vec<u8>, _>(0)? != owner {
+        if let Some(row) = row
+            && row.try_get::<Uuid, _>(0)? != owner
+        {
             return Err(refused());
         }
-        let cleared =
-            sqlx::query(CLEAR).bind(&name).bind(owner.as_slice()).execute(&mut self.connection).await?;
+        let cleared = sqlx::query(CLEAR).bind(&name).bind(owner).execute(&mut self.connection).await?;
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 

@@ -8,14 +8,15 @@ use super::{Address, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
-    name text COLLATE \"C\" PRIMARY KEY, owner bytea, token bigint NOT NULL,
-    expires_at timestamptz, acquired_at timestamptz, label text)";
+    name text COLLATE \"C\" PRIMARY KEY, owner uuid NOT NULL, token bigint NOT NULL,
+    expires_at timestamptz, acquired_at timestamptz NOT NULL, label text NOT NULL
+) WITH (fillfactor = 50)";
 
 const TAKE: &str =
     "INSERT INTO lockwell_compare_floor AS l (name, owner, token, expires_at, acquired_at, label)
-    VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 millisecond', clock_timestamp(), $4)
-    ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, token = l.token + 1,
-        expires_at = EXCLUDED.expires_at, acquired_at = EXCLUDED.acquired_at, label = EXCLUDED.label
+    VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4)
+    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = l.token + 1,
+        expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label
     WHERE l.expires_at IS NULL OR l.expires_at <= clock_timestamp()
     RETURNING token";
 
@@ -30,12 +31,17 @@ pub(crate) struct PostgresFloor {
 impl PostgresFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
         let address = Address::of(url)?;
-        let mut options = PgConnectOptions::new().host(&address.host);
-        options = address.port.into_iter().fold(options, PgConnectOptions::port);
-        options = address.user.into_iter().fold(options, PgConnectOptions::username);
+        // As the backend does it: the address says everything.
+        let mut options = PgConnectOptions::new_without_pgpass()
+            .host(&address.host)
+            .port(address.port.unwrap_or(5432))
+            .username(address.user.unwrap_or("postgres"));
         options = address.password.into_iter().fold(options, PgConnectOptions::password);
         if !address.database.is_empty() {
             options = options.database(address.database);
+        }
+        if let Some(mode) = url.option("sslmode") {
+            options = options.ssl_mode(mode.parse()?);
         }
         let mut connection = options.connect().await?;
         connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
@@ -45,17 +51,15 @@ impl PostgresFloor {
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
-        let ttl = f64::from(u32::try_from(TTL.as_millis()).unwrap_or(u32::MAX));
         let taken = sqlx::query(TAKE)
             .bind(&name)
-            .bind(owner.as_slice())
-            .bind(ttl)
+            .bind(owner)
+            .bind(TTL)
             .bind("compare-bench")
             .fetch_optional(&mut self.connection)
             .await?;
         let _: i64 = taken.ok_or_else(refused)?.try_get(0)?;
-        let cleared =
-            sqlx::query(CLEAR).bind(&name).bind(owner.as_slice()).execute(&mut self.connection).await?;
+        let cleared = sqlx::query(CLEAR).bind(&name).bind(owner).execute(&mut self.connection).await?;
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 

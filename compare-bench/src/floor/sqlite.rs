@@ -10,14 +10,17 @@ use super::{Owners, Server, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
-    name TEXT PRIMARY KEY, owner BLOB, token INTEGER NOT NULL,
-    expires_at INTEGER, acquired_at INTEGER, label TEXT) WITHOUT ROWID";
+    name TEXT COLLATE BINARY PRIMARY KEY NOT NULL, owner BLOB NOT NULL, token INTEGER NOT NULL,
+    expires_at INTEGER, acquired_at INTEGER NOT NULL, label TEXT NOT NULL
+) WITHOUT ROWID";
 
-const TAKE: &str = "INSERT INTO lockwell_compare_floor AS l (name, owner, token, expires_at, acquired_at, label)
-    VALUES (?1, ?2, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?4)
+const TAKE: &str =
+    "INSERT INTO lockwell_compare_floor AS l (name, owner, token, expires_at, acquired_at, label)
+    VALUES (?1, ?2, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?3,
+        CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?4)
     ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = l.token + 1,
         expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label
-    WHERE l.expires_at IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000 AS INTEGER)
+    WHERE l.expires_at IS NULL OR l.expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
     RETURNING token";
 
 const CLEAR: &str = "UPDATE lockwell_compare_floor SET expires_at = NULL WHERE name = ?1 AND owner = ?2";
@@ -45,17 +48,15 @@ impl SqliteFloor {
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
         let (name, owner) = (key(name), self.owners.next());
-        let ttl = i64::try_from(TTL.as_millis()).unwrap_or(i64::MAX);
         let taken = sqlx::query(TAKE)
             .bind(&name)
-            .bind(owner.as_slice())
-            .bind(ttl)
+            .bind(owner)
+            .bind(TTL)
             .bind("compare-bench")
             .fetch_optional(&mut self.connection)
             .await?;
         let _: i64 = taken.ok_or_else(refused)?.try_get(0)?;
-        let cleared =
-            sqlx::query(CLEAR).bind(&name).bind(owner.as_slice()).execute(&mut self.connection).await?;
+        let cleared = sqlx::query(CLEAR).bind(&name).bind(owner).execute(&mut self.connection).await?;
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 

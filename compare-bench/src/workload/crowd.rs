@@ -45,7 +45,7 @@ impl Workload for Crowd {
             rounds.push(Round { ours: history.per_second(), floor: floor.per_second });
             waits.append(&history.waits());
             all_floor.append(&floor.sample);
-            histories.push(history);
+            history.join(&mut histories)?;
             bench.progress.spent(plan.ours + plan.floor);
         }
         let (ours, floor, ratio) = compare(&rounds);

@@ -60,7 +60,7 @@ impl Handoff {
             all_ours.append(&ours);
             all_floor.append(&floor.sample);
             floor_rates.push(floor.per_second);
-            histories.push(history);
+            history.join(&mut histories)?;
             bench.progress.spent(plan.ours + plan.floor);
         }
         fighters.finish().await?;

@@ -20,6 +20,8 @@ pub struct Belief {
     pub who: String,
     /// The token of the grant.
     pub token: FencingToken,
+    /// The call of the acquire.
+    pub asked: Moment,
     /// The return of the acquire.
     pub from: Moment,
     /// The first of: release called, deadline, loss seen. Nobody believes at this moment itself.
@@ -96,24 +98,43 @@ fn token_twice(sorted: &[&Belief]) -> Option<Violation> {
     None
 }
 
-/// The first grant whose token is not higher than that of one that had ended before.
+/// The first grant whose token is not higher than that of one that came before.
 ///
-/// The order of two grants is known only if the first had ended when the second returned: two readers may come in
-/// either order.
+/// Which one came first is known if the other was asked for only after its end. Where one of the two had to be alone,
+/// it is known from the beliefs themselves. Two readers that were asked for at the same time may come in either order.
 fn token_fell(sorted: &[&Belief]) -> Option<Violation> {
+    let is_alone = |belief: &Belief| belief.mode == Mode::Exclusive;
+    let by_return = |next: &Belief| next.from;
+    fell(sorted, by_return, |before, next| is_alone(before) || is_alone(next)).or_else(|| {
+        let mut by_call = sorted.to_vec();
+        by_call.sort_by_key(|belief| belief.asked);
+        fell(&by_call, |next| next.asked, |_, _| true)
+    })
+}
+
+/// The first grant whose token is lower than that of one which had ended when the later one began, of the pairs that
+/// count. `sorted` is in the order of `begin`.
+fn fell(
+    sorted: &[&Belief],
+    begin: impl Fn(&Belief) -> Moment,
+    counts: impl Fn(&Belief, &Belief) -> bool,
+) -> Option<Violation> {
     let mut by_end = sorted.to_vec();
     by_end.sort_by_key(|belief| belief.until);
     let mut ended = by_end.into_iter().peekable();
-    let mut highest: Option<&Belief> = None;
+    // The highest of those that were alone, and of the others: a pair may count for the one and not for the other.
+    let mut highest: [Option<&Belief>; 2] = [None; 2];
     for &next in sorted {
-        while let Some(before) = ended.next_if(|belief| belief.until <= next.from) {
-            // An empty interval may be `next` itself.
-            if !std::ptr::eq(before, next) && highest.is_none_or(|highest| before.token > highest.token) {
-                highest = Some(before);
+        while let Some(before) = ended.next_if(|belief| belief.until <= begin(next)) {
+            let highest = &mut highest[usize::from(before.mode == Mode::Exclusive)];
+            // An empty interval may be `next` itself, which does no harm: its token is not higher than its own.
+            if highest.is_none_or(|highest| before.token > highest.token) {
+                *highest = Some(before);
             }
         }
-        if let Some(highest) = highest.filter(|highest| highest.token > next.token) {
-            return Some(Violation::TokenFell(Box::new(highest.clone()), Box::new(next.clone())));
+        let higher = |before: &&&Belief| before.token > next.token && counts(before, next);
+        if let Some(before) = highest.iter().flatten().find(higher) {
+            return Some(Violation::TokenFell(Box::new((*before).clone()), Box::new(next.clone())));
         }
     }
     None

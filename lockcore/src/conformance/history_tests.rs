@@ -15,6 +15,7 @@ fn held(mode: Mode, token: u64, from: u64, until: u64) -> Belief {
         mode,
         who: format!("holder of {token}"),
         token: FencingToken::new(token),
+        asked: at(from),
         from: at(from),
         until: at(until),
     }
@@ -87,6 +88,21 @@ fn tokens_that_do_not_rise_are_found() {
     assert!(found.iter().any(|one| matches!(one, Violation::TokenTwice(..))), "{found:?}");
     let found = check(&[alone(5, 0, 10), alone(5, 10, 20)]);
     assert!(matches!(found[..], [Violation::TokenTwice(..)]), "{found:?}");
+}
+
+#[test]
+fn readers_that_were_asked_for_together_may_come_in_either_order() {
+    let reader = |token, asked, from, until| Belief { asked: at(asked), ..held(Mode::Shared, token, from, until) };
+    // Granted first, but the answer took longer.
+    assert!(check(&[reader(6, 0, 1, 2), reader(5, 0, 3, 4)]).is_empty());
+    let found = check(&[reader(6, 0, 1, 2), reader(5, 2, 3, 4)]);
+    assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");
+    // With a writer the order is known from who held when.
+    let writer = |token, asked, from, until| Belief { asked: at(asked), ..alone(token, from, until) };
+    let found = check(&[reader(6, 0, 1, 2), writer(5, 0, 3, 4)]);
+    assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");
+    let found = check(&[writer(6, 0, 1, 2), reader(7, 0, 3, 4), reader(5, 0, 3, 4)]);
+    assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");
 }
 
 #[test]

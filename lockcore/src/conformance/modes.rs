@@ -113,7 +113,7 @@ pub(super) async fn permits_are_counted(stage: Stage) {
 }
 
 /// A permit whose holder died comes back; the others stay where they are.
-pub(super) async fn a_dead_holder_s_permit_comes_back(stage: Stage) {
+pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("slots");
     let ttl = stage.ttl(&one, 300);

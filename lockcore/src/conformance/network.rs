@@ -122,3 +122,30 @@ pub(super) async fn a_release_whose_reply_is_lost_is_repeated(stage: Stage) {
     }
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
 }
+
+/// The same with somebody waiting, who takes the lock before the release can be repeated. The repetition then finds
+/// another holder, which is no loss.
+pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: Stage) {
+    let two = stage.client().await;
+    let mut dropped = 0;
+    for k in 1..=3 {
+        let link = stage.link().await;
+        let one = link.client().await.expect("a client behind the network");
+        let name = stage.name(k);
+        let guard = one.lock(&name).ttl(stage.ttl(&one, 10_000)).wait(secs(3)).await.expect("a free lock");
+        let waiter = tokio::spawn(two.lock(&name).wait(secs(20)).into_future());
+        queued(&two, &name, 1, secs(5)).await;
+        // The repetition takes its time, the waiter does not.
+        link.delay(millis(40));
+        link.drop_reply(k);
+        let answer = guard.release().await;
+        dropped += link.dropped_replies();
+        link.heal();
+        if let Err(error) = answer {
+            assert!(is_honest(&error), "k = {k}: {error:#}");
+        }
+        let next = done("the waiter's turn", secs(15), waiter).await.expect("no panic");
+        release(next.expect("its turn comes")).await;
+    }
+    assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+}

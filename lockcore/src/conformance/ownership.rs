@@ -91,3 +91,41 @@ pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
         release(next).await;
     }
 }
+
+/// Releases that are asked for together may travel in one request. Each gets its own answer, even if some of them hold
+/// nothing, and even if others take the locks at once.
+pub(super) async fn releases_that_travel_together_are_told_apart(stage: Stage) {
+    const MANY: usize = 24;
+    let [one, two] = stage.clients().await;
+    let ttl = stage.ttl(&one, 20_000);
+    for round in 0..3 {
+        let (mut claims, mut heirs) = (Vec::new(), Vec::new());
+        for n in 0..MANY {
+            let name = stage.name(format!("{round}/{n}"));
+            let held = claim(&name, Mode::Exclusive, ttl, Wait::No);
+            if n % 4 == 3 {
+                // It was never asked for: another holds the lock, or nobody.
+                claims.push((held, Released::NotHeld));
+                continue;
+            }
+            one.backend().acquire(&held).await.expect("an answer").expect("a free lock");
+            heirs.push(tokio::spawn(two.lock(&name).wait(secs(30)).into_future()));
+            super::stage::queued(&two, &name, 1, secs(10)).await;
+            claims.push((held, Released::Released));
+        }
+        let tasks: Vec<_> = claims
+            .into_iter()
+            .map(|(claim, expected)| {
+                let backend = one.backend().clone();
+                tokio::spawn(async move { (backend.release(&claim).await, expected, claim) })
+            })
+            .collect();
+        for task in tasks {
+            let (answer, expected, claim) = task.await.expect("no panic");
+            assert_eq!(answer.expect("an answer"), expected, "round {round}: {claim:?}");
+        }
+        for heir in heirs {
+            release(heir.await.expect("no panic").expect("its turn comes")).await;
+        }
+    }
+}

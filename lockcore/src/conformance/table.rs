@@ -1,7 +1,6 @@
 //! The table of all cases.
 
 use super::Need::{Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared};
-use super::Pace::{Free, Quiet};
 use super::{Case, Need, Pace, Run};
 use super::{
     cancellation, crash, dropping, exclusion, fifo, input, inspection, loss, modes, names, network, outage,
@@ -35,6 +34,7 @@ const ALL: &[Case] = cases! {
         an_acquire_that_is_repeated_gets_the_same_grant: Free [];
         a_release_that_is_repeated_is_harmless: Free [];
         an_owner_who_is_late_changes_nothing: Free [];
+        releases_that_travel_together_are_told_apart: Free [];
         belief_ends_before_the_lease: Free [];
     }
     fifo {
@@ -84,6 +84,7 @@ const ALL: &[Case] = cases! {
         calls_into_a_black_hole_end: Free [Link];
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
+        a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link];
     }
     outage {
         a_client_comes_back_after_a_restart: Free [Server];
@@ -127,7 +128,7 @@ const ALL: &[Case] = cases! {
         a_writer_is_not_starved_by_readers: Free [Shared, Fifo];
         readers_move_up_when_a_writer_gives_up: Free [Shared, Fifo];
         permits_are_counted: Free [Permits];
-        a_dead_holder_s_permit_comes_back: Free [Permits];
+        a_permit_of_a_dead_holder_comes_back: Free [Permits];
         a_clash_of_kinds_is_an_error: Free [Permits];
     }
     running {

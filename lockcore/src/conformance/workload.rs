@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use super::history::Belief;
 use super::stage::{claim, millis, within};
 use crate::sync::lock;
-use crate::{ErrorKind, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
+use crate::{ErrorKind, FencingToken, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -82,6 +82,7 @@ impl Actor {
             Mode::Permit { limit } => client.permit(&name, limit.get()),
         };
         let short = millis(self.random.random_range(1..40));
+        let asked = Moment::now();
         let answer = match action {
             4..30 => request.try_now().await,
             30..45 => request.wait(short).await.map(Some),
@@ -90,7 +91,7 @@ impl Actor {
             _ => request.wait(self.plan.span).await.map(Some),
         };
         if let Some(guard) = self.allow(answer) {
-            self.hold(guard).await;
+            self.hold(guard, asked).await;
         }
     }
 
@@ -104,7 +105,7 @@ impl Actor {
         })
     }
 
-    async fn hold(&mut self, guard: LockGuard) {
+    async fn hold(&mut self, guard: LockGuard, asked: Moment) {
         let from = Moment::now();
         if !guard.is_held() {
             return;
@@ -121,7 +122,7 @@ impl Actor {
         if guard.is_held() {
             until = now;
         }
-        self.believed(guard.name(), guard.mode(), guard.token(), (from, until));
+        self.believed(guard.name(), guard.mode(), guard.token(), [asked, from, until]);
         if self.random.random_bool(0.3) {
             drop(guard);
         } else if let Err(error) = guard.release().await {
@@ -155,7 +156,7 @@ impl Actor {
             }
         }
         if until > from {
-            self.believed(name, mode, grant.token(), (from, until));
+            self.believed(name, mode, grant.token(), [claim.began(), from, until]);
         }
         lock(&self.record).dead += 1;
         let last_words = self.random.random_bool(0.5);
@@ -168,8 +169,9 @@ impl Actor {
         }));
     }
 
-    fn believed(&self, name: &LockName, mode: Mode, token: crate::FencingToken, (from, until): (Moment, Moment)) {
+    fn believed(&self, name: &LockName, mode: Mode, token: FencingToken, times: [Moment; 3]) {
+        let [asked, from, until] = times;
         let who = format!("task {}", self.task);
-        lock(&self.record).history.push(Belief { lock: name.clone(), mode, who, token, from, until });
+        lock(&self.record).history.push(Belief { lock: name.clone(), mode, who, token, asked, from, until });
     }
 }

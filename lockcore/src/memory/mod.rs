@@ -105,7 +105,8 @@ impl DistributedLock for MemoryLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let answer = lock(&self.store).acquire(claim, Moment::now())?;
+        // The claim was made just now. An older time only ends the lease earlier.
+        let answer = lock(&self.store).acquire(claim, claim.began())?;
         match answer {
             Answer::Granted(grant) => Ok(Some(grant)),
             Answer::Refused => Ok(None),
@@ -120,7 +121,7 @@ impl DistributedLock for MemoryLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        Ok(lock(&self.store).release(claim, Moment::now()))
+        Ok(lock(&self.store).release(claim, Moment::now))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -10,6 +10,9 @@ use crate::{
     Renewal, Result, Wait,
 };
 
+/// How many names are kept while nobody holds them.
+const IDLE_KEPT: usize = 1024;
+
 /// What an acquire comes to at once.
 pub(super) enum Answer {
     Granted(Grant),
@@ -68,6 +71,26 @@ impl Entry {
         }
     }
 
+    /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
+    fn promote(&mut self, last_token: &mut u64, now: Moment) {
+        self.drop_expired(now);
+        while let Some(waiter) = self.queue.front() {
+            if !self.admits(waiter.claim.mode()) {
+                break;
+            }
+            let Some(Waiter { claim, turn, .. }) = self.queue.pop_front() else { break };
+            let grant = self.grant(&claim, next(last_token), now);
+            if turn.send(grant).is_err() {
+                // The waiter is gone; its place must not be.
+                self.holders.pop();
+            }
+            // One of those who wait keeps an eye on the lease: the first.
+            if let Some(head) = self.queue.front() {
+                head.look.notify_one();
+            }
+        }
+    }
+
     fn grant(&mut self, claim: &Claim, token: FencingToken, now: Moment) -> Grant {
         self.holders.push(Lease { claim: claim.clone(), token, since: now, expires: now.after(claim.ttl()) });
         Grant::new(claim, token, now)
@@ -89,14 +112,12 @@ fn next(last_token: &mut u64) -> FencingToken {
 
 impl Store {
     pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<Answer> {
-        self.promote(claim.name(), now);
-        // The usual case first: nobody is there.
-        let Some(entry) = self.locks.get_mut(claim.name()) else {
-            let mut entry = Entry::default();
-            let grant = entry.grant(claim, next(&mut self.last_token), now);
-            self.locks.insert(claim.name().clone(), entry);
-            return Ok(Answer::Granted(grant));
+        // Names that come again are the usual case: only a new one is worth a copy.
+        let entry = match self.locks.get_mut(claim.name()) {
+            Some(entry) => entry,
+            None => self.locks.entry(claim.name().clone()).or_default(),
         };
+        entry.promote(&mut self.last_token, now);
         if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
             let message = format!("the name is in use as {mode}, and was asked for as {}", claim.mode());
             return Err(Error::new(ErrorKind::KindClash, message));
@@ -119,23 +140,13 @@ impl Store {
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
     pub(super) fn promote(&mut self, name: &LockName, now: Moment) {
         let Some(entry) = self.locks.get_mut(name) else { return };
-        entry.drop_expired(now);
-        while let Some(waiter) = entry.queue.front() {
-            if !entry.admits(waiter.claim.mode()) {
-                break;
-            }
-            let Some(Waiter { claim, turn, .. }) = entry.queue.pop_front() else { break };
-            let grant = entry.grant(&claim, next(&mut self.last_token), now);
-            if turn.send(grant).is_err() {
-                // The waiter is gone; its place must not be.
-                entry.holders.pop();
-            }
-            // One of those who wait keeps an eye on the lease: the first.
-            if let Some(head) = entry.queue.front() {
-                head.look.notify_one();
-            }
-        }
-        if entry.is_idle() {
+        entry.promote(&mut self.last_token, now);
+        self.forget_if_idle(name);
+    }
+
+    /// A few idle entries are kept, since the same names come again and again.
+    fn forget_if_idle(&mut self, name: &LockName) {
+        if self.locks.len() > IDLE_KEPT && self.locks.get(name).is_some_and(Entry::is_idle) {
             self.locks.remove(name);
         }
     }
@@ -155,15 +166,17 @@ impl Store {
         }
     }
 
-    pub(super) fn release(&mut self, claim: &Claim, now: Moment) -> Released {
+    /// Reads the clock only if somebody waits.
+    pub(super) fn release(&mut self, claim: &Claim, now: impl FnOnce() -> Moment) -> Released {
         let Some(entry) = self.locks.get_mut(claim.name()) else { return Released::NotHeld };
-        entry.drop_expired(now);
         let held = entry.position(claim).map(|at| entry.holders.remove(at)).is_some();
-        let left = !entry.queue.is_empty() && leave(&mut entry.queue, claim);
-        if entry.is_idle() {
-            self.locks.remove(claim.name());
-        } else {
-            self.promote(claim.name(), now);
+        let mut left = false;
+        if !entry.queue.is_empty() {
+            left = leave(&mut entry.queue, claim);
+            entry.promote(&mut self.last_token, now());
+        }
+        if self.locks.len() > IDLE_KEPT {
+            self.forget_if_idle(claim.name());
         }
         if held || left { Released::Released } else { Released::NotHeld }
     }
@@ -243,9 +256,15 @@ mod tests {
         let mine = claim(Mode::Exclusive, Wait::No);
         let first = granted(store.acquire(&mine, now));
         assert_eq!(granted(store.acquire(&mine, now)).token(), first.token());
-        assert_eq!(store.release(&mine, now), Released::Released);
-        assert_eq!(store.release(&mine, now), Released::NotHeld);
-        assert!(store.locks.is_empty(), "nothing is left of a lock that nobody uses");
+        assert_eq!(store.release(&mine, || now), Released::Released);
+        assert_eq!(store.release(&mine, || now), Released::NotHeld);
+        for n in 0..2 * IDLE_KEPT {
+            let name = LockName::new(n.to_string()).unwrap();
+            let one = Claim::new(name, Mode::Exclusive, Duration::from_secs(10), Wait::No, "test".into());
+            granted(store.acquire(&one, now));
+            store.release(&one, || now);
+        }
+        assert!(store.locks.len() <= IDLE_KEPT + 1, "little is left of locks that nobody uses");
     }
 
     #[test]
@@ -255,10 +274,10 @@ mod tests {
         granted(store.acquire(&reader, now));
         let mut writer = queued(store.acquire(&claim(Mode::Exclusive, Wait::Forever), now));
         let mut late = queued(store.acquire(&claim(Mode::Shared, Wait::Forever), now));
-        store.release(&reader, now);
+        store.release(&reader, || now);
         let writing = writer.try_recv().expect("the writer's turn");
         assert!(late.try_recv().is_err());
-        store.release(writing.claim(), now);
+        store.release(writing.claim(), || now);
         assert!(late.try_recv().is_ok());
     }
 
@@ -273,7 +292,7 @@ mod tests {
         let error = store.acquire(&claim(three, Wait::No), now).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::KindClash);
         assert!(error.to_string().contains("1 of 2") && error.to_string().contains("1 of 3"), "{error}");
-        store.release(first.claim(), now);
+        store.release(first.claim(), || now);
         granted(store.acquire(&claim(two, Wait::No), now));
     }
 
@@ -288,7 +307,7 @@ mod tests {
         let next = turn.try_recv().expect("the head's turn");
         assert!(next.token() > dead.token());
         assert!(matches!(store.renew(dead.claim(), later), Renewal::Lost));
-        assert_eq!(store.release(dead.claim(), later), Released::NotHeld);
+        assert_eq!(store.release(dead.claim(), || later), Released::NotHeld);
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! The lock is lost while the command runs.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Group, Running, Site, block_on, is_alive, wait_until};
+
+/// Starts a script under a lock with a short ttl, waits for its `pid` file, and gives the lock to another.
+fn rob(site: &Site, grace: &str, script: &str) -> (Running, Group) {
+    let args = ["run", "--ttl", "900ms", "--grace", grace, "a", "--", "sh", "-c", script];
+    let run = Running::start(&mut site.lockwell(&args));
+    let group = Group::of(&site.wait_for_file("pid"));
+    block_on(async {
+        let locks = site.locks().await;
+        assert_eq!(locks.force_release("a").await.unwrap(), 1);
+        let thief = locks.lock("a").wait(Duration::from_secs(1)).await.unwrap();
+        thief.release().await.unwrap();
+    });
+    (run, group)
+}
+
+#[test]
+fn the_command_gets_term() {
+    let site = Site::new();
+    let script =
+        "exec 2>&-; trap 'echo got TERM > got; exit 3' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let (run, group) = rob(&site, "10s", script);
+    let begun = Instant::now();
+    run.finish().complains(76, "lost the lock \"a\"");
+    assert!(begun.elapsed() < Duration::from_secs(5), "the grace is not waited for: {:?}", begun.elapsed());
+    assert_eq!(site.read("got"), "got TERM");
+    assert!(!is_alive(group.0));
+}
+
+#[test]
+fn what_ignores_term_gets_kill_after_the_grace() {
+    let site = Site::new();
+    let script = "exec 2>&-; trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let (run, group) = rob(&site, "400ms", script);
+    let begun = Instant::now();
+    run.finish().complains(76, "KILL after 400ms");
+    assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
+    wait_until("the end of the command", || !is_alive(group.0));
+}
+
+#[test]
+fn what_the_command_has_started_is_ended_too() {
+    let site = Site::new();
+    let stubborn = "trap \"\" TERM; echo $$ > grandchild; while :; do sleep 0.02; done";
+    let script = format!(
+        "exec 2>&-; sh -c '{stubborn}' & while [ ! -s grandchild ]; do sleep 0.02; done; echo $$ > pid; wait"
+    );
+    let (run, _group) = rob(&site, "400ms", &script);
+    run.finish().complains(76, "lost the lock");
+    let grandchild = Group::of(&site.read("grandchild"));
+    wait_until("the end of the grandchild", || !is_alive(grandchild.0));
+}
+
+#[test]
+fn a_command_that_ends_before_the_loss_is_noticed_was_not_under_the_lock() {
+    let site = Site::new();
+    let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
+    let args = ["run", "--ttl", "60s", "a", "--", "sh", "-c", script];
+    let run = Running::start(&mut site.lockwell(&args));
+    let _group = Group::of(&site.wait_for_file("pid"));
+    block_on(async { site.locks().await.force_release("a").await.unwrap() });
+    std::fs::write(site.path("go"), "").unwrap();
+    run.finish().complains(76, "was lost while the command ran");
+}
+
+#[test]
+fn a_lock_that_ended_during_a_stop_ends_the_command() {
+    let site = Site::new();
+    let script = "exec 2>&-; echo $$ > pid; while :; do sleep 0.02; done";
+    let args = ["run", "--ttl", "500ms", "a", "--", "sh", "-c", script];
+    let run = Running::start(&mut site.lockwell(&args));
+    let group = Group::of(&site.wait_for_file("pid"));
+    run.signal(Signal::TSTP);
+    let next = site.finish(&["run", "--wait", "10s", "a", "--", "true"]);
+    assert_eq!(next.status, 0, "{next:?}");
+    run.signal(Signal::CONT);
+    run.finish().complains(76, "its lease ran out");
+    assert!(!is_alive(group.0));
+}

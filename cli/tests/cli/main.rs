@@ -1,0 +1,13 @@
+//! The `lockwell` command as real processes.
+//!
+//! Most tests use an SQLite file and need no server.
+#![cfg(all(unix, feature = "sqlite"))]
+
+mod exclusion;
+mod exit_codes;
+mod loss;
+#[cfg(feature = "postgres")]
+mod servers;
+mod signals;
+mod status;
+mod support;

@@ -1,0 +1,96 @@
+//! What only a real server shows.
+
+use std::time::{Duration, Instant};
+
+use testbed::{Durability, Options, Postgres, Proxy};
+
+use crate::support::{Finished, Running, block_on, finish, lockwell, wait_until};
+
+/// A server, or the reason why the test is skipped. Where servers are required, a missing one is a failure.
+async fn postgres() -> Option<Postgres> {
+    if let Err(error) = Postgres::installed() {
+        assert!(!testbed::servers_required(), "{error}");
+        eprintln!("IGNORED: {error}");
+        return None;
+    }
+    Some(Postgres::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap())
+}
+
+fn run(url: &str, args: &[&str]) -> Finished {
+    finish(lockwell(&[&["run"], args].concat()).env("LOCKWELL_URL", url))
+}
+
+#[test]
+fn a_refusal_is_77() {
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        assert_eq!(run(&server.url(), &["a", "--", "true"]).status, 0);
+
+        // A role without rights on the tables.
+        server.admin_sql("CREATE ROLE weak LOGIN; CREATE ROLE ann LOGIN PASSWORD 'right'").await.unwrap();
+        let url = |user: &str| server.url().replace("postgres@", &format!("{user}@"));
+        run(&url("weak"), &["a", "--", "true"]).complains(77, "permission denied");
+
+        // A role that needs a password.
+        let rules = server.folder().join("data/pg_hba.conf");
+        let old = std::fs::read_to_string(&rules).unwrap();
+        std::fs::write(&rules, format!("host all ann 127.0.0.1/32 scram-sha-256\n{old}")).unwrap();
+        server
+            .admin_sql("SELECT pg_reload_conf(); GRANT ALL ON ALL TABLES IN SCHEMA public TO ann")
+            .await
+            .unwrap();
+        let wrong =
+            |password: &str| run(&url(&format!("ann:{password}")), &["--wait", "1s", "a", "--", "true"]);
+        // The server takes a moment to read the new rules.
+        let begun = Instant::now();
+        let refused = loop {
+            let run = wrong("hunter2");
+            if run.status != 0 || begun.elapsed() > Duration::from_secs(10) {
+                break run;
+            }
+        };
+        refused.complains(77, "password");
+        assert!(!refused.err.contains("hunter2"), "{refused:?}");
+        assert_eq!(wrong("right").status, 0);
+    });
+}
+
+#[test]
+fn a_server_that_falls_silent_while_waiting_is_69() {
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        let proxy = Proxy::start(server.addr()).await.unwrap();
+        let locks = lockwell::connect(server.url()).await.unwrap();
+        let guard = locks.lock("a").ttl(Duration::from_mins(1)).await.unwrap();
+        let url = server.url_via(proxy.addr());
+        let args = ["run", "--wait", "3s", "a", "--", "true"];
+        let mut waiting = Running::start(lockwell(&args).env("LOCKWELL_URL", &url));
+        while locks.inspect("a").await.unwrap().waiters == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.pause().unwrap();
+        while waiting.is_running() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.resume().unwrap();
+        waiting.finish().complains(69, "unreachable");
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_command_is_ended_when_the_server_is_gone_for_the_ttl() {
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let started = folder.path().join("started");
+        let script = "touch \"$0\"; exec sleep 60";
+        let args = ["run", "--ttl", "1s", "a", "--", "sh", "-c", script, started.to_str().unwrap()];
+        let running = Running::start(lockwell(&args).env("LOCKWELL_URL", server.url()));
+        wait_until("the start", || started.exists());
+        server.kill().unwrap();
+        let begun = Instant::now();
+        running.finish().complains(76, "its lease ran out");
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    });
+}

@@ -1,0 +1,68 @@
+//! The conformance suite of lockcore, on every backend that is compiled in.
+//!
+//! `cargo test --all-features --test conformance [-- FILTER]`; names are `BACKEND::CASE`, so `-- sqlite::` runs one
+//! backend, and `-- blackhole` a few cases on all. Servers are started by `testbed`, once per run. Where one is not
+//! installed its cases are ignored, and say so; with `LOCKWELL_REQUIRE_SERVERS=1` they fail.
+
+mod support {
+    pub(crate) mod broken;
+    pub(crate) mod broken_lock;
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) mod databases;
+    pub(crate) mod files;
+    pub(crate) mod memory;
+    pub(crate) mod run;
+    pub(crate) mod targets;
+}
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockwell::conformance::{Pace, cases, serve_if_asked};
+
+use support::run::Gate;
+use support::targets::{self, Target};
+use support::{broken, run};
+
+/// Most cases wait most of the time, so more of them than there are processors can run at a time.
+const THREADS: usize = 6;
+
+fn main() {
+    serve_if_asked(lockwell::connect);
+    let mut args = Arguments::from_args();
+    args.test_threads = args.test_threads.or(Some(THREADS));
+    run::keep_expected_panics_quiet();
+    let targets: Vec<Arc<Target>> = targets::all().into_iter().map(Arc::new).collect();
+    let conclusion = libtest_mimic::run(&args, trials(&targets));
+    // Ends the servers; `exit` would drop nothing.
+    drop(targets);
+    conclusion.exit();
+}
+
+fn trials(targets: &[Arc<Target>]) -> Vec<Trial> {
+    let gate = Arc::new(Gate::default());
+    let schemes: BTreeSet<&str> = targets.iter().flat_map(|target| target.schemes).copied().collect();
+    let mut trials = vec![Trial::test("no_backend_is_forgotten", move || forgotten(&schemes))];
+    trials.extend(broken::trials(&gate));
+    // Those that want the machine for themselves come last, so that the others need not wait for them.
+    for pace in [Pace::Free, Pace::Quiet] {
+        for case in cases().iter().filter(|case| case.pace == pace) {
+            for target in targets.iter().filter(|target| case.runs_with(&target.offers)) {
+                let (gate, target) = (Arc::clone(&gate), Arc::clone(target));
+                let name = format!("{}::{}", target.name, case.name);
+                trials.push(Trial::ignorable_test(name, move || run::play(case, &target, &gate)));
+            }
+        }
+    }
+    trials
+}
+
+/// A backend that is compiled in and not listed here would never be tested.
+fn forgotten(listed: &BTreeSet<&str>) -> Result<(), Failed> {
+    let compiled: BTreeSet<&str> = lockwell::schemes().collect();
+    if compiled == *listed {
+        return Ok(());
+    }
+    Err(format!("compiled in: {compiled:?}; listed in tests/support/targets.rs: {listed:?}").into())
+}

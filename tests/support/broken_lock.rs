@@ -1,0 +1,205 @@
+//! A lock that works, but for one thing.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwell::{
+    Capabilities, Claim, DistributedLock, FencingToken, Grant, LockName, LockStatus, MemoryLock, Moment,
+    OwnerId, Released, Renewal, Result, Wait, async_trait, lease,
+};
+
+/// What is wrong with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    FreesByNameAlone,
+    GrantsTwice,
+    TokenStartsAgainAfterRelease,
+    TokenStaysTheSame,
+    NewTokenWhenAskedAgain,
+    BelievesTooLong,
+    BelievesTooLongAfterRenewal,
+    ForgetsTheRelease,
+    SetsWithoutLookingAgain,
+    RenewsTheDead,
+    OvertakesTheQueue,
+    IgnoresCase,
+    KeepsThoseWhoGaveUp,
+}
+
+use Defect::*;
+
+#[derive(Debug)]
+pub(crate) struct Broken {
+    defect: Defect,
+    right: MemoryLock,
+    second: MemoryLock,
+    /// What the memory backend knows a claim as, where that differs.
+    aliases: Mutex<HashMap<OwnerId, Claim>>,
+    tokens: Mutex<HashMap<LockName, u64>>,
+    asked: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Broken {
+    pub(crate) fn new(defect: Defect) -> Self {
+        Self {
+            defect,
+            right: MemoryLock::new(),
+            second: MemoryLock::new(),
+            aliases: Mutex::default(),
+            tokens: Mutex::default(),
+            asked: AtomicU64::new(1),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    /// The store that keeps this claim. Half of the claims go to a second one if the lock grants twice.
+    fn store(&self, claim: &Claim) -> &MemoryLock {
+        let odd = claim.owner().as_uuid().as_bytes()[15] % 2 == 1;
+        if self.is(GrantsTwice) && odd { &self.second } else { &self.right }
+    }
+
+    /// The claim as the memory backend knows it.
+    fn alias(&self, claim: &Claim) -> Claim {
+        lock(&self.aliases).get(&claim.owner()).unwrap_or(claim).clone()
+    }
+
+    /// Makes another claim out of this one.
+    fn disguise(&self, claim: &Claim, name: LockName, wait: Wait) -> Claim {
+        let mut aliases = lock(&self.aliases);
+        let make = || Claim::new(name, claim.mode(), claim.ttl(), wait, claim.label().into());
+        aliases.entry(claim.owner()).or_insert_with(make).clone()
+    }
+
+    fn seen_name(&self, name: &LockName) -> LockName {
+        if self.is(IgnoresCase) {
+            LockName::new(name.as_str().to_ascii_lowercase()).expect("as good as before")
+        } else {
+            name.clone()
+        }
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
+        match self.defect {
+            SetsWithoutLookingAgain | OvertakesTheQueue => self.without_a_queue(claim).await,
+            IgnoresCase => {
+                let disguised = self.disguise(claim, self.seen_name(claim.name()), claim.wait());
+                self.right.acquire(&disguised).await
+            }
+            KeepsThoseWhoGaveUp if claim.wait() != Wait::No => {
+                let patient = self.disguise(claim, claim.name().clone(), Wait::Forever);
+                tokio::select! {
+                    answer = self.right.acquire(&patient) => answer,
+                    () = claim.given_up() => Ok(None),
+                }
+            }
+            _ => self.store(claim).acquire(claim).await,
+        }
+    }
+
+    /// Asks again and again instead of queueing. Between the look and the deed there may be time for another.
+    async fn without_a_queue(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let now = self.disguise(claim, claim.name().clone(), Wait::No);
+        self.waiting.fetch_add(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
+        let answer = loop {
+            if !self.right.inspect(claim.name()).await?.is_held() {
+                if self.is(SetsWithoutLookingAgain) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    self.right.force_release(claim.name()).await?;
+                }
+                if let Some(grant) = self.right.acquire(&now).await? {
+                    break Some(grant);
+                }
+            }
+            if claim.is_given_up() {
+                break None;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        self.waiting.fetch_sub(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
+        Ok(answer)
+    }
+
+    /// The grant as the caller gets it.
+    fn spoil(&self, claim: &Claim, grant: &Grant) -> Grant {
+        let token = match self.defect {
+            TokenStaysTheSame => FencingToken::new(7),
+            NewTokenWhenAskedAgain => FencingToken::new(self.asked.fetch_add(1, Ordering::SeqCst)),
+            TokenStartsAgainAfterRelease => {
+                let mut tokens = lock(&self.tokens);
+                let last = tokens.entry(claim.name().clone()).or_default();
+                *last += 1;
+                FencingToken::new(*last)
+            }
+            _ => grant.token(),
+        };
+        let excess = if self.is(BelievesTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
+        Grant::new(claim, token, Moment::now()).with_deadline(grant.deadline().after(excess))
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Broken {
+    fn capabilities(&self) -> Capabilities {
+        self.right.capabilities()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        Ok(self.ask(claim).await?.map(|grant| self.spoil(claim, &grant)))
+    }
+
+    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+        let mut answers = Vec::new();
+        for grant in grants {
+            let ttl = grant.claim().ttl();
+            let inner = Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
+            let answer = self.store(grant.claim()).renew(&[inner]).await.pop();
+            answers.push(match answer.expect("one answer for one grant") {
+                Renewal::Renewed(deadline) if self.is(BelievesTooLongAfterRenewal) => {
+                    Renewal::Renewed(deadline.after(ttl / 2))
+                }
+                Renewal::Lost if self.is(RenewsTheDead) => {
+                    Renewal::Renewed(lease::belief(Moment::now(), ttl))
+                }
+                answer => answer,
+            });
+        }
+        answers
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        match self.defect {
+            ForgetsTheRelease => return Ok(Released::Released),
+            FreesByNameAlone => {
+                self.right.force_release(claim.name()).await?;
+                return Ok(Released::Released);
+            }
+            TokenStartsAgainAfterRelease => drop(lock(&self.tokens).remove(claim.name())),
+            KeepsThoseWhoGaveUp if self.inspect(claim.name()).await?.waiters > 0 => {
+                return Ok(Released::NotHeld);
+            }
+            _ => (),
+        }
+        self.store(claim).release(&self.alias(claim)).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        let status = self.right.inspect(&self.seen_name(name)).await?;
+        let waiters = status.waiters + self.waiting.load(Ordering::SeqCst);
+        Ok(LockStatus::new(name.clone(), status.holders, waiters))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.right.force_release(&self.seen_name(name)).await
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs one case on one backend.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use libtest_mimic::{Completion, Failed};
+use lockwell::conformance::{Case, Harness, Pace};
+use tokio::runtime::{Builder, Runtime};
+
+use super::targets::{Missing, Target};
+
+/// The name of threads whose panics are expected.
+const EXPECTED: &str = "expected-to-fail";
+
+/// Lets quiet cases run alone, and the others together.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(RwLock<()>);
+
+/// Held while a case runs.
+pub(crate) enum Pass<'a> {
+    Free(#[allow(dead_code)] RwLockReadGuard<'a, ()>),
+    Quiet(#[allow(dead_code)] RwLockWriteGuard<'a, ()>),
+}
+
+impl Gate {
+    pub(crate) fn enter(&self, pace: Pace) -> Pass<'_> {
+        // A case that failed has panicked with its pass in hand.
+        match pace {
+            Pace::Free => Pass::Free(self.0.read().unwrap_or_else(PoisonError::into_inner)),
+            Pace::Quiet => Pass::Quiet(self.0.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+fn lock(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a case, or says why it cannot be run.
+pub(crate) fn play(case: &Case, target: &Target, gate: &Gate) -> Result<Completion, Failed> {
+    let disturbs = case.disturbs_the_server();
+    let harness = match target.harness(disturbs) {
+        Ok(harness) => harness,
+        Err(Missing::NotInstalled(reason)) if !testbed::servers_required() => {
+            return Ok(Completion::ignored_with(reason));
+        }
+        Err(Missing::NotInstalled(reason) | Missing::Broken(reason)) => return Err(reason.into()),
+    };
+    let _turn = disturbs.then(|| lock(&target.turn));
+    let _pass = gate.enter(case.pace);
+    let runtime = runtime("case").map_err(|error| format!("a runtime: {error}"))?;
+    if disturbs && let Some(server) = harness.server() {
+        // The case before may have failed while the server was stopped.
+        runtime.block_on(server.resume());
+    }
+    runtime.block_on(case.run(harness));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    Ok(Completion::Completed)
+}
+
+fn runtime(name: &str) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(4).thread_name(name).enable_all().build()
+}
+
+/// Runs a case that must fail, and returns what it said.
+pub(crate) fn must_fail(case: &Case, harness: Arc<dyn Harness>) -> Result<String, Failed> {
+    let case = *case;
+    let played = std::thread::Builder::new().name(EXPECTED.into()).spawn(move || {
+        let runtime = runtime(EXPECTED).expect("a runtime");
+        runtime.block_on(case.run(harness));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    });
+    match played.map_err(|error| format!("a thread: {error}"))?.join() {
+        Ok(()) => Err(format!("{} passed", case.name).into()),
+        Err(panic) => Ok(match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(text), _) => text.clone(),
+            (None, Some(text)) => (*text).to_owned(),
+            (None, None) => String::new(),
+        }),
+    }
+}
+
+/// Keeps the panics of locks that are broken on purpose out of the output.
+pub(crate) fn keep_expected_panics_quiet() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(EXPECTED) {
+            usual(panic);
+        }
+    }));
+}
