@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::{Claim, Error, ErrorKind, Grant, LockName, LockStatus, Moment};
+use lockcore::{Claim, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Result};
 
 use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took};
 use crate::lane::{Request, Server};
@@ -24,9 +24,12 @@ pub(crate) trait Errand<D: Dialect>: Sized + Send + 'static {
         inputs: &[Self::Input],
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Output>>> + Send;
 
+    /// Corrects the output of a batch that was repeated after a lost answer, where the first try shows in it.
+    fn after_doubt(_: &mut Self::Output) {}
+
     /// What to say when a row is locked by somebody's transaction.
-    fn blocked() -> Error {
-        Error::new(ErrorKind::Held, "a transaction that has verified this lock is still open")
+    fn blocked() -> Result<Self::Output> {
+        Err(Error::new(ErrorKind::Held, "a transaction that has verified this lock is still open"))
     }
 }
 
@@ -114,7 +117,8 @@ fn split_off_those_behind<D: Dialect>(batch: &mut Vec<Request<D, Take>>) -> Vec<
 
 macro_rules! errand {
     ($(#[$doc:meta])* $name:ident($input:ty) -> $output:ty,
-     |$dialect:ident, $seats:ident, $conn:ident, $inputs:ident| $run:expr) => {
+     |$dialect:ident, $seats:ident, $conn:ident, $inputs:ident| $run:expr
+     $(, after_doubt: $doubt:expr)? $(, blocked: $blocked:expr)?) => {
         $(#[$doc])*
         pub(crate) struct $name;
 
@@ -134,6 +138,14 @@ macro_rules! errand {
             ) -> sqlx::Result<Vec<$output>> {
                 $run
             }
+
+            $(fn blocked() -> Result<$output> {
+                Ok($blocked)
+            })?
+
+            $(fn after_doubt(output: &mut $output) {
+                $doubt(output);
+            })?
         }
     };
 }
@@ -141,7 +153,9 @@ macro_rules! errand {
 errand!(
     /// Takes a lock if it is free.
     Take(Ask) -> Took,
-    |dialect, _seats, conn, asks| dialect.take(conn, asks).await
+    |dialect, _seats, conn, asks| dialect.take(conn, asks).await,
+    // Whoever has the row has the lock, for us.
+    blocked: Took::Busy(Some(Duration::from_millis(20)))
 );
 errand!(
     /// Frees a lock.
@@ -149,7 +163,9 @@ errand!(
     |dialect, seats, conn, claims| {
         let waits_for = |name: &LockName| seats.waits_for(name);
         dialect.release(conn, claims, Local { client: seats.client, waits_for: &waits_for }).await
-    }
+    },
+    // The first try may have freed the lock, and another may have taken it since: that is no loss.
+    after_doubt: |freed: &mut Freed| freed.released = true
 );
 errand!(
     /// Extends leases. A batch by itself.

@@ -16,7 +16,12 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
     let (kind, hint) = match error {
         sqlx::Error::Database(error) => match by_number(&**error) {
             Some(known) => known,
-            None => by_code(error.code().as_deref().unwrap_or_default()),
+            None => match error.code().as_deref().unwrap_or_default() {
+                // SQLite has one code for every mistake in a statement.
+                "1" if error.message().contains("no such table") => by_code("42P01"),
+                "1" if error.message().contains("no such column") => by_code("42703"),
+                code => by_code(code),
+            },
         },
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
@@ -55,8 +60,7 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         "3D000" | "42000" => {
             (ErrorKind::Misconfigured, "there is no such database, or the user has no right to it")
         }
-        // SQLite has one code for every mistake in a statement, and ours differ in their tables only.
-        "42P01" | "42S02" | "1" => (
+        "42P01" | "42S02" => (
             ErrorKind::Misconfigured,
             "the lock tables are missing: let them be created, or see create_schema()",
         ),

@@ -161,6 +161,8 @@ impl<D: Dialect> Server<D> {
         let end = replies.iter().map(|(_, give_up)| *give_up).max().unwrap_or(Moment::NEVER);
         let mut repeats = 0;
         let mut last = None;
+        // Whether an earlier try may have been carried out without our hearing of it.
+        let mut in_doubt = false;
         let error = loop {
             let left = end.remaining();
             if left.is_zero() {
@@ -174,7 +176,10 @@ impl<D: Dialect> Server<D> {
             let work = E::run(&inner.dialect, &inner.seats, conn, &inputs);
             match tokio::time::timeout(left, work).await {
                 Ok(Ok(outputs)) => {
-                    for (output, (reply, _)) in outputs.into_iter().zip(replies) {
+                    for (mut output, (reply, _)) in outputs.into_iter().zip(replies) {
+                        if in_doubt {
+                            E::after_doubt(&mut output);
+                        }
                         // A caller that has gone away does not read its answer.
                         drop(reply.send(Ok((output, sent))));
                     }
@@ -188,10 +193,16 @@ impl<D: Dialect> Server<D> {
                     Verdict::Blocked if inputs.len() > 1 => {
                         return self.serve_one_by_one::<E>(inputs, replies).await;
                     }
-                    Verdict::Blocked => break E::blocked(),
+                    Verdict::Blocked => {
+                        for (reply, _) in replies {
+                            drop(reply.send(E::blocked().map(|output| (output, sent))));
+                        }
+                        return;
+                    }
                     Verdict::Broken => {
                         tracing::debug!(%error, "a connection failed and is replaced");
                         self.conn = None;
+                        in_doubt = true;
                         last = Some(error);
                         repeats += 1;
                         pause(repeats.min(5)).await;
@@ -201,6 +212,7 @@ impl<D: Dialect> Server<D> {
                 Err(_) => {
                     tracing::debug!("a connection does not answer and is replaced");
                     self.conn = None;
+                    in_doubt = true;
                 }
             }
         };

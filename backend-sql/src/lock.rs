@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lockcore::{
@@ -23,7 +23,7 @@ use crate::wake::Wake;
 const GRACE: Duration = Duration::from_millis(12);
 
 /// A request that has been under way for longer than this when the wait ends says that the database does not answer.
-const SILENCE: Duration = Duration::from_millis(250);
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// Locks in a table of a database.
 ///
@@ -32,6 +32,9 @@ const SILENCE: Duration = Duration::from_millis(250);
 pub struct SqlLock<D: Dialect> {
     shared: Arc<Shared<D>>,
     lane: Lane<D>,
+    /// For requests that have met a row which a transaction has locked: waiting for it must not hold up the others. Its
+    /// connection is made when it is first needed, which is rare.
+    siding: OnceLock<Lane<D>>,
 }
 
 struct Shared<D: Dialect> {
@@ -44,6 +47,12 @@ struct Shared<D: Dialect> {
     record: Arc<dyn Any + Send + Sync>,
 }
 
+impl<D: Dialect> Shared<D> {
+    fn lane(&self) -> Lane<D> {
+        Lane::new(Arc::clone(&self.dialect), Arc::clone(&self.seats), self.options.timeout)
+    }
+}
+
 impl<D: Dialect> SqlLock<D> {
     /// Connects, checks the tables, and creates them where they are missing and that is allowed.
     pub(crate) async fn open(
@@ -53,7 +62,6 @@ impl<D: Dialect> SqlLock<D> {
     ) -> Result<Self> {
         let dialect = Arc::new(dialect);
         let seats = Seats::new();
-        let lane = Lane::new(Arc::clone(&dialect), Arc::clone(&seats), options.timeout);
         let shared = Shared {
             capabilities: dialect.capabilities(),
             wake: Wake::new(Arc::clone(&dialect), Arc::clone(&seats)),
@@ -62,12 +70,16 @@ impl<D: Dialect> SqlLock<D> {
             seats,
             record,
         };
-        let lock = Self { shared: Arc::new(shared), lane };
+        let lock = Self::on(Arc::new(shared));
         let context =
             |error: Error| error.during(Operation::Connect).on_backend(lock.shared.capabilities.backend);
         lock.set_up().await.map_err(context)?;
         lock.keep_clean();
         Ok(lock)
+    }
+
+    fn on(shared: Arc<Shared<D>>) -> Self {
+        Self { lane: shared.lane(), shared, siding: OnceLock::new() }
     }
 
     async fn set_up(&self) -> Result<()> {
@@ -131,7 +143,7 @@ impl<D: Dialect> SqlLock<D> {
                     Ok((purged, _)) => tracing::debug!(purged, "idle lock rows deleted"),
                     // A user without the right to delete is a good idea, not a problem.
                     Err(error) => {
-                        tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted")
+                        tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted");
                     }
                 }
             }
@@ -265,13 +277,14 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             left = freed.released;
             freed.next.inspect(|&next| self.shared.seats.wake(next));
         }
-        let mut pause = Duration::from_millis(5);
+        let (mut lane, mut pause) = (&self.lane, Duration::from_millis(5));
         let (freed, _) = loop {
-            match self.lane.call::<Release>(claim.clone()).await {
+            match lane.call::<Release>(claim.clone()).await {
                 // A transaction that verified the lock holds its row. The lock must not be free before it ends.
                 Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
+                    lane = self.siding.get_or_init(|| self.shared.lane());
                 }
                 other => break other?,
             }
@@ -291,9 +304,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {
-        let shared = Arc::clone(&self.shared);
-        let lane = Lane::new(Arc::clone(&shared.dialect), Arc::clone(&shared.seats), shared.options.timeout);
-        Some(Arc::new(Self { shared, lane }))
+        Some(Arc::new(Self::on(Arc::clone(&self.shared))))
     }
 
     async fn close(&self) {

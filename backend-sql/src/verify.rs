@@ -42,9 +42,9 @@ fn decorate(error: Error, grant: &Grant, backend: &'static str) -> Error {
 macro_rules! verify_trait {
     ($name:ident, $database:ty, $backend:literal, $what:literal) => {
         #[doc = concat!(
-                    "True exclusion for data that lives in the same ", $what,
-                    " database as the lock, without any assumption about time."
-                )]
+                                            "True exclusion for data that lives in the same ", $what,
+                                            " database as the lock, without any assumption about time."
+                                        )]
         pub trait $name {
             /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands until the
             /// transaction ends. After `Ok`, what the transaction writes is written under the lock or not at all.

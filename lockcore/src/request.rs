@@ -203,7 +203,9 @@ impl Future for Acquire {
             let work = crate::operation::acquire(Arc::clone(&shared), claim.clone());
             self.0 = State::UnderWay { work, shared, claim, wait, end: None };
         }
-        let State::UnderWay { work, shared, claim, wait, end } = &mut self.0 else { unreachable!("set above") };
+        let State::UnderWay { work, shared, claim, wait, end } = &mut self.0 else {
+            unreachable!("set above")
+        };
         let outcome = match Pin::new(work).poll(cx) {
             Poll::Ready(Ok(Some(guard))) => Ok(guard),
             Poll::Ready(Ok(None)) => Err(timed_out(*wait)),

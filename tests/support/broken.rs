@@ -6,33 +6,32 @@ use libtest_mimic::{Failed, Trial};
 use lockwell::conformance::{Harness, Need, Pace, cases};
 use lockwell::{DistributedLock, Locks, Result, async_trait};
 
-use super::broken_lock::Broken;
-use super::broken_lock::Defect::{self, *};
+use super::broken_lock::{Broken, Defect};
 use super::run::{Gate, must_fail};
 
 /// Each defect, a case that must catch it, and words of the complaint.
 const CAUGHT: &[(Defect, &str, &str)] = &[
-    (FreesByNameAlone, "a_busy_hour_has_a_clean_history", "held at the same time"),
-    (FreesByNameAlone, "a_release_that_is_repeated_is_harmless", "freed the successor"),
-    (FreesByNameAlone, "a_stolen_lock_is_reported_lost", "the lock was lost"),
-    (GrantsTwice, "a_busy_hour_has_a_clean_history", "held at the same time"),
-    (GrantsTwice, "a_counter_without_synchronisation_loses_nothing", "no task fails"),
-    (TokenStartsAgainAfterRelease, "tokens_rise_over_a_thousand_holders", "token 1 after"),
-    (TokenStartsAgainAfterRelease, "a_busy_hour_has_a_clean_history", "token"),
-    (TokenStaysTheSame, "tokens_rise_however_a_lock_ends", "token 7 after"),
-    (TokenStaysTheSame, "a_busy_hour_has_a_clean_history", "one token twice"),
-    (BelievesTooLong, "belief_ends_before_the_lease", "renewed: false: believed for"),
-    (BelievesTooLong, "a_busy_hour_has_a_clean_history", "held at the same time"),
-    (BelievesTooLongAfterRenewal, "belief_ends_before_the_lease", "renewed: true: believed for"),
-    (ForgetsTheRelease, "run_returns_the_value_and_releases", "run has released the lock"),
-    (ForgetsTheRelease, "a_dropped_guard_frees_the_lock", "after a drop"),
-    (SetsWithoutLookingAgain, "a_busy_hour_has_a_clean_history", "held at the same time"),
-    (RenewsTheDead, "an_owner_who_is_late_changes_nothing", "a lease that ran out was renewed"),
-    (RenewsTheDead, "a_stolen_lock_is_reported_lost", "the news of the loss"),
-    (OvertakesTheQueue, "a_newcomer_does_not_overtake_a_waiter", "the newcomer's token"),
-    (NewTokenWhenAskedAgain, "an_acquire_that_is_repeated_gets_the_same_grant", "another token"),
-    (IgnoresCase, "odd_names_are_different_locks", "held under another name"),
-    (KeepsThoseWhoGaveUp, "a_wait_that_ended_leaves_no_trace", "in the queue"),
+    (Defect::FreesByNameAlone, "a_busy_hour_has_a_clean_history", "held at the same time"),
+    (Defect::FreesByNameAlone, "a_release_that_is_repeated_is_harmless", "freed the successor"),
+    (Defect::FreesByNameAlone, "a_stolen_lock_is_reported_lost", "the lock was lost"),
+    (Defect::GrantsTwice, "a_busy_hour_has_a_clean_history", "held at the same time"),
+    (Defect::GrantsTwice, "a_counter_without_synchronisation_loses_nothing", "no task fails"),
+    (Defect::TokenStartsAgainAfterRelease, "tokens_rise_over_a_thousand_holders", "token 1 after"),
+    (Defect::TokenStartsAgainAfterRelease, "a_busy_hour_has_a_clean_history", "token"),
+    (Defect::TokenStaysTheSame, "tokens_rise_however_a_lock_ends", "token 7 after"),
+    (Defect::TokenStaysTheSame, "a_busy_hour_has_a_clean_history", "one token twice"),
+    (Defect::BelievesTooLong, "belief_ends_before_the_lease", "renewed: false: believed for"),
+    (Defect::BelievesTooLong, "a_busy_hour_has_a_clean_history", "held at the same time"),
+    (Defect::BelievesTooLongAfterRenewal, "belief_ends_before_the_lease", "renewed: true: believed for"),
+    (Defect::ForgetsTheRelease, "run_returns_the_value_and_releases", "run has released the lock"),
+    (Defect::ForgetsTheRelease, "a_dropped_guard_frees_the_lock", "after a drop"),
+    (Defect::SetsWithoutLookingAgain, "a_busy_hour_has_a_clean_history", "held at the same time"),
+    (Defect::RenewsTheDead, "an_owner_who_is_late_changes_nothing", "a lease that ran out was renewed"),
+    (Defect::RenewsTheDead, "a_stolen_lock_is_reported_lost", "the news of the loss"),
+    (Defect::OvertakesTheQueue, "a_newcomer_does_not_overtake_a_waiter", "the newcomer's token"),
+    (Defect::NewTokenWhenAskedAgain, "an_acquire_that_is_repeated_gets_the_same_grant", "another token"),
+    (Defect::IgnoresCase, "odd_names_are_different_locks", "held under another name"),
+    (Defect::KeepsThoseWhoGaveUp, "a_wait_that_ended_leaves_no_trace", "in the queue"),
 ];
 
 pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {

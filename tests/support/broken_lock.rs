@@ -28,8 +28,6 @@ pub(crate) enum Defect {
     KeepsThoseWhoGaveUp,
 }
 
-use Defect::*;
-
 #[derive(Debug)]
 pub(crate) struct Broken {
     defect: Defect,
@@ -66,7 +64,7 @@ impl Broken {
     /// The store that keeps this claim. Half of the claims go to a second one if the lock grants twice.
     fn store(&self, claim: &Claim) -> &MemoryLock {
         let odd = claim.owner().as_uuid().as_bytes()[15] % 2 == 1;
-        if self.is(GrantsTwice) && odd { &self.second } else { &self.right }
+        if self.is(Defect::GrantsTwice) && odd { &self.second } else { &self.right }
     }
 
     /// The claim as the memory backend knows it.
@@ -82,7 +80,7 @@ impl Broken {
     }
 
     fn seen_name(&self, name: &LockName) -> LockName {
-        if self.is(IgnoresCase) {
+        if self.is(Defect::IgnoresCase) {
             LockName::new(name.as_str().to_ascii_lowercase()).expect("as good as before")
         } else {
             name.clone()
@@ -91,12 +89,12 @@ impl Broken {
 
     async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
         match self.defect {
-            SetsWithoutLookingAgain | OvertakesTheQueue => self.without_a_queue(claim).await,
-            IgnoresCase => {
+            Defect::SetsWithoutLookingAgain | Defect::OvertakesTheQueue => self.without_a_queue(claim).await,
+            Defect::IgnoresCase => {
                 let disguised = self.disguise(claim, self.seen_name(claim.name()), claim.wait());
                 self.right.acquire(&disguised).await
             }
-            KeepsThoseWhoGaveUp if claim.wait() != Wait::No => {
+            Defect::KeepsThoseWhoGaveUp if claim.wait() != Wait::No => {
                 let patient = self.disguise(claim, claim.name().clone(), Wait::Forever);
                 tokio::select! {
                     answer = self.right.acquire(&patient) => answer,
@@ -113,7 +111,7 @@ impl Broken {
         self.waiting.fetch_add(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
         let answer = loop {
             if !self.right.inspect(claim.name()).await?.is_held() {
-                if self.is(SetsWithoutLookingAgain) {
+                if self.is(Defect::SetsWithoutLookingAgain) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     self.right.force_release(claim.name()).await?;
                 }
@@ -133,9 +131,9 @@ impl Broken {
     /// The grant as the caller gets it.
     fn spoil(&self, claim: &Claim, grant: &Grant) -> Grant {
         let token = match self.defect {
-            TokenStaysTheSame => FencingToken::new(7),
-            NewTokenWhenAskedAgain => FencingToken::new(self.asked.fetch_add(1, Ordering::SeqCst)),
-            TokenStartsAgainAfterRelease => {
+            Defect::TokenStaysTheSame => FencingToken::new(7),
+            Defect::NewTokenWhenAskedAgain => FencingToken::new(self.asked.fetch_add(1, Ordering::SeqCst)),
+            Defect::TokenStartsAgainAfterRelease => {
                 let mut tokens = lock(&self.tokens);
                 let last = tokens.entry(claim.name().clone()).or_default();
                 *last += 1;
@@ -143,7 +141,7 @@ impl Broken {
             }
             _ => grant.token(),
         };
-        let excess = if self.is(BelievesTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
+        let excess = if self.is(Defect::BelievesTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
         Grant::new(claim, token, Moment::now()).with_deadline(grant.deadline().after(excess))
     }
 }
@@ -165,10 +163,10 @@ impl DistributedLock for Broken {
             let inner = Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
             let answer = self.store(grant.claim()).renew(&[inner]).await.pop();
             answers.push(match answer.expect("one answer for one grant") {
-                Renewal::Renewed(deadline) if self.is(BelievesTooLongAfterRenewal) => {
+                Renewal::Renewed(deadline) if self.is(Defect::BelievesTooLongAfterRenewal) => {
                     Renewal::Renewed(deadline.after(ttl / 2))
                 }
-                Renewal::Lost if self.is(RenewsTheDead) => {
+                Renewal::Lost if self.is(Defect::RenewsTheDead) => {
                     Renewal::Renewed(lease::belief(Moment::now(), ttl))
                 }
                 answer => answer,
@@ -179,13 +177,13 @@ impl DistributedLock for Broken {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         match self.defect {
-            ForgetsTheRelease => return Ok(Released::Released),
-            FreesByNameAlone => {
+            Defect::ForgetsTheRelease => return Ok(Released::Released),
+            Defect::FreesByNameAlone => {
                 self.right.force_release(claim.name()).await?;
                 return Ok(Released::Released);
             }
-            TokenStartsAgainAfterRelease => drop(lock(&self.tokens).remove(claim.name())),
-            KeepsThoseWhoGaveUp if self.inspect(claim.name()).await?.waiters > 0 => {
+            Defect::TokenStartsAgainAfterRelease => drop(lock(&self.tokens).remove(claim.name())),
+            Defect::KeepsThoseWhoGaveUp if self.inspect(claim.name()).await?.waiters > 0 => {
                 return Ok(Released::NotHeld);
             }
             _ => (),

@@ -25,7 +25,7 @@ fn options() -> Options {
 pub(crate) async fn postgres() -> Started {
     use lockwell::sql::PostgresLock;
     let options = options().setting("max_connections", "300");
-    let postgres = testbed::Postgres::start_with(&options).await.map_err(missing)?;
+    let postgres = testbed::Postgres::start_with(&options).await.map_err(|error| missing(&error))?;
     let server = testbed::Server::clone(&postgres);
     let purge: Purge = |url| {
         Box::pin(async move {
@@ -39,7 +39,7 @@ pub(crate) async fn postgres() -> Started {
 #[cfg(feature = "mysql")]
 pub(crate) async fn mariadb() -> Started {
     use lockwell::sql::MySqlLock;
-    let mariadb = testbed::MariaDb::start_with(&options()).await.map_err(missing)?;
+    let mariadb = testbed::MariaDb::start_with(&options()).await.map_err(|error| missing(&error))?;
     let server = testbed::Server::clone(&mariadb);
     let purge: Purge = |url| {
         Box::pin(async move {
@@ -50,7 +50,7 @@ pub(crate) async fn mariadb() -> Started {
     Ok(Database::new(server, Box::new(move |addr| mariadb.url_via(addr)), purge))
 }
 
-fn missing(error: testbed::Error) -> Missing {
+fn missing(error: &testbed::Error) -> Missing {
     if error.is_not_installed() {
         Missing::NotInstalled(error.to_string())
     } else {

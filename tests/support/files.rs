@@ -22,7 +22,7 @@ pub(crate) fn offers() -> Vec<Need> {
     vec![Need::Fencing, Need::Fifo, Need::Durable, Need::Process, Need::Purge]
 }
 
-pub(crate) async fn start() -> Started {
+pub(crate) fn start() -> Started {
     let folder = tempfile::Builder::new().prefix("lockwell-conformance-").tempdir_in(quick_folder());
     let folder = folder.map_err(|error| Missing::Broken(format!("a folder: {error}")))?;
     let url = format!("sqlite://{}", folder.path().join("locks.db").display());

@@ -19,7 +19,8 @@ pub(crate) fn offers() -> Vec<Need> {
     vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo]
 }
 
-pub(crate) async fn start() -> Started {
+#[allow(clippy::unnecessary_wraps)] // As for all backends.
+pub(crate) fn start() -> Started {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("conformance-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     Ok(Arc::new(Memory { url: format!("memory://{name}"), _keep: MemoryLock::named(&name) }))

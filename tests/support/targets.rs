@@ -1,6 +1,6 @@
 //! The list of backends, and how to get hold of one.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -78,10 +78,12 @@ impl Target {
 /// Every backend. A new one gets an entry here and a harness beside this file.
 pub(crate) fn all() -> Vec<Target> {
     vec![
-        Target::new("memory", &["memory"], super::memory::offers(), || Box::pin(super::memory::start()))
-            .one_each(),
+        Target::new("memory", &["memory"], super::memory::offers(), || {
+            Box::pin(ready(super::memory::start()))
+        })
+        .one_each(),
         #[cfg(feature = "sqlite")]
-        Target::new("sqlite", &["sqlite"], super::files::offers(), || Box::pin(super::files::start()))
+        Target::new("sqlite", &["sqlite"], super::files::offers(), || Box::pin(ready(super::files::start())))
             .one_each(),
         #[cfg(feature = "postgres")]
         Target::new("postgres", &["postgres", "postgresql"], super::databases::offers(), || {

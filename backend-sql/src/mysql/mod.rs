@@ -1,17 +1,17 @@
 //! MySQL and MariaDB.
 
 mod address;
+mod batches;
 mod rows;
 mod statements;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{Capabilities, Claim, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl};
+use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
-use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use self::rows::Rows;
@@ -73,106 +73,6 @@ fn number(error: &dyn sqlx::error::DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
-impl MySql {
-    /// Takes one lock and reads the answer in the same round trip. `None`: refused.
-    async fn take_returning(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
-        let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
-        let row = sqlx::query(self.sql.take_returning.get())
-            .bind(name)
-            .bind(owner)
-            .bind(micros(ask.claim.ttl()))
-            .bind(ask.claim.label())
-            .bind(name)
-            .bind(owner)
-            .bind(name)
-            .bind(ask.ticket)
-            .bind(name)
-            .fetch_optional(&mut conn.inner)
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let winner: Uuid = row.try_get(0)?;
-        Ok((winner == owner).then_some(Took::Granted(token(row.try_get(1)?))))
-    }
-
-    async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let rows = Rows::of_asks(asks)?;
-        if let [ask] = asks {
-            let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
-            sqlx::query(self.sql.take.get())
-                .bind(name)
-                .bind(owner)
-                .bind(micros(ask.claim.ttl()))
-                .bind(ask.claim.label())
-                .bind(name)
-                .bind(owner)
-                .bind(name)
-                .bind(ask.ticket)
-                .bind(name)
-                .execute(&mut conn.inner)
-                .await?;
-        } else {
-            sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
-        }
-        let standing = self.standing(conn, &rows).await?;
-        Ok(rows.in_order(standing.into_iter().map(|(ours, number, left)| match (ours, number) {
-            (true, Some(number)) => Took::Granted(token(number)),
-            _ => Took::Busy(left.filter(|&left| left > 0).map(span)),
-        })))
-    }
-
-    async fn standing(
-        &self,
-        conn: &mut Conn,
-        rows: &Rows,
-    ) -> sqlx::Result<Vec<(bool, Option<i64>, Option<i64>)>> {
-        sqlx::query_as(self.sql.standing.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
-    }
-
-    async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
-        // sqlx counts the rows that were found, changed or not.
-        let found = sqlx::query(self.sql.release.get())
-            .bind(claim.name().as_str().as_bytes())
-            .bind(claim.owner().as_uuid())
-            .execute(&mut conn.inner)
-            .await?;
-        Ok(found.rows_affected() > 0)
-    }
-
-    async fn next(&self, conn: &mut Conn, name: &LockName, local: Local<'_>) -> sqlx::Result<Option<i64>> {
-        if !(local.waits_for)(name) {
-            return Ok(None);
-        }
-        sqlx::query_scalar(self.sql.next.get())
-            .bind(local.client)
-            .bind(name.as_str().as_bytes())
-            .bind(name.as_str().as_bytes())
-            .fetch_optional(&mut conn.inner)
-            .await
-            .map(Option::flatten)
-    }
-
-    /// Renews what no transaction has locked, when the plain renewal had to wait for one.
-    async fn renew_unlocked(&self, conn: &mut Conn, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
-        sqlx::raw_sql("START TRANSACTION").execute(&mut conn.inner).await?;
-        let all = Rows::of_grants(grants.iter())?;
-        let unlocked: Vec<Uuid> =
-            sqlx::query_scalar(self.sql.unlocked.get()).bind(all.json()).fetch_all(&mut conn.inner).await?;
-        let unlocked: HashSet<Uuid> = unlocked.into_iter().collect();
-        let is_unlocked = |grant: &&Grant| unlocked.contains(&grant.claim().owner().as_uuid());
-        let some = Rows::of_grants(grants.iter().filter(is_unlocked))?;
-        sqlx::query(self.sql.renew.get()).bind(some.json()).execute(&mut conn.inner).await?;
-        sqlx::raw_sql("COMMIT").execute(&mut conn.inner).await?;
-        let standing = self.standing(conn, &all).await?;
-        let ours = all.in_order(standing.into_iter().map(|(ours, _, _)| ours));
-        let answer = |(grant, ours)| match (is_unlocked(&grant), ours) {
-            (true, true) => Extension::Extended,
-            (false, true) => Extension::Blocked,
-            (_, false) => Extension::Lost,
-        };
-        Ok(grants.iter().zip(ours).map(answer).collect())
-    }
-}
-
 impl Dialect for MySql {
     type Conn = Conn;
     type Ear = ();
@@ -223,18 +123,12 @@ impl Dialect for MySql {
     }
 
     async fn release(&self, conn: &mut Conn, claims: &[Claim], local: Local<'_>) -> sqlx::Result<Vec<Freed>> {
-        let all_found = match claims {
-            [_] => false,
-            many => {
-                let rows = Rows::of_claims(many.iter())?;
-                let done =
-                    sqlx::query(self.sql.release_many.get()).bind(rows.json()).execute(&mut conn.inner);
-                done.await?.rows_affected() == many.len() as u64
-            }
+        let all = match claims {
+            [claim] => vec![self.release_one(conn, claim).await?],
+            many => self.release_many(conn, many).await?,
         };
         let mut answers = Vec::with_capacity(claims.len());
-        for claim in claims {
-            let released = all_found || self.release_one(conn, claim).await?;
+        for (claim, released) in claims.iter().zip(all) {
             let next = if released { self.next(conn, claim.name(), local).await? } else { None };
             answers.push(Freed { released, next });
         }

@@ -75,6 +75,10 @@ const RELEASE_MANY: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 SET l.expires_at = NULL";
 
+/// Which claims have given their locks up, by this release or by an earlier one whose answer was lost.
+const RELEASED: &str = "SELECT COALESCE(l.owner = UNHEX(w.owner) AND l.expires_at IS NULL, 0)
+FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name) ORDER BY w.n";
+
 const RENEW: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 SET l.expires_at = {now} + w.ttl WHERE l.expires_at IS NOT NULL";
@@ -133,6 +137,7 @@ pub(super) struct Statements {
     pub(super) standing: Sql,
     pub(super) release: Sql,
     pub(super) release_many: Sql,
+    pub(super) released: Sql,
     pub(super) renew: Sql,
     pub(super) unlocked: Sql,
     pub(super) next: Sql,
@@ -166,6 +171,7 @@ impl Statements {
             standing: sql(STANDING),
             release: sql(RELEASE),
             release_many: sql(RELEASE_MANY),
+            released: sql(RELEASED),
             renew: sql(RENEW),
             unlocked: sql(UNLOCKED),
             next: sql(NEXT),

@@ -53,7 +53,7 @@ ORDER BY ticket LIMIT 1";
 const RENEW: &str = "UPDATE {locks} AS l SET expires_at = {now} + w.ttl
 FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS ttl FROM json_each(?1)) AS w
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
-RETURNING l.owner";
+RETURNING owner";
 
 const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label)
 VALUES (?1, ?2, ?3, {now} + ?4, ?5)

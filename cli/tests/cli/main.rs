@@ -6,7 +6,7 @@
 mod exclusion;
 mod exit_codes;
 mod loss;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod servers;
 mod signals;
 mod status;

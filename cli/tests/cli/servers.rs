@@ -1,26 +1,108 @@
 //! What only a real server shows.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(feature = "postgres")]
+use std::time::Instant;
 
-use testbed::{Durability, Options, Postgres, Proxy};
+use rustix::process::Signal;
+#[cfg(feature = "mysql")]
+use testbed::MariaDb;
+use testbed::{Durability, Options};
+#[cfg(feature = "postgres")]
+use testbed::{Postgres, Proxy};
 
-use crate::support::{Finished, Running, block_on, finish, lockwell, wait_until};
+#[cfg(feature = "postgres")]
+use crate::support::{Finished, lockwell};
+use crate::support::{Running, Site, block_on, finish, wait_until};
 
-/// A server, or the reason why the test is skipped. Where servers are required, a missing one is a failure.
+/// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
+fn installed(answer: Result<(), testbed::Error>) -> bool {
+    let Err(error) = answer else { return true };
+    assert!(!testbed::servers_required(), "{error}");
+    eprintln!("IGNORED: {error}");
+    false
+}
+
+#[cfg(feature = "postgres")]
 async fn postgres() -> Option<Postgres> {
-    if let Err(error) = Postgres::installed() {
-        assert!(!testbed::servers_required(), "{error}");
-        eprintln!("IGNORED: {error}");
+    if !installed(Postgres::installed()) {
         return None;
     }
     Some(Postgres::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap())
 }
 
+/// The commands that scripts build upon, on any server.
+fn everyday_use(url: &str) {
+    let site = Site::new();
+    std::fs::write(site.path("count"), "0\n").unwrap();
+    let at = |args: &[&str]| {
+        let mut command = site.lockwell(args);
+        command.env("LOCKWELL_URL", url);
+        command
+    };
+    let count = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count; echo $LOCKWELL_TOKEN >> tokens";
+    let workers: Vec<_> =
+        (0..6).map(|_| Running::start(&mut at(&["run", "a", "--", "sh", "-c", count]))).collect();
+    for worker in workers {
+        assert_eq!(worker.finish().status, 0);
+    }
+    assert_eq!(site.read("count"), "6");
+    let tokens: Vec<u64> = site.read("tokens").lines().map(|line| line.parse().unwrap()).collect();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+
+    let script = "echo > started; while [ ! -e go ]; do sleep 0.02; done";
+    let args = ["run", "--label", "job 7", "--ttl", "1s", "a", "--", "sh", "-c", script];
+    let holder = Running::start(&mut at(&args));
+    site.wait_for_file("started");
+    finish(&mut at(&["run", "--no-wait", "a", "--", "true"])).complains(75, "held");
+    finish(&mut at(&["run", "--wait", "300ms", "a", "--", "true"])).complains(75, "timed out");
+    let waiters = || {
+        let status = finish(&mut at(&["status", "--json", "a"]));
+        let status: serde_json::Value = serde_json::from_str(&status.out).expect(&status.err);
+        assert_eq!(status["holders"][0]["label"], "job 7");
+        status["waiters"].as_u64().unwrap()
+    };
+    assert_eq!(waiters(), 0);
+    let waiting = Running::start(&mut at(&["run", "a", "--", "true"]));
+    wait_until("a waiter", || waiters() == 1);
+    waiting.signal(Signal::TERM);
+    assert_eq!(waiting.finish().status, 143);
+    assert_eq!(waiters(), 0);
+    // Longer than the ttl: the lease is renewed.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(waiters(), 0);
+    std::fs::write(site.path("go"), "").unwrap();
+    assert_eq!(holder.finish().status, 0);
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn everyday_use_of_postgres() {
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        everyday_use(&server.url());
+    });
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn everyday_use_of_mariadb() {
+    block_on(async {
+        if !installed(MariaDb::installed()) {
+            return;
+        }
+        let server = MariaDb::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
+        everyday_use(&server.url());
+    });
+}
+
+#[cfg(feature = "postgres")]
 fn run(url: &str, args: &[&str]) -> Finished {
     finish(lockwell(&[&["run"], args].concat()).env("LOCKWELL_URL", url))
 }
 
 #[test]
+#[cfg(feature = "postgres")]
 fn a_refusal_is_77() {
     block_on(async {
         let Some(server) = postgres().await else { return };
@@ -56,6 +138,7 @@ fn a_refusal_is_77() {
 }
 
 #[test]
+#[cfg(feature = "postgres")]
 fn a_server_that_falls_silent_while_waiting_is_69() {
     block_on(async {
         let Some(server) = postgres().await else { return };
@@ -79,6 +162,7 @@ fn a_server_that_falls_silent_while_waiting_is_69() {
 }
 
 #[test]
+#[cfg(feature = "postgres")]
 fn a_command_is_ended_when_the_server_is_gone_for_the_ttl() {
     block_on(async {
         let Some(server) = postgres().await else { return };

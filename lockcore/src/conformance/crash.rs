@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::{Stage, free_by, holder, millis, pause, queued, release, secs};
+use super::stage::{Stage, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Holder;
 use crate::{LockName, Moment};
 
@@ -19,7 +19,7 @@ fn start(stage: &Stage, name: &LockName, ttl: Duration) -> Holder {
 pub(super) async fn a_killed_holder_frees_the_lock_within_its_lease(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("killed");
-    let ttl = stage.ttl(&two, TTL);
+    let ttl = ttl_of(&two, TTL);
     let mut process = start(&stage, &name, ttl);
     let token = process.held().await;
     assert_eq!(holder(&two, &name).await, Some(token));
@@ -35,7 +35,7 @@ pub(super) async fn a_killed_holder_frees_the_lock_within_its_lease(stage: Stage
 pub(super) async fn a_killed_holder_frees_the_lock_for_a_waiter(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("killed");
-    let ttl = stage.ttl(&two, TTL);
+    let ttl = ttl_of(&two, TTL);
     let mut process = start(&stage, &name, ttl);
     let token = process.held().await;
     let waiter = tokio::spawn({
@@ -56,7 +56,7 @@ pub(super) async fn a_killed_holder_frees_the_lock_for_a_waiter(stage: Stage) {
 pub(super) async fn a_killed_holder_that_had_waited_frees_the_lock(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("killed");
-    let ttl = stage.ttl(&two, TTL);
+    let ttl = ttl_of(&two, TTL);
     let held = one.lock(&name).await.expect("a free lock");
     let mut process = start(&stage, &name, ttl);
     queued(&one, &name, 1, secs(10)).await;
@@ -76,7 +76,7 @@ pub(super) async fn a_killed_waiter_is_passed_over(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("passed");
     let held = one.lock(&name).await.expect("a free lock");
-    let mut process = start(&stage, &name, stage.ttl(&two, TTL));
+    let mut process = start(&stage, &name, ttl_of(&two, TTL));
     queued(&one, &name, 1, secs(10)).await;
     let waiter = tokio::spawn({
         let request = two.lock(&name).wait(secs(40));
@@ -97,7 +97,7 @@ pub(super) async fn a_killed_waiter_is_passed_over(stage: Stage) {
 pub(super) async fn a_holder_that_was_stopped_knows_that_it_lost(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("stopped");
-    let ttl = stage.ttl(&two, TTL);
+    let ttl = ttl_of(&two, TTL);
     let mut process = start(&stage, &name, ttl);
     let token = process.held().await;
     process.stop();

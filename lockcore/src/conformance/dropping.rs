@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::stage::{Stage, free_by, holder, millis, queued, release, secs};
+use super::stage::{Stage, free_by, holder, millis, queued, release, secs, ttl_of};
 use crate::{LockGuard, Moment};
 
 /// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future ends.
@@ -56,7 +56,7 @@ pub(super) async fn a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock(
 pub(super) async fn the_end_of_a_runtime_frees_its_locks(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("ended");
-    let ttl = stage.ttl(&two, 3000);
+    let ttl = ttl_of(&two, 3000);
     elsewhere({
         let (stage, name) = (stage.clone(), name.clone());
         async move {
@@ -76,7 +76,7 @@ pub(super) async fn the_end_of_a_runtime_frees_its_locks(stage: Stage) {
 pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("orphan");
-    let ttl = stage.ttl(&two, 1000);
+    let ttl = ttl_of(&two, 1000);
     let guard: LockGuard = elsewhere({
         let (stage, name) = (stage.clone(), name.clone());
         async move { stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock") }
@@ -98,7 +98,7 @@ pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
 pub(super) async fn the_end_of_a_runtime_ends_its_waiting(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("waiting");
-    let ttl = stage.ttl(&two, 2000);
+    let ttl = ttl_of(&two, 2000);
     let held = two.lock(&name).await.expect("a free lock");
     elsewhere({
         let (stage, name) = (stage.clone(), name.clone());
@@ -115,11 +115,10 @@ pub(super) async fn the_end_of_a_runtime_ends_its_waiting(stage: Stage) {
     release(guard).await;
 }
 
-
 /// A runtime that ends while the request for a free lock may be on its way.
 pub(super) async fn the_end_of_a_runtime_under_an_acquire_leaves_nothing(stage: Stage) {
     let two = stage.client().await;
-    let ttl = stage.ttl(&two, 1000);
+    let ttl = ttl_of(&two, 1000);
     for round in 0..4 {
         let name = stage.name(round);
         elsewhere({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::history::{Violation, check};
-use super::stage::{Stage, release, secs};
+use super::stage::{Stage, release, secs, ttl_of};
 use super::workload::{Plan, run};
 use crate::Mode;
 
@@ -61,7 +61,7 @@ async fn busy(stage: Stage, modes: Vec<Mode>) {
     let fencing = clients[0].capabilities().fencing;
     let seed = rand::random();
     let plan = Plan {
-        short: stage.ttl(&clients[0], 150),
+        short: ttl_of(&clients[0], 150),
         clients: clients.to_vec(),
         names: (0..3).map(|n| stage.name(n)).collect(),
         modes,

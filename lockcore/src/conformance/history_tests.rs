@@ -92,7 +92,8 @@ fn tokens_that_do_not_rise_are_found() {
 
 #[test]
 fn readers_that_were_asked_for_together_may_come_in_either_order() {
-    let reader = |token, asked, from, until| Belief { asked: at(asked), ..held(Mode::Shared, token, from, until) };
+    let reader =
+        |token, asked, from, until| Belief { asked: at(asked), ..held(Mode::Shared, token, from, until) };
     // Granted first, but the answer took longer.
     assert!(check(&[reader(6, 0, 1, 2), reader(5, 0, 3, 4)]).is_empty());
     let found = check(&[reader(6, 0, 1, 2), reader(5, 2, 3, 4)]);

@@ -136,8 +136,11 @@ where
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
         std::process::exit(0);
     });
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let locks = connect(address).await.expect("a client");
         let guard = locks.lock(name.as_str()).ttl(ttl).await.expect("the lock");

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::stage::{Stage, release, secs};
 use crate::conformance::Need;
 use crate::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockConfig, LockGuard, LockName, LockStatus,
-    Locks, Released, Renewal, Requirement, Result,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockConfig, LockGuard, LockName,
+    LockStatus, Locks, Released, Renewal, Requirement, Result,
 };
 
 /// A backend with the promises of another, which must never be asked for anything.
@@ -68,7 +68,11 @@ pub(super) async fn bad_input_is_refused_before_anything_is_sent(stage: Stage) {
     refused(name().ttl(Duration::ZERO).await, bad, bounds);
     refused(name().ttl(promised.max_ttl + Duration::from_nanos(1)).await, bad, bounds);
     refused(name().ttl(Duration::MAX).await, bad, bounds);
-    refused(name().ttl(promised.min_ttl - Duration::from_nanos(1)).try_now().await, bad, bounds);
+    refused(
+        name().ttl(promised.min_ttl.saturating_sub(Duration::from_nanos(1))).try_now().await,
+        bad,
+        bounds,
+    );
     refused(name().wait(Duration::MAX).await, bad, "longer than the clock can count");
     refused(name().label("x".repeat(256)).await, bad, "at most 255 bytes");
     refused(name().label("a\tb").await, bad, "no control characters");
@@ -85,7 +89,8 @@ pub(super) async fn bad_input_is_refused_before_anything_is_sent(stage: Stage) {
 pub(super) async fn the_bounds_of_what_is_allowed_work(stage: Stage) {
     let one = stage.client().await;
     let promised = one.capabilities().clone();
-    let longest = LockName::new("é".repeat(248) + &stage.unique[stage.unique.len() - 16..]).expect("512 bytes");
+    let longest =
+        LockName::new("é".repeat(248) + &stage.unique[stage.unique.len() - 16..]).expect("512 bytes");
     assert_eq!(longest.as_str().len(), LockName::MAX_BYTES);
     release(one.lock(&longest).ttl(promised.max_ttl).await.expect("the longest name and lease")).await;
     let label = "é".repeat(127) + "x";
@@ -100,7 +105,8 @@ pub(super) async fn the_bounds_of_what_is_allowed_work(stage: Stage) {
         Ok(guard) => drop(guard),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}"),
     }
-    let guard: LockGuard = one.lock(&second).wait(secs(3600 * 24 * 365)).await.expect("a long wait is allowed");
+    let guard: LockGuard =
+        one.lock(&second).wait(secs(3600 * 24 * 365)).await.expect("a long wait is allowed");
     release(guard).await;
 }
 

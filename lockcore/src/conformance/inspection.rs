@@ -1,13 +1,13 @@
 //! What the server says about a lock is true.
 
-use super::stage::{Stage, claim, millis, pause, queued, release, secs, status};
+use super::stage::{Stage, claim, millis, pause, queued, release, secs, status, ttl_of};
 use crate::{Mode, Moment, Wait};
 
 /// A lock that nobody ever used, one that is held, one with a queue, one that is free again.
 pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("shown");
-    let ttl = stage.ttl(&one, 5000);
+    let ttl = ttl_of(&one, 5000);
     let free = status(&two, &name).await;
     assert!(!free.is_held() && free.waiters == 0 && free.name == name, "never used: {free:?}");
     let began = Moment::now();
@@ -23,7 +23,10 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     assert!(holder.ttl_left <= ttl && holder.ttl_left >= ttl / 2, "{holder:?}");
     let (least, most) = (looked.since(granted), Moment::now().since(began) + millis(50));
     // The server's clock may count in milliseconds.
-    assert!(holder.held_for + millis(50) >= least && holder.held_for <= most, "{holder:?}, not {least:?}..{most:?}");
+    assert!(
+        holder.held_for + millis(50) >= least && holder.held_for <= most,
+        "{holder:?}, not {least:?}..{most:?}"
+    );
     let waiters: Vec<_> =
         (0..3).map(|_| tokio::spawn(two.lock(&name).wait(secs(20)).into_future())).collect();
     queued(&one, &name, 3, secs(5)).await;
@@ -40,7 +43,7 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
 pub(super) async fn renewals_show_in_the_time_left_only(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("renewed");
-    let ttl = stage.ttl(&one, 900);
+    let ttl = ttl_of(&one, 900);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     tokio::time::sleep(ttl * 2).await;
     let held = status(&two, &name).await;
@@ -54,7 +57,7 @@ pub(super) async fn renewals_show_in_the_time_left_only(stage: Stage) {
 pub(super) async fn a_lease_that_ran_out_is_not_shown_as_held(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("over");
-    let ttl = stage.ttl(&one, 200);
+    let ttl = ttl_of(&one, 200);
     let claim = claim(&name, Mode::Exclusive, ttl, Wait::No);
     one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
     tokio::time::sleep(ttl + millis(50)).await;

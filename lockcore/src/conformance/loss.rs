@@ -1,6 +1,6 @@
 //! A holder that loses its lock is told, and in time.
 
-use super::stage::{Stage, done, free_by, holder, millis, pause, release, secs};
+use super::stage::{Stage, done, free_by, holder, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
 use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, Standing};
 
@@ -15,7 +15,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     for drops in [false, true] {
         let name = stage.name(drops);
-        let ttl = stage.ttl(&one, 3000);
+        let ttl = ttl_of(&one, 3000);
         let old = one.lock(&name).ttl(ttl).await.expect("a free lock");
         let new = steal(&two, &name).await;
         let began = Moment::now();
@@ -42,7 +42,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
 pub(super) async fn a_release_after_a_theft_says_lost(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stolen");
-    let old = one.lock(&name).ttl(stage.ttl(&one, 30_000)).await.expect("a free lock");
+    let old = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
     let new = steal(&two, &name).await;
     let error = old.release().await.expect_err("the lock was lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
@@ -72,7 +72,10 @@ async fn watch(held: &Held, silent: Moment) -> Seen {
                 () = pause(5) => suspect |= held.standing() == Standing::Suspect,
             }
             let (silent_for, left) = (Moment::now().since(silent), held.time_left());
-            assert!(!latest.has_passed(), "not told after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}");
+            assert!(
+                !latest.has_passed(),
+                "not told after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}"
+            );
         }
     };
     let lost = Moment::now();
@@ -98,7 +101,7 @@ fn heir(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard, M
 pub(super) async fn a_stopped_server_does_not_delay_the_news(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stopped");
-    let ttl = stage.ttl(&one, 2000);
+    let ttl = ttl_of(&one, 2000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     pause(300).await;
     let silent = Moment::now();
@@ -121,7 +124,7 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     let two = stage.client().await;
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("island");
-    let ttl = stage.ttl(&one, 2000);
+    let ttl = ttl_of(&one, 2000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let waiting = heir(&two, &name);
     // At least one renewal has gone well.

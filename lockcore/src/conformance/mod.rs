@@ -114,7 +114,11 @@ impl Case {
     /// If the backend fails the case. The message says what happened.
     pub async fn run(&self, harness: Arc<dyn Harness>) {
         let run = (self.run)(Stage::new(harness, self.name));
-        assert!(tokio::time::timeout(LIMIT, run).await.is_ok(), "{} hangs: no end after {LIMIT:?}", self.name);
+        assert!(
+            tokio::time::timeout(LIMIT, run).await.is_ok(),
+            "{} hangs: no end after {LIMIT:?}",
+            self.name
+        );
     }
 }
 

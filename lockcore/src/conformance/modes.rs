@@ -1,6 +1,6 @@
 //! Readers, writers and semaphores.
 
-use super::stage::{Stage, claim, done, free_by, pause, queued, release, secs, within};
+use super::stage::{Stage, claim, done, free_by, pause, queued, release, secs, ttl_of, within};
 use crate::{ErrorKind, LockName, Locks, Mode, Moment};
 
 async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
@@ -116,7 +116,7 @@ pub(super) async fn permits_are_counted(stage: Stage) {
 pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("slots");
-    let ttl = stage.ttl(&one, 300);
+    let ttl = ttl_of(&one, 300);
     let alive = one.permit(&name, 2).await.expect("a free permit");
     let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
     one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
@@ -146,7 +146,8 @@ pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
     }
     queued(&one, &name, 0, secs(2)).await;
     release(guard).await;
-    let guard = one.lock(&name).try_now().await.expect("an answer").expect("an idle name is free for all kinds");
+    let guard =
+        one.lock(&name).try_now().await.expect("an answer").expect("an idle name is free for all kinds");
     let error = two.permit(&name, 2).try_now().await.expect_err("the name is in use as a mutex");
     assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
     release(guard).await;

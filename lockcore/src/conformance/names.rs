@@ -8,11 +8,70 @@ fn odd_names(unique: &str) -> Vec<LockName> {
     // The unique part leaves room for odd beginnings and odd ends.
     let unique = &unique[unique.len() - 16..];
     let ends = [
-        "", "a", "A", "a ", "a  ", " a", "/", "a/b", "a//b", "a/", "/a", ".", "..", "a/..", "a/../a", "\\", "{a}",
-        "{", "}", "{}", "'", "\"", "`", "''", "'; DROP TABLE lockwell_locks; --", "%", "%20", "_", "a%", "a_", "?",
-        "*", "$1", ":a", "@", "#", "\u{1f512}", "\u{1f513}", "ß", "ss", "SS", "é", "e\u{301}", "É", "e", "ı", "i",
-        "I", "İ", "ﬁ", "fi", "\u{200d}", "\u{a0}", "\u{feff}", "Ａ", "日本", "日本 ", "null", "NULL", "-lock-1", "0",
-        "00", "1e1", "10",
+        "",
+        "a",
+        "A",
+        "a ",
+        "a  ",
+        " a",
+        "/",
+        "a/b",
+        "a//b",
+        "a/",
+        "/a",
+        ".",
+        "..",
+        "a/..",
+        "a/../a",
+        "\\",
+        "{a}",
+        "{",
+        "}",
+        "{}",
+        "'",
+        "\"",
+        "`",
+        "''",
+        "'; DROP TABLE lockwell_locks; --",
+        "%",
+        "%20",
+        "_",
+        "a%",
+        "a_",
+        "?",
+        "*",
+        "$1",
+        ":a",
+        "@",
+        "#",
+        "\u{1f512}",
+        "\u{1f513}",
+        "ß",
+        "ss",
+        "SS",
+        "é",
+        "e\u{301}",
+        "É",
+        "e",
+        "ı",
+        "i",
+        "I",
+        "İ",
+        "ﬁ",
+        "fi",
+        "\u{200d}",
+        "\u{a0}",
+        "\u{feff}",
+        "Ａ",
+        "日本",
+        "日本 ",
+        "null",
+        "NULL",
+        "-lock-1",
+        "0",
+        "00",
+        "1e1",
+        "10",
     ];
     let beginnings = [" ", "/", ".", "../", "{", "%", "\u{feff}", "\\", "'", "A", "a"];
     let mut names: Vec<String> = ends.iter().map(|end| format!("{unique}{end}")).collect();
@@ -32,7 +91,8 @@ pub(super) async fn odd_names_are_different_locks(stage: Stage) {
     let mut guards = Vec::new();
     for name in &names {
         let guard = one.lock(name).try_now().await.unwrap_or_else(|error| panic!("{name:?}: {error:#}"));
-        let guard = guard.unwrap_or_else(|| panic!("{name:?} is held under another name: {}", taken(&guards)));
+        let guard =
+            guard.unwrap_or_else(|| panic!("{name:?} is held under another name: {}", taken(&guards)));
         guards.push((name, guard));
     }
     for (name, guard) in &guards {
@@ -47,7 +107,11 @@ pub(super) async fn odd_names_are_different_locks(stage: Stage) {
         release(guard).await;
         assert_eq!(holder(&two, name).await, None, "{name:?} was released");
         for (other, guard) in guards.iter().rev().take(3) {
-            assert_eq!(holder(&two, other).await, Some(guard.token()), "{other:?}, after a release of {name:?}");
+            assert_eq!(
+                holder(&two, other).await,
+                Some(guard.token()),
+                "{other:?}, after a release of {name:?}"
+            );
         }
     }
 }

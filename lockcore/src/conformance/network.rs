@@ -1,6 +1,6 @@
 //! Requests that get lost, and replies.
 
-use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs};
+use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Way;
 use crate::{Error, ErrorKind, Moment, Operation};
 
@@ -17,7 +17,7 @@ async fn black_hole(stage: Stage, way: Way) {
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("hole");
     release(one.lock(&name).await.expect("a free lock")).await;
-    let ttl = stage.ttl(&one, 2000);
+    let ttl = ttl_of(&one, 2000);
     link.blackhole(way);
     let (began, wait) = (Moment::now(), secs(1));
     let error = one.lock(&name).ttl(ttl).wait(wait).await.expect_err("no answer can come");
@@ -47,13 +47,33 @@ pub(super) async fn an_acquire_whose_reply_never_comes_leaves_nothing(stage: Sta
     black_hole(stage, Way::ToClient).await;
 }
 
+/// The end of a wait does not wait for the network.
+pub(super) async fn timeouts_are_punctual_in_a_black_hole(stage: Stage) {
+    for way in [Way::Both, Way::ToServer, Way::ToClient] {
+        let link = stage.link().await;
+        let one = link.client().await.expect("a client behind the network");
+        let name = stage.name(format!("{way:?}"));
+        release(one.lock(&name).await.expect("a free lock")).await;
+        link.blackhole(way);
+        for wait in [millis(400), millis(100)] {
+            let began = Moment::now();
+            let error = one.lock(&name).ttl(ttl_of(&one, 1000)).wait(wait).await.expect_err("no answer");
+            let took = Moment::now().since(began);
+            assert!(is_honest(&error), "{way:?}: {error:#}");
+            let late = took.saturating_sub(wait);
+            assert!(late <= millis(100), "{way:?}: a wait of {wait:?} ended {late:?} late: {error:#}");
+        }
+        link.heal();
+    }
+}
+
 /// Calls without a wait of their own end, too.
 pub(super) async fn calls_into_a_black_hole_end(stage: Stage) {
     let link = stage.link().await;
     let one = link.client().await.expect("a client behind the network");
     let (name, held) = (stage.name("hole"), stage.name("held"));
     release(one.lock(&name).await.expect("a free lock")).await;
-    let guard = one.lock(&held).ttl(stage.ttl(&one, 2000)).await.expect("a free lock");
+    let guard = one.lock(&held).ttl(ttl_of(&one, 2000)).await.expect("a free lock");
     link.blackhole(Way::Both);
     let limit = secs(12);
     let error = done("try_now", limit, one.lock(&name).try_now()).await.expect_err("no answer can come");
@@ -76,7 +96,7 @@ pub(super) async fn an_acquire_whose_reply_is_lost_is_cleaned_up(stage: Stage) {
         let link = stage.link().await;
         let one = link.client().await.expect("a client behind the network");
         let name = stage.name(k);
-        let ttl = stage.ttl(&one, 3000);
+        let ttl = ttl_of(&one, 3000);
         link.drop_reply(k);
         let answer = one.lock(&name).ttl(ttl).wait(secs(3)).await;
         match answer {
@@ -107,7 +127,7 @@ pub(super) async fn a_release_whose_reply_is_lost_is_repeated(stage: Stage) {
         let link = stage.link().await;
         let one = link.client().await.expect("a client behind the network");
         let name = stage.name(k);
-        let ttl = stage.ttl(&one, 3000);
+        let ttl = ttl_of(&one, 3000);
         let guard = one.lock(&name).ttl(ttl).wait(secs(3)).await.expect("a free lock");
         link.drop_reply(k);
         if let Err(error) = guard.release().await {
@@ -132,7 +152,7 @@ pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: St
         let link = stage.link().await;
         let one = link.client().await.expect("a client behind the network");
         let name = stage.name(k);
-        let guard = one.lock(&name).ttl(stage.ttl(&one, 10_000)).wait(secs(3)).await.expect("a free lock");
+        let guard = one.lock(&name).ttl(ttl_of(&one, 10_000)).wait(secs(3)).await.expect("a free lock");
         let waiter = tokio::spawn(two.lock(&name).wait(secs(20)).into_future());
         queued(&two, &name, 1, secs(5)).await;
         // The repetition takes its time, the waiter does not.

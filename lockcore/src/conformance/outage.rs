@@ -1,6 +1,6 @@
 //! The server goes away and comes back.
 
-use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs};
+use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs, ttl_of};
 use crate::{LockGuard, LockName, Locks, Moment};
 
 /// Takes the lock as an application would that tries again when a retry can help.
@@ -25,7 +25,7 @@ pub(super) async fn a_client_comes_back_after_a_restart(stage: Stage) {
     release(one.lock(&name).await.expect("a free lock")).await;
     stage.server().restart().await;
     let guard = insist(&one, &name).await;
-    let other = two.lock(&stage.name("other"));
+    let other = two.lock(stage.name("other"));
     release(done("another lock", secs(20), other.into_future()).await.expect("a free lock")).await;
     release(guard).await;
     let (guard, _) = free_by(&two, &name, secs(5), "after the restart").await;
@@ -54,7 +54,7 @@ pub(super) async fn tokens_rise_over_a_restart(stage: Stage) {
 pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("survivor");
-    let ttl = stage.ttl(&one, 15_000);
+    let ttl = ttl_of(&one, 15_000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     stage.server().restart().await;
     assert!(guard.is_held(), "{:?}", guard.standing());
@@ -73,7 +73,7 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
 pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("waiter");
-    let held = one.lock(&name).ttl(stage.ttl(&one, 15_000)).await.expect("a free lock");
+    let held = one.lock(&name).ttl(ttl_of(&one, 15_000)).await.expect("a free lock");
     let token = held.token();
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;
@@ -96,7 +96,7 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
 pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("short");
-    let ttl = stage.ttl(&one, 6000);
+    let ttl = ttl_of(&one, 6000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;

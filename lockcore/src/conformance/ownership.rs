@@ -1,13 +1,13 @@
 //! Only the owner of a claim can renew or release it, and asking twice does no harm.
 
-use super::stage::{Stage, claim, holder, millis, pause, release, secs, within};
+use super::stage::{Stage, claim, holder, millis, pause, release, secs, ttl_of, within};
 use crate::{Mode, Moment, Released, Renewal, Wait};
 
 /// The same claim, asked for again after a lost answer, gets the same grant.
 pub(super) async fn an_acquire_that_is_repeated_gets_the_same_grant(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("twice");
-    let ttl = stage.ttl(&one, 5000);
+    let ttl = ttl_of(&one, 5000);
     for wait in [Wait::No, within(secs(2))] {
         let claim = claim(&name, Mode::Exclusive, ttl, wait);
         let first = one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
@@ -26,7 +26,7 @@ pub(super) async fn an_acquire_that_is_repeated_gets_the_same_grant(stage: Stage
 pub(super) async fn a_release_that_is_repeated_is_harmless(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("twice");
-    let ttl = stage.ttl(&one, 5000);
+    let ttl = ttl_of(&one, 5000);
     let first = claim(&name, Mode::Exclusive, ttl, Wait::No);
     one.backend().acquire(&first).await.expect("an answer").expect("a free lock");
     assert_eq!(one.backend().release(&first).await.expect("an answer"), Released::Released);
@@ -46,7 +46,7 @@ pub(super) async fn a_release_that_is_repeated_is_harmless(stage: Stage) {
 pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("late");
-    let ttl = stage.ttl(&one, 250);
+    let ttl = ttl_of(&one, 250);
     let late = claim(&name, Mode::Exclusive, ttl, Wait::No);
     let grant = one.backend().acquire(&late).await.expect("an answer").expect("a free lock");
     let guard = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
@@ -66,7 +66,7 @@ pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
     let [one, two] = stage.clients().await;
     for renewed in [false, true] {
         let name = stage.name(renewed);
-        let ttl = stage.ttl(&one, 300);
+        let ttl = ttl_of(&one, 300);
         let sent = Moment::now();
         let mine = claim(&name, Mode::Exclusive, ttl, Wait::No);
         let grant = one.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
@@ -97,7 +97,7 @@ pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
 pub(super) async fn releases_that_travel_together_are_told_apart(stage: Stage) {
     const MANY: usize = 24;
     let [one, two] = stage.clients().await;
-    let ttl = stage.ttl(&one, 20_000);
+    let ttl = ttl_of(&one, 20_000);
     for round in 0..3 {
         let (mut claims, mut heirs) = (Vec::new(), Vec::new());
         for n in 0..MANY {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs};
+use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs, ttl_of};
 use crate::ErrorKind;
 
 /// The value of the work comes back, and the lock is free afterwards.
@@ -35,7 +35,7 @@ impl Drop for Flag {
 pub(super) async fn run_stops_the_work_when_the_lock_is_lost(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("run");
-    let ttl = stage.ttl(&one, 3000);
+    let ttl = ttl_of(&one, 3000);
     let (stopped, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let working = tokio::spawn({
         let (flag, finished) = (Flag(Arc::clone(&stopped)), Arc::clone(&finished));

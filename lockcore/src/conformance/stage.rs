@@ -45,11 +45,11 @@ impl Stage {
     pub(super) async fn link(&self) -> Box<dyn Link> {
         self.harness.link().await.expect("the harness offers a network that fails")
     }
+}
 
-    /// This lease, or the shortest that the backend allows.
-    pub(super) fn ttl(&self, locks: &Locks, millis: u64) -> Duration {
-        locks.capabilities().min_ttl.max(Duration::from_millis(millis))
-    }
+/// This lease, or the shortest that the backend allows.
+pub(super) fn ttl_of(locks: &Locks, millis: u64) -> Duration {
+    locks.capabilities().min_ttl.max(Duration::from_millis(millis))
 }
 
 /// A claim as `lockcore` would make it, for cases that talk to the backend itself. Nobody renews what it gets.
@@ -102,10 +102,10 @@ pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit
 /// Waits for a task that must come to its end by then.
 pub(super) async fn done<T>(what: &str, limit: Duration, task: impl Future<Output = T>) -> T {
     let began = Moment::now();
-    match tokio::time::timeout(limit, task).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what}: not within {limit:?} (waited {:?})", Moment::now().since(began)),
-    }
+    let Ok(value) = tokio::time::timeout(limit, task).await else {
+        panic!("{what}: not within {limit:?} (waited {:?})", Moment::now().since(began))
+    };
+    value
 }
 
 /// Takes the lock, which must be free by then, and says how long it took.

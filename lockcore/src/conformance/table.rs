@@ -81,6 +81,7 @@ const ALL: &[Case] = cases! {
     network {
         an_acquire_into_a_black_hole_ends_with_its_wait: Free [Link];
         an_acquire_whose_reply_never_comes_leaves_nothing: Free [Link];
+        timeouts_are_punctual_in_a_black_hole: Quiet [Link];
         calls_into_a_black_hole_end: Free [Link];
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];

@@ -1,6 +1,6 @@
 //! Waiting: for as long as was asked for, and nothing stays behind.
 
-use super::stage::{Stage, claim, done, free_by, millis, queued, release, secs, within};
+use super::stage::{Stage, claim, done, free_by, millis, queued, release, secs, ttl_of, within};
 use crate::{ErrorKind, Mode, Moment, Wait};
 
 /// A wait ends neither early nor more than 50 ms late.
@@ -68,11 +68,12 @@ pub(super) async fn a_wait_that_ended_leaves_no_trace(stage: Stage) {
 pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("held");
-    let long = one.lock(&name).ttl(stage.ttl(&one, 30_000)).await.expect("a free lock");
-    let short = stage.ttl(&two, 300);
+    let long = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
+    let short = ttl_of(&two, 300);
     // Granted in its turn and never renewed: a process that died while it waited.
     let dead = tokio::spawn({
-        let (backend, claim) = (two.backend().clone(), claim(&name, Mode::Exclusive, short, within(secs(20))));
+        let (backend, claim) =
+            (two.backend().clone(), claim(&name, Mode::Exclusive, short, within(secs(20))));
         async move { backend.acquire(&claim).await }
     });
     queued(&one, &name, 1, secs(5)).await;
@@ -96,7 +97,7 @@ pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
 pub(super) async fn waiting_without_a_limit_gets_there(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("held");
-    let claim = claim(&name, Mode::Exclusive, stage.ttl(&one, 5000), Wait::No);
+    let claim = claim(&name, Mode::Exclusive, ttl_of(&one, 5000), Wait::No);
     one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
     let waiter = tokio::spawn({
         let (two, name) = (two.clone(), name.clone());

@@ -87,7 +87,9 @@ impl Actor {
             4..30 => request.try_now().await,
             30..45 => request.wait(short).await.map(Some),
             // Dropped while it waits, or just when its turn comes.
-            45..60 => tokio::time::timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some)),
+            45..60 => {
+                tokio::time::timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some))
+            }
             _ => request.wait(self.plan.span).await.map(Some),
         };
         if let Some(guard) = self.allow(answer) {
@@ -137,7 +139,9 @@ impl Actor {
         let grant = match backend.acquire(&claim).await {
             Ok(Some(grant)) => grant,
             answer => {
-                if let Err(error) = answer {
+                if let Err(error) = answer
+                    && error.kind() != ErrorKind::TimedOut
+                {
                     lock(&self.record).errors.push(format!("{error:#}"));
                 }
                 // Out of the queue, in case it is still in there.
@@ -151,7 +155,9 @@ impl Actor {
         let mut until = grant.deadline();
         if self.random.random_bool(0.5) {
             tokio::time::sleep(short / 3).await;
-            if let Some(Renewal::Renewed(deadline)) = backend.renew(&[grant.clone()]).await.first() {
+            if let Some(Renewal::Renewed(deadline)) =
+                backend.renew(std::slice::from_ref(&grant)).await.first()
+            {
                 until = *deadline;
             }
         }

@@ -51,7 +51,7 @@ impl Armed {
                 Ok(Released::NotHeld) => (),
                 Err(error) => {
                     self.shared.counters.cleanup_failures.add();
-                    tracing::info!(lock = %claim.name(), %error, "clean-up goes to the keeper");
+                    tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "clean-up goes to the keeper");
                 }
             }
         }));
@@ -88,7 +88,7 @@ async fn clean_up(shared: &Shared, claim: &Claim) {
             }
             Ok(Err(error)) => {
                 shared.counters.cleanup_failures.add();
-                tracing::info!(lock = %claim.name(), %error, "clean-up is tried again");
+                tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "clean-up is tried again");
             }
             Err(_) => shared.counters.cleanup_failures.add(),
         }

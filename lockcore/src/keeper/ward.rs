@@ -180,7 +180,7 @@ impl Ward {
                 }
                 Some(Renewal::Lost) => Event::Gone,
                 Some(Renewal::Unknown(error)) => {
-                    self.doubt(holding, &error);
+                    self.doubt(holding, &format!("{error:#}"));
                     Event::Unknown
                 }
                 None => {

@@ -66,11 +66,7 @@ impl fmt::Debug for MemoryLock {
 
 /// Waits in the queue. The turn comes by a message from whoever frees the lock; behind it stands a timer on the
 /// leases of the holders, since the dead send no message.
-async fn wait_for_turn(
-    store: &Mutex<Store>,
-    claim: &Claim,
-    place: Place,
-) -> Result<Option<Grant>> {
+async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
     let Place { mut turn, look } = place;
     loop {
         let lease_ends = lock(store).next_expiry(claim.name());

@@ -1,0 +1,163 @@
+//! Requests of several statements.
+
+use std::collections::HashSet;
+
+use lockcore::{Claim, Grant, LockName};
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::rows::Rows;
+use super::{Conn, MySql};
+use crate::dialect::{Ask, Extension, Local, Took, micros, span, token};
+
+impl MySql {
+    /// Takes one lock and reads the answer in the same round trip. `None`: refused.
+    pub(super) async fn take_returning(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
+        let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
+        let row = sqlx::query(self.sql.take_returning.get())
+            .bind(name)
+            .bind(owner)
+            .bind(micros(ask.claim.ttl()))
+            .bind(ask.claim.label())
+            .bind(name)
+            .bind(owner)
+            .bind(name)
+            .bind(ask.ticket)
+            .bind(name)
+            .fetch_optional(&mut conn.inner)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let winner: Uuid = row.try_get(0)?;
+        Ok((winner == owner).then_some(Took::Granted(token(row.try_get(1)?))))
+    }
+
+    pub(super) async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let rows = Rows::of_asks(asks)?;
+        if let [ask] = asks {
+            let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
+            sqlx::query(self.sql.take.get())
+                .bind(name)
+                .bind(owner)
+                .bind(micros(ask.claim.ttl()))
+                .bind(ask.claim.label())
+                .bind(name)
+                .bind(owner)
+                .bind(name)
+                .bind(ask.ticket)
+                .bind(name)
+                .execute(&mut conn.inner)
+                .await?;
+        } else {
+            sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        }
+        let standing = self.standing(conn, &rows).await?;
+        Ok(rows.in_order(standing.into_iter().map(|(ours, number, left)| match (ours, number) {
+            (true, Some(number)) => Took::Granted(token(number)),
+            _ => Took::Busy(left.filter(|&left| left > 0).map(span)),
+        })))
+    }
+
+    pub(super) async fn standing(
+        &self,
+        conn: &mut Conn,
+        rows: &Rows,
+    ) -> sqlx::Result<Vec<(bool, Option<i64>, Option<i64>)>> {
+        sqlx::query_as(self.sql.standing.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
+    }
+
+    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+        // sqlx counts the rows that were found, changed or not.
+        let found = sqlx::query(self.sql.release.get())
+            .bind(claim.name().as_str().as_bytes())
+            .bind(claim.owner().as_uuid())
+            .execute(&mut conn.inner)
+            .await?;
+        Ok(found.rows_affected() > 0)
+    }
+
+    /// Which of the claims held their locks is read in the same transaction: after it, another may have taken them.
+    pub(super) async fn release_many(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<bool>> {
+        let rows = Rows::of_claims(claims.iter())?;
+        begin(conn).await?;
+        let released = self.release_found(conn, &rows, claims.len()).await;
+        end(conn, released).await
+    }
+
+    async fn release_found(&self, conn: &mut Conn, rows: &Rows, many: usize) -> sqlx::Result<Vec<bool>> {
+        let done =
+            sqlx::query(self.sql.release_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        if done.rows_affected() == many as u64 {
+            return Ok(vec![true; many]);
+        }
+        let released: Vec<bool> =
+            sqlx::query_scalar(self.sql.released.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
+        Ok(rows.in_order(released.into_iter()))
+    }
+
+    pub(super) async fn next(
+        &self,
+        conn: &mut Conn,
+        name: &LockName,
+        local: Local<'_>,
+    ) -> sqlx::Result<Option<i64>> {
+        if !(local.waits_for)(name) {
+            return Ok(None);
+        }
+        sqlx::query_scalar(self.sql.next.get())
+            .bind(local.client)
+            .bind(name.as_str().as_bytes())
+            .bind(name.as_str().as_bytes())
+            .fetch_optional(&mut conn.inner)
+            .await
+            .map(Option::flatten)
+    }
+
+    /// Renews what no transaction has locked, when the plain renewal had to wait for one.
+    pub(super) async fn renew_unlocked(
+        &self,
+        conn: &mut Conn,
+        grants: &[Grant],
+    ) -> sqlx::Result<Vec<Extension>> {
+        let all = Rows::of_grants(grants.iter())?;
+        begin(conn).await?;
+        let renewed = self.renew_found(conn, grants, &all).await;
+        let unlocked = end(conn, renewed).await?;
+        let standing = self.standing(conn, &all).await?;
+        let ours = all.in_order(standing.into_iter().map(|(ours, _, _)| ours));
+        let answer = |(grant, ours): (&Grant, bool)| match (unlocked.contains(&owner(grant)), ours) {
+            (true, true) => Extension::Extended,
+            (false, true) => Extension::Blocked,
+            (_, false) => Extension::Lost,
+        };
+        Ok(grants.iter().zip(ours).map(answer).collect())
+    }
+
+    async fn renew_found(
+        &self,
+        conn: &mut Conn,
+        grants: &[Grant],
+        all: &Rows,
+    ) -> sqlx::Result<HashSet<Uuid>> {
+        let unlocked: Vec<Uuid> =
+            sqlx::query_scalar(self.sql.unlocked.get()).bind(all.json()).fetch_all(&mut conn.inner).await?;
+        let unlocked: HashSet<Uuid> = unlocked.into_iter().collect();
+        let some = Rows::of_grants(grants.iter().filter(|grant| unlocked.contains(&owner(grant))))?;
+        sqlx::query(self.sql.renew.get()).bind(some.json()).execute(&mut conn.inner).await?;
+        Ok(unlocked)
+    }
+}
+
+fn owner(grant: &Grant) -> Uuid {
+    grant.claim().owner().as_uuid()
+}
+
+async fn begin(conn: &mut Conn) -> sqlx::Result<()> {
+    sqlx::raw_sql("START TRANSACTION").execute(&mut conn.inner).await.map(|_| ())
+}
+
+/// Ends a transaction. After an error nothing of it may stay open: later statements would join it.
+async fn end<T>(conn: &mut Conn, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
+    let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    sqlx::raw_sql(word).execute(&mut conn.inner).await?;
+    outcome
+}
