@@ -6,7 +6,7 @@ use lockwell::Moment;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::stats::{Sample, Spread, jain, rate, round3};
+use crate::stats::{Sample, Spread, jain, rate};
 
 /// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,10 +148,11 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
 }
 
 impl Handing {
-    /// Fairness in one line, for the table.
+    /// Hand-overs and fairness in one line, for the table.
     pub(crate) fn line(&self) -> String {
-        let longest = round3(self.wait_us.max / 1000.0);
-        format!("Jain {:.2}, longest wait {longest:.1} ms", self.jain)
+        let longest = self.wait_us.max / 1000.0;
+        let handovers = self.handovers_per_second.round();
+        format!("{handovers} hand-overs/s, Jain {:.2}, longest wait {longest:.0} ms", self.jain)
     }
 }
 

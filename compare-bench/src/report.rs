@@ -107,6 +107,8 @@ pub(crate) struct Measurement {
     pub(crate) floor: f64,
     /// The median over the rounds of ours / floor.
     pub(crate) ratio: f64,
+    /// Whether the floor itself changed so much between the rounds that the ratio says little.
+    pub(crate) unsteady: bool,
     /// The raw rounds: medians of latency, or rates.
     pub(crate) rounds: Vec<Round>,
     pub(crate) latency_us: Spread,
@@ -127,6 +129,17 @@ pub(crate) fn compare(rounds: &[Round]) -> (f64, f64, f64) {
         round3(median(rounds.iter().map(|round| round.floor))),
         round3(median(ratios)),
     )
+}
+
+/// Whether the middle half of the floor's rounds lies further apart than one to one and a half: the disk, or somebody
+/// else's work on this machine, is then a larger part of the figures than what is compared.
+pub(crate) fn unsteady(rounds: &[Round]) -> bool {
+    let mut floors: Vec<f64> = rounds.iter().map(|round| round.floor).collect();
+    floors.sort_by(f64::total_cmp);
+    match floors.len() {
+        0 => false,
+        count => floors[(count * 3 / 4).min(count - 1)] > 1.5 * floors[count / 4],
+    }
 }
 
 impl Report {
@@ -169,6 +182,16 @@ mod tests {
         let pairs = [(2.0, 1.0), (60.0, 20.0), (2.2, 1.0), (2.1, 1.0), (2.4, 2.0)];
         let rounds = pairs.map(|(ours, floor)| Round { ours, floor });
         assert_eq!(compare(&rounds), (2.2, 1.0, 2.1));
+    }
+
+    #[test]
+    fn a_floor_that_swings_is_marked() {
+        let rounds =
+            |floors: &[f64]| floors.iter().map(|&floor| Round { ours: 1.0, floor }).collect::<Vec<_>>();
+        assert!(!unsteady(&rounds(&[1.0, 1.1, 1.2, 1.3, 9.0])), "one round that was disturbed is no matter");
+        assert!(unsteady(&rounds(&[1.0, 1.1, 4.0, 4.2])));
+        assert!(unsteady(&rounds(&[0.15, 8.0, 8.0])));
+        assert!(!unsteady(&rounds(&[1.0])) && !unsteady(&[]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 use crate::report::{HOW_TO_READ, Measurement, Quantity, Report};
 
 const HEADER: [&str; 9] =
-    ["backend", "workload", "case", "p50", "p99", "per second", "floor", "ratio", "fairness"];
+    ["backend", "workload", "case", "p50", "p99", "per second", "floor", "ratio", "sharing"];
 
 /// Prints the report on the standard output.
 pub(crate) fn print(report: &Report) {
@@ -23,10 +23,14 @@ fn render(report: &Report) -> String {
         lines.push(table(&report.results).to_string());
         lines.push(HOW_TO_READ.to_owned());
         lines.push(
-            "p50 and p99 are of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
-             wait. Floor: one raw cycle (take a row, clear it); for memory a tokio Mutex."
+            "p50 and p99: of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
+             wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it); for memory a tokio Mutex. \
+             Jain: 1 is fair, 1/n is one taking everything."
                 .to_owned(),
         );
+    }
+    if report.results.iter().any(|result| result.unsteady) {
+        lines.push(UNSTEADY.to_owned());
     }
     for missing in &report.missing {
         lines.push(format!("not measured: {}: {}", missing.backend, missing.reason));
@@ -45,6 +49,9 @@ fn render(report: &Report) -> String {
     }
     lines.join("\n")
 }
+
+const UNSTEADY: &str = "?: the floor itself changed by half or more between the rounds (the disk, or other work on this \
+     machine), so this ratio says little. --tmpfs takes the disk out.";
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
@@ -84,7 +91,7 @@ fn table(results: &[Measurement]) -> Table {
             right(time(result.latency_us.p99)),
             right(number(result.per_second)),
             right(floor),
-            right(ratio(result.ratio)),
+            right(ratio(result)),
             Cell::new(result.handing.as_ref().map_or(String::new(), crate::history::Handing::line)),
         ]);
     }
@@ -103,8 +110,10 @@ fn time(micros: f64) -> String {
     }
 }
 
-fn ratio(value: f64) -> String {
-    if value < 0.1 { format!("{value:.3}x") } else { format!("{value:.2}x") }
+fn ratio(result: &Measurement) -> String {
+    let mark = if result.unsteady { " ?" } else { "" };
+    let digits = if result.ratio < 0.1 { 3 } else { 2 };
+    format!("{:.digits$}x{mark}", result.ratio)
 }
 
 fn number(value: f64) -> String {

@@ -35,15 +35,15 @@ use crate::{
 #[derive(Debug)]
 pub struct LockGuard {
     held: Held,
-    shared: Arc<Shared>,
-    given_up: bool,
+    /// Taken when the lock is given up.
+    shared: Option<Arc<Shared>>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant, now: Moment) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant) -> Self {
         let holding = Arc::new(Holding::new(grant));
-        shared.ward.admit(&holding, now);
-        Self { held: Held { holding }, shared: Arc::clone(shared), given_up: false }
+        shared.ward.admit(&holding);
+        Self { held: Held { holding }, shared: Some(Arc::clone(shared)) }
     }
 
     /// The lock's name.
@@ -106,32 +106,31 @@ impl LockGuard {
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
-        let armed = self.end();
-        let claim = self.held.grant().claim().clone();
-        let answer = crate::operation::release(Arc::clone(&self.shared), armed, claim.clone()).await;
-        let error = match answer {
+        let Some(armed) = self.end() else { return Ok(()) };
+        let backend = armed.shared().capabilities.backend;
+        let error = match crate::operation::release(armed).await {
             Ok(Released::Released) => return Ok(()),
             Ok(Released::NotHeld) => Error::new(ErrorKind::Lost, "the lock was lost before it was released"),
             Err(error) => error,
         };
-        Err(self.shared.decorate(error, Operation::Release, Some(claim.name())))
+        Err(error.during(Operation::Release).on_backend(backend).for_lock(self.name()))
     }
 
     /// Stops the renewals, and arms the clean-up in their place.
-    fn end(&mut self) -> Armed {
-        self.given_up = true;
+    fn end(&mut self) -> Option<Armed> {
+        let shared = self.shared.take()?;
         let holding = &self.held.holding;
         // Giving up is right at any time, so the clock is not asked.
         holding.on(Moment::NEVER, Event::GivenUp);
-        self.shared.ward.dismiss(holding);
-        Armed::new(&self.shared, self.held.grant().claim())
+        shared.ward.dismiss(holding);
+        Some(Armed::new(shared, holding.grant().claim().clone()))
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if !self.given_up {
-            self.end().give_up(Outcome::Answered);
+        if let Some(armed) = self.end() {
+            armed.give_up(Outcome::Answered);
         }
     }
 }

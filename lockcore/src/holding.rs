@@ -20,12 +20,15 @@ pub(crate) struct Holding {
     /// The place in the ward's table.
     slot: AtomicUsize,
     changed: Notify,
+    /// When the lease first needs something.
+    first_due: Moment,
 }
 
 impl Holding {
     pub(crate) fn new(grant: Grant) -> Self {
         let lease = Lease::new(grant.claim().ttl(), grant.deadline());
         Self {
+            first_due: lease.renew_at(),
             believed_until: AtomicU64::new(lease.deadline().as_nanos()),
             lease: Mutex::new(lease),
             grant,
@@ -36,6 +39,10 @@ impl Holding {
 
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    pub(crate) fn first_due(&self) -> Moment {
+        self.first_due
     }
 
     pub(crate) fn slot(&self) -> &AtomicUsize {

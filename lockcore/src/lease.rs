@@ -95,6 +95,11 @@ impl Lease {
         self.deadline
     }
 
+    /// When the next renewal is due.
+    pub fn renew_at(&self) -> Moment {
+        self.renew_at
+    }
+
     /// How sure the holder can be, as of the last event.
     pub fn standing(&self) -> Standing {
         self.standing

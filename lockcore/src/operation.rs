@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::client::Shared;
 use crate::keeper::{Armed, Outcome};
-use crate::{Claim, Error, ErrorKind, LockGuard, Moment, Released, Result};
+use crate::{Claim, Error, ErrorKind, LockGuard, Operation, Released, Result};
 
 /// The longest that a release may take before the keeper takes over.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
@@ -25,12 +25,17 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 #[must_use = "an operation goes on in the background when it is dropped"]
 pub(crate) struct UnderWay<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    claim: Claim,
+    /// The claim to cancel, where that can make the operation end sooner.
+    claim: Option<Claim>,
 }
 
 impl<T: Send + 'static> UnderWay<T> {
-    fn new(claim: Claim, work: impl Future<Output = T> + Send + 'static) -> Self {
+    fn new(claim: Option<Claim>, work: impl Future<Output = T> + Send + 'static) -> Self {
         Self { work: Some(Box::pin(work)), claim }
+    }
+
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
     }
 }
 
@@ -48,7 +53,9 @@ impl<T: Send + 'static> Future for UnderWay<T> {
 impl<T: Send + 'static> Drop for UnderWay<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
-        self.claim.cancel();
+        if let Some(claim) = &self.claim {
+            claim.cancel();
+        }
         // Without a runtime the work is dropped here, and the armed claim in it goes to the keeper.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(async move { drop(work.await) }));
@@ -58,43 +65,42 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
 
 /// Acquires a lock. `None`: the wait ended.
 pub(crate) fn acquire(shared: Arc<Shared>, claim: Claim) -> UnderWay<Result<Option<LockGuard>>> {
-    UnderWay::new(claim.clone(), async move {
-        let armed = Armed::new(&shared, &claim);
-        let answer = shared.backend.acquire(&claim).await;
+    UnderWay::new(Some(claim.clone()), async move {
+        let armed = Armed::new(shared, claim);
+        let answer = armed.shared().backend.acquire(armed.claim()).await;
         // From here to the guard there is no await: the armed claim and the guard change places in one step.
-        match answer {
+        let error = match answer {
             Ok(Some(grant)) => {
-                let now = Moment::now();
-                if now >= grant.deadline() {
-                    // The answer was under way for longer than the lease lasts: it grants nothing any more.
-                    armed.give_up(Outcome::Answered);
-                    return Err(Error::new(
-                        ErrorKind::Unreachable,
-                        "the lock was granted, but the answer came after the lease had ended",
-                    ));
+                if !grant.deadline().has_passed() {
+                    let guard = LockGuard::new(armed.shared(), grant);
+                    armed.disarm();
+                    return Ok(Some(guard));
                 }
-                let guard = LockGuard::new(&shared, grant, now);
-                armed.disarm();
-                Ok(Some(guard))
+                // The answer was under way for longer than the lease lasts: it grants nothing any more.
+                let text = "the lock was granted, but the answer came after the lease had ended";
+                decorate(&armed, Error::new(ErrorKind::Unreachable, text))
+            }
+            Ok(None) if armed.claim().may_be_queued() => {
+                armed.give_up(Outcome::Answered);
+                return Ok(None);
             }
             Ok(None) => {
-                if claim.may_be_queued() {
-                    armed.give_up(Outcome::Answered);
-                } else {
-                    armed.disarm();
-                }
-                Ok(None)
+                armed.disarm();
+                return Ok(None);
             }
-            Err(error) => {
-                if proves_nothing_done(&error) {
-                    armed.disarm();
-                } else {
-                    armed.give_up(Outcome::Unanswered);
-                }
-                Err(error)
-            }
+            Err(error) => decorate(&armed, error),
+        };
+        if proves_nothing_done(&error) {
+            armed.disarm();
+        } else {
+            armed.give_up(Outcome::Unanswered);
         }
+        Err(error)
     })
+}
+
+fn decorate(armed: &Armed, error: Error) -> Error {
+    armed.shared().decorate(error, Operation::Acquire, Some(armed.claim().name()))
 }
 
 /// Whether this error of an acquire proves that the server has not acted on the claim.
@@ -106,9 +112,9 @@ fn proves_nothing_done(error: &Error) -> bool {
 }
 
 /// Releases a claim, and lets the keeper go on if that fails.
-pub(crate) async fn release(shared: Arc<Shared>, armed: Armed, claim: Claim) -> Result<Released> {
-    let mut work = UnderWay::new(claim.clone(), async move {
-        let answer = shared.backend.release(&claim).await;
+pub(crate) async fn release(armed: Armed) -> Result<Released> {
+    let mut work = UnderWay::new(None, async move {
+        let answer = armed.shared().backend.release(armed.claim()).await;
         // On an error the armed claim is dropped here, which hands it to the keeper.
         if answer.is_ok() {
             armed.disarm();

@@ -79,9 +79,8 @@ impl LockRequest {
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
-        let shared = Arc::clone(&self.shared);
-        let (claim, decorate) = self.claim(|_| Ok(Wait::No))?;
-        crate::operation::acquire(shared, claim).await.map_err(decorate)
+        let (shared, claim) = self.claim(|_| Ok(Wait::No))?;
+        crate::operation::acquire(shared, claim).await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -120,11 +119,8 @@ impl LockRequest {
         }
     }
 
-    /// Checks everything, and makes the claim. Also returns what adds the context to later errors.
-    fn claim(
-        self,
-        wait: impl FnOnce(Option<Duration>) -> Result<Wait>,
-    ) -> Result<(Claim, impl Fn(Error) -> Error)> {
+    /// Checks everything, and makes the claim.
+    fn claim(self, wait: impl FnOnce(Option<Duration>) -> Result<Wait>) -> Result<(Arc<Shared>, Claim)> {
         let shared = self.shared;
         let bad = |error, name| shared.decorate(error, Operation::Acquire, name);
         let name = self.name.map_err(|error| bad(error, None))?;
@@ -134,8 +130,7 @@ impl LockRequest {
             Ok((mode, wait(self.wait)?))
         });
         let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
-        let claim = Claim::new(name.clone(), mode, self.ttl, wait, self.label);
-        Ok((claim, move |error| shared.decorate(error, Operation::Acquire, Some(&name))))
+        Ok((shared, Claim::new(name, mode, self.ttl, wait, self.label)))
     }
 }
 
@@ -180,8 +175,7 @@ enum State {
     New(Option<LockRequest>),
     UnderWay {
         work: UnderWay<Result<Option<LockGuard>>>,
-        shared: Arc<Shared>,
-        claim: Claim,
+        backend: &'static str,
         wait: Option<Duration>,
         /// Fires a little after the end of the wait, in case that the backend does not.
         end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -198,26 +192,24 @@ impl Future for Acquire {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<LockGuard>> {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
-            let (shared, wait) = (Arc::clone(&request.shared), request.wait);
-            let (claim, _) = request.claim(wait_of)?;
-            let work = crate::operation::acquire(Arc::clone(&shared), claim.clone());
-            self.0 = State::UnderWay { work, shared, claim, wait, end: None };
+            let wait = request.wait;
+            let (shared, claim) = request.claim(wait_of)?;
+            let backend = shared.capabilities.backend;
+            let work = crate::operation::acquire(shared, claim);
+            self.0 = State::UnderWay { work, backend, wait, end: None };
         }
-        let State::UnderWay { work, shared, claim, wait, end } = &mut self.0 else {
-            unreachable!("set above")
-        };
-        let outcome = match Pin::new(work).poll(cx) {
+        let State::UnderWay { work, backend, wait, end } = &mut self.0 else { unreachable!("set above") };
+        let outcome = match Pin::new(&mut *work).poll(cx) {
             Poll::Ready(Ok(Some(guard))) => Ok(guard),
-            Poll::Ready(Ok(None)) => Err(timed_out(*wait)),
             Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(None)) => Err(timed_out(*wait, backend, work.claim())),
             Poll::Pending => {
-                let Wait::Until(until) = claim.wait() else { return Poll::Pending };
+                let Some(Wait::Until(until)) = work.claim().map(Claim::wait) else { return Poll::Pending };
                 let end = end.get_or_insert_with(|| Box::pin(until.after(GRACE).sleep()));
                 std::task::ready!(end.as_mut().poll(cx));
-                Err(timed_out(*wait))
+                Err(timed_out(*wait, backend, work.claim()))
             }
         };
-        let outcome = outcome.map_err(|error| shared.decorate(error, Operation::Acquire, Some(claim.name())));
         // Whatever is still under way goes on in the background.
         self.0 = State::New(None);
         Poll::Ready(outcome)
@@ -230,7 +222,12 @@ impl fmt::Debug for Acquire {
     }
 }
 
-fn timed_out(wait: Option<Duration>) -> Error {
+fn timed_out(wait: Option<Duration>, backend: &'static str, claim: Option<&Claim>) -> Error {
     let waited = humantime::format_duration(wait.unwrap_or_default());
-    Error::new(ErrorKind::TimedOut, format!("still held by another after a wait of {waited}"))
+    let error = Error::new(ErrorKind::TimedOut, format!("still held by another after a wait of {waited}"));
+    let error = error.during(Operation::Acquire).on_backend(backend);
+    match claim {
+        Some(claim) => error.for_lock(claim.name()),
+        None => error,
+    }
 }

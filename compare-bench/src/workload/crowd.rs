@@ -9,7 +9,7 @@ use super::{Bench, Workload};
 use crate::error::Result;
 use crate::history::summary;
 use crate::plan::Plan;
-use crate::report::{Measurement, Quantity, Round, compare};
+use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
 
 pub(crate) struct Crowd;
@@ -60,6 +60,7 @@ impl Workload for Crowd {
             ours,
             floor,
             ratio,
+            unsteady: unsteady(&rounds),
             rounds,
             latency_us: waits.spread(),
             latency_of: "wait for the lock",

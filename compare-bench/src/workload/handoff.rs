@@ -9,7 +9,7 @@ use super::{Bench, Workload};
 use crate::error::{Error, Result};
 use crate::history::{History, summary};
 use crate::plan::Plan;
-use crate::report::{Measurement, Quantity, Round, compare};
+use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
 use crate::worker::Workers;
 
@@ -82,6 +82,7 @@ impl Handoff {
             ours,
             floor,
             ratio,
+            unsteady: unsteady(&rounds),
             rounds,
             latency_us: all_ours.spread(),
             latency_of: "release called to next acquire returned",

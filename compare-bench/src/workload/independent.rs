@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{Bench, Workload};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::report::{Measurement, Quantity, Round, compare};
+use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
 
 pub(crate) struct Independent;
@@ -69,6 +69,7 @@ impl Independent {
             ours,
             floor,
             ratio,
+            unsteady: unsteady(&rounds),
             rounds,
             latency_us: all_ours.spread(),
             latency_of: "acquire and release",

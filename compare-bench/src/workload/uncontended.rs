@@ -7,7 +7,7 @@ use lockwell::{Locks, async_trait};
 use super::{Bench, Workload};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::report::{Measurement, Quantity, Round, compare};
+use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
 
 pub(crate) struct Uncontended;
@@ -57,6 +57,7 @@ impl Workload for Uncontended {
             ours,
             floor,
             ratio,
+            unsteady: unsteady(&rounds),
             rounds,
             latency_us: all_ours.spread(),
             latency_of: "acquire and release",

@@ -23,19 +23,29 @@ pub(crate) enum Outcome {
 /// dropped half-way, as the shutdown of a runtime does, dropping this hands the claim to the keeper.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Armed {
-    shared: Arc<Shared>,
-    claim: Option<Claim>,
-}
+pub(crate) struct Armed(Option<(Arc<Shared>, Claim)>);
 
 impl Armed {
-    pub(crate) fn new(shared: &Arc<Shared>, claim: &Claim) -> Self {
-        Self { shared: Arc::clone(shared), claim: Some(claim.clone()) }
+    pub(crate) fn new(shared: Arc<Shared>, claim: Claim) -> Self {
+        Self(Some((shared, claim)))
+    }
+
+    fn parts(&self) -> (&Arc<Shared>, &Claim) {
+        let (shared, claim) = self.0.as_ref().expect("armed until it is consumed");
+        (shared, claim)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.parts().0
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        self.parts().1
     }
 
     /// There is proof that the claim holds nothing, or its guard has taken over.
     pub(crate) fn disarm(mut self) {
-        self.claim = None;
+        self.0 = None;
     }
 
     /// Gives the claim up in the background: on the caller's runtime, where the connection of the acquire is, so that
@@ -43,15 +53,16 @@ impl Armed {
     pub(crate) fn give_up(self, outcome: Outcome) {
         let Ok(runtime) = Handle::try_current() else { return };
         drop(runtime.spawn(async move {
-            let Some(claim) = &self.claim else { return };
-            let answer = self.shared.backend.release(claim).await;
+            let (shared, claim) = self.parts();
+            let answer = shared.backend.release(claim).await;
             match answer {
                 Ok(Released::Released) => self.disarm(),
                 Ok(Released::NotHeld) if outcome == Outcome::Answered => self.disarm(),
                 Ok(Released::NotHeld) => (),
                 Err(error) => {
-                    self.shared.counters.cleanup_failures.add();
-                    tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "clean-up goes to the keeper");
+                    shared.counters.cleanup_failures.add();
+                    let error = format!("{error:#}");
+                    tracing::info!(lock = %claim.name(), error, "clean-up goes to the keeper");
                 }
             }
         }));
@@ -60,8 +71,7 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            let shared = Arc::clone(&self.shared);
+        if let Some((shared, claim)) = self.0.take() {
             super::spawn(async move { clean_up(&shared, &claim).await });
         }
     }

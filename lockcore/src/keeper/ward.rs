@@ -57,13 +57,9 @@ impl Ward {
     }
 
     /// Takes a lease into care.
-    pub(crate) fn admit(self: &Arc<Self>, holding: &Arc<Holding>, now: Moment) {
-        let due = match holding.on(now, Event::Tick) {
-            Advice::Rest(due) => due,
-            // The grant was long under way: its first renewal is due at once.
-            Advice::Renew => now,
-            Advice::Done => return,
-        };
+    pub(crate) fn admit(self: &Arc<Self>, holding: &Arc<Holding>) {
+        // A grant that was long under way may be due at once; the task then wakes at once.
+        let due = holding.first_due();
         let start = {
             let mut table = lock(&self.table);
             let slot = table.leases.insert(Arc::clone(holding));
