@@ -1,7 +1,19 @@
-//! One distributed lock, any backend.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockcore::*;
+
+/// The guides of the `docs` folder, so that their code is compiled.
+pub mod guides {
+    #[doc = include_str!("../docs/guarantees.md")]
+    pub mod guarantees {}
+    #[doc = include_str!("../docs/sql.md")]
+    pub mod sql {}
+    #[doc = include_str!("../ARCHITECTURE.md")]
+    pub mod architecture {}
+    #[doc = include_str!("../CHANGELOG.md")]
+    pub mod changelog {}
+}
 
 mod schemes;
 

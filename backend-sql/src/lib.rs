@@ -1,4 +1,10 @@
 //! The SQL lock table of lockwell: PostgreSQL, MySQL/MariaDB and SQLite, by sqlx.
+//!
+//! A lock is a row that is never deleted by a release. An acquire is one statement that takes the row if it is free by the
+//! *server's* clock; requests that meet share a statement; waiters stand in a queue table and are woken in order.
+//!
+//! For data in the same database, `verify_in` checks the lock inside the user's own transaction: true exclusion, without
+//! an assumption about time.
 
 mod dialect;
 mod errand;

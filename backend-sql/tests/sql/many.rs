@@ -1,0 +1,61 @@
+//! Ten thousand held locks in one process: few renewals, little memory.
+
+use std::time::Duration;
+
+use crate::servers::{Kind, client, url};
+
+const LOCKS: usize = 10_000;
+
+/// Resident memory of this process in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: usize = statm.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+async fn hold_many(kind: Kind) {
+    let Some(url) = url(kind, "many").await else { return };
+    let locks = client(kind, &url).await;
+    // The first ones pay for buffers and statements.
+    let mut guards = take(&locks, "warm", 500).await;
+    let before = resident();
+    guards.extend(take(&locks, "held", LOCKS).await);
+    let each = resident().saturating_sub(before) / LOCKS;
+    println!("{kind:?}: {each} bytes for each held lock");
+    let start = locks.stats();
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    let lost = guards.iter().filter(|guard| !guard.is_held()).count();
+    assert_eq!(lost, 0, "{lost} of {} locks were lost: {:?}", guards.len(), locks.stats());
+    let stats = locks.stats();
+    let (renewals, calls) = (stats.renewals - start.renewals, stats.renewal_calls - start.renewal_calls);
+    println!("{kind:?}: {renewals} renewals in {calls} calls");
+    assert!(renewals >= LOCKS as u64, "every lease was renewed: {stats:?}");
+    // The last batch of a round is not full.
+    assert!(renewals / calls >= 400, "{renewals} renewals took {calls} calls");
+    assert!(each < 1024 + 64, "a held lock costs {each} bytes");
+    let releases: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+    for release in releases {
+        release.await.expect("no panic").expect("still held");
+    }
+}
+
+async fn take(locks: &lockcore::Locks, prefix: &str, many: usize) -> Vec<lockcore::LockGuard> {
+    let tasks: Vec<_> = (0..many)
+        .map(|n| {
+            let request = locks.lock(format!("{prefix} {n}")).ttl(Duration::from_secs(12));
+            tokio::spawn(request.into_future())
+        })
+        .collect();
+    let mut guards = Vec::with_capacity(many);
+    for task in tasks {
+        guards.push(task.await.expect("no panic").expect("a free lock"));
+    }
+    guards
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_locks_on_every_database() {
+    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Sqlite] {
+        hold_many(kind).await;
+    }
+}

@@ -1,0 +1,122 @@
+//! Tables, rights and bad addresses.
+
+use lockcore::{ErrorKind, Locks};
+
+use crate::servers::{Kind, backend, client, mariadb, postgres, url};
+
+const CANARY: &str = "canary-secret-123";
+
+async fn refused(kind: Kind, url: &str) -> (ErrorKind, String) {
+    let error = backend(kind, url).await.expect_err("refused");
+    let text = format!("{error} {error:#} {error:?}");
+    assert!(!text.contains(CANARY), "{text}");
+    (error.kind(), text)
+}
+
+#[tokio::test]
+async fn a_bad_table_name_is_refused_before_any_request() {
+    for kind in [Kind::Sqlite, Kind::Postgres, Kind::MariaDb] {
+        let scheme = match kind {
+            Kind::Sqlite => "sqlite://x.db",
+            Kind::Postgres => "postgres://nowhere.invalid/x",
+            Kind::MariaDb => "mysql://nowhere.invalid/x",
+        };
+        for table in ["a'b", "a%22b", "a b", "a;b"] {
+            let (why, text) = refused(kind, &format!("{scheme}?table={table}")).await;
+            assert_eq!(why, ErrorKind::InvalidInput, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_in_time() {
+    let start = std::time::Instant::now();
+    for (kind, url) in [
+        (Kind::Postgres, format!("postgres://a:{CANARY}@127.0.0.1:1/x?timeout=1s")),
+        (Kind::MariaDb, format!("mysql://a:{CANARY}@127.0.0.1:1/x?timeout=1s")),
+    ] {
+        let (why, text) = refused(kind, &url).await;
+        assert_eq!(why, ErrorKind::Unreachable, "{text}");
+    }
+    assert!(start.elapsed().as_secs() < 8);
+}
+
+#[tokio::test]
+async fn missing_tables_are_said_and_the_printed_statements_make_them() {
+    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Sqlite] {
+        let Some(url) = url(kind, "by_hand").await else { continue };
+        if kind == Kind::Sqlite {
+            drop(client(kind, &url.replace("by_hand", "other")).await);
+        }
+        let (why, text) = refused(kind, &format!("{url}&create=false")).await;
+        assert_eq!(why, ErrorKind::Misconfigured, "{text}");
+        assert!(text.contains("create_schema"), "{text}");
+    }
+    let Some(url) = url(Kind::Postgres, "by_hand").await else { return };
+    let other = url.replace("by_hand", "elsewhere");
+    let lock =
+        backend_sql::PostgresLock::connect(&other.parse().expect("an address")).await.expect("connects");
+    let server = postgres().await.expect("it runs");
+    server.admin_sql(&lock.schema().replace("elsewhere", "by_hand")).await.expect("the statements work");
+    let locks = client(Kind::Postgres, &format!("{url}&create=false")).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+}
+
+/// Locks, queues, renews and releases with the documented rights alone.
+async fn least(kind: Kind, url: &str) {
+    let url = format!("{url}&create=false");
+    let (one, two) = (client(kind, &url).await, client(kind, &url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.lock("a").into_future());
+    while one.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    assert!(!format!("{one:?} {two:?}").contains(CANARY));
+}
+
+async fn without_update(kind: Kind, url: &str) {
+    let locks = Locks::new(backend(kind, &format!("{url}&create=false")).await.expect("reading is allowed"));
+    let error = locks.lock("a").await.expect_err("writing is not");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough_on_postgres() {
+    let Some(url) = url(Kind::Postgres, "rights").await else { return };
+    drop(client(Kind::Postgres, &url).await);
+    let server = postgres().await.expect("it runs");
+    let sql = format!(
+        "CREATE ROLE app LOGIN PASSWORD '{CANARY}'; CREATE ROLE reader LOGIN;
+         GRANT SELECT, INSERT, UPDATE ON rights TO app;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_queue TO app;
+         GRANT SELECT ON rights, rights_queue TO reader;"
+    );
+    server.admin_sql(&sql).await.expect("an administrator");
+    least(Kind::Postgres, &url.replace("postgres@", &format!("app:{CANARY}@"))).await;
+    without_update(Kind::Postgres, &url.replace("postgres@", "reader@")).await;
+    let (why, text) = refused(Kind::Postgres, &url.replace("/postgres?", "/nothing?")).await;
+    assert_eq!(why, ErrorKind::Misconfigured, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough_on_mariadb() {
+    let Some(url) = url(Kind::MariaDb, "rights").await else { return };
+    drop(client(Kind::MariaDb, &url).await);
+    let server = mariadb().await.expect("it runs");
+    let sql = format!(
+        "CREATE USER app@'%' IDENTIFIED BY '{CANARY}'; CREATE USER reader@'%';
+         GRANT SELECT, INSERT, UPDATE ON lockwell.rights TO app@'%';
+         GRANT SELECT, INSERT, UPDATE, DELETE ON lockwell.rights_queue TO app@'%';
+         GRANT SELECT ON lockwell.rights TO reader@'%';
+         GRANT SELECT ON lockwell.rights_queue TO reader@'%';"
+    );
+    server.admin_sql(&sql).await.expect("an administrator");
+    least(Kind::MariaDb, &url.replace("root@", &format!("app:{CANARY}@"))).await;
+    without_update(Kind::MariaDb, &url.replace("root@", "reader@")).await;
+    let (why, text) = refused(Kind::MariaDb, &url.replace("root@", "app:canary-wrong@")).await;
+    assert_eq!(why, ErrorKind::Refused, "{text}");
+    let (why, text) = refused(Kind::MariaDb, &url.replace("/lockwell?", "/nothing?")).await;
+    assert_eq!(why, ErrorKind::Misconfigured, "{text}");
+}
