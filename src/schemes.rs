@@ -19,6 +19,10 @@ pub(crate) fn compiled() -> impl Iterator<Item = &'static str> {
     SCHEMES.iter().filter(|(_, _, on)| *on).map(|(name, ..)| *name)
 }
 
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    allow(clippy::unused_async, reason = "memory needs no connection")
+)]
 pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
     let scheme = url.scheme();
     check(scheme)?;

@@ -92,7 +92,7 @@ impl<D: Dialect> Lane<D> {
         state.waiting.push(E::job(Request { input, reply, give_up }));
         if !state.served {
             state.served = true;
-            let server = Server { conn: state.conn.take(), inner: Arc::clone(&self.0) };
+            let server = Server { conn: state.conn.take(), inner: Arc::clone(&self.0), done: false };
             drop(state);
             drop(tokio::spawn(server.serve()));
         }
@@ -115,14 +115,16 @@ impl<D: Dialect> Inner<D> {
 pub(crate) struct Server<D: Dialect> {
     inner: Arc<Inner<D>>,
     conn: Option<D::Conn>,
+    /// The lane was left in good order, and another task may be serving it by now.
+    done: bool,
 }
 
 impl<D: Dialect> Drop for Server<D> {
     /// If the runtime drops the task half-way, the connection goes with it, in whatever state it is, and the requests
     /// learn that they have no answer. The next request starts a new task.
     fn drop(&mut self) {
-        let mut state = self.inner.state();
-        if state.served {
+        if !self.done {
+            let mut state = self.inner.state();
             state.served = false;
             state.waiting.clear();
         }
@@ -137,6 +139,7 @@ impl<D: Dialect> Server<D> {
                 if state.waiting.is_empty() {
                     state.served = false;
                     state.conn = self.conn.take();
+                    self.done = true;
                     return;
                 }
                 std::mem::take(&mut state.waiting)

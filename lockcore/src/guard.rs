@@ -1,5 +1,6 @@
 //! What a holder has in hand.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ use crate::{
 /// [`release`]: Self::release
 #[must_use = "if unused the lock is released immediately"]
 #[clippy::has_significant_drop]
-#[derive(Debug)]
 pub struct LockGuard {
     held: Held,
     /// Taken when the lock is given up.
@@ -124,6 +124,16 @@ impl LockGuard {
         holding.on(Moment::NEVER, Event::GivenUp);
         shared.ward.dismiss(holding);
         Some(Armed::new(shared, holding.grant().claim().clone()))
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("standing", &self.standing())
+            .finish_non_exhaustive()
     }
 }
 

@@ -136,22 +136,7 @@ impl Dialect for MySql {
     }
 
     async fn renew(&self, conn: &mut Conn, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
-        let rows = Rows::of_grants(grants.iter())?;
-        let done = sqlx::query(self.sql.renew.get()).bind(rows.json()).execute(&mut conn.inner).await;
-        match done {
-            Ok(done) if done.rows_affected() == grants.len() as u64 => {
-                Ok(vec![Extension::Extended; grants.len()])
-            }
-            Ok(_) => {
-                let standing = self.standing(conn, &rows).await?;
-                let answer = |(ours, _, _)| if ours { Extension::Extended } else { Extension::Lost };
-                Ok(rows.in_order(standing.into_iter().map(answer)))
-            }
-            Err(sqlx::Error::Database(error)) if self.verdict(&*error) == Verdict::Blocked => {
-                self.renew_unlocked(conn, grants).await
-            }
-            Err(error) => Err(error),
-        }
+        self.renew_unlocked(conn, grants).await
     }
 
     async fn enroll(&self, conn: &mut Conn, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {

@@ -71,7 +71,7 @@ FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name) ORDER BY w.n";
 
 const RELEASE: &str = "UPDATE {locks} SET expires_at = NULL WHERE name = ? AND owner = ?";
 
-const RELEASE_MANY: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l
+const RELEASE_MANY: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 SET l.expires_at = NULL";
 
@@ -79,13 +79,14 @@ SET l.expires_at = NULL";
 const RELEASED: &str = "SELECT COALESCE(l.owner = UNHEX(w.owner) AND l.expires_at IS NULL, 0)
 FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name) ORDER BY w.n";
 
-const RENEW: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l
+const RENEW: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 SET l.expires_at = {now} + w.ttl WHERE l.expires_at IS NOT NULL";
 
-/// Which rows are not locked by somebody's transaction.
-const UNLOCKED: &str = "SELECT l.owner FROM {want} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(w.name)
-FOR UPDATE SKIP LOCKED";
+/// Which of the held rows are not locked by somebody's transaction.
+const UNLOCKED: &str = "SELECT l.owner FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+WHERE l.expires_at IS NOT NULL FOR UPDATE SKIP LOCKED";
 
 const NEXT: &str = "SELECT IF(q.client = ?, q.ticket, NULL) FROM {queue} AS q
 WHERE q.name = ? AND q.alive_until > {now}

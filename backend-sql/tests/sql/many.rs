@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::servers::{Kind, client, url};
 
 const LOCKS: usize = 10_000;
+const CHUNK: usize = 250;
 
 /// Resident memory of this process in bytes.
 fn resident() -> usize {
@@ -17,7 +18,7 @@ async fn hold_many(kind: Kind) {
     let Some(url) = url(kind, "many").await else { return };
     let locks = client(kind, &url).await;
     // The first ones pay for buffers and statements.
-    let mut guards = take(&locks, "warm", 500).await;
+    let mut guards = take(&locks, "warm", 2 * CHUNK).await;
     let before = resident();
     guards.extend(take(&locks, "held", LOCKS).await);
     let each = resident().saturating_sub(before) / LOCKS;
@@ -32,7 +33,7 @@ async fn hold_many(kind: Kind) {
     assert!(renewals >= LOCKS as u64, "every lease was renewed: {stats:?}");
     // The last batch of a round is not full.
     assert!(renewals / calls >= 400, "{renewals} renewals took {calls} calls");
-    assert!(each < 1024 + 64, "a held lock costs {each} bytes");
+    assert!(each < 1024, "a held lock costs {each} bytes");
     let releases: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
     for release in releases {
         release.await.expect("no panic").expect("still held");
@@ -40,15 +41,18 @@ async fn hold_many(kind: Kind) {
 }
 
 async fn take(locks: &lockcore::Locks, prefix: &str, many: usize) -> Vec<lockcore::LockGuard> {
-    let tasks: Vec<_> = (0..many)
-        .map(|n| {
-            let request = locks.lock(format!("{prefix} {n}")).ttl(Duration::from_secs(12));
-            tokio::spawn(request.into_future())
-        })
-        .collect();
     let mut guards = Vec::with_capacity(many);
-    for task in tasks {
-        guards.push(task.await.expect("no panic").expect("a free lock"));
+    // Not all at once: what is to be measured is what holding costs, not what asking costs.
+    for chunk in 0..many / CHUNK {
+        let tasks: Vec<_> = (0..CHUNK)
+            .map(|n| {
+                let request = locks.lock(format!("{prefix} {chunk} {n}")).ttl(Duration::from_secs(12));
+                tokio::spawn(request.into_future())
+            })
+            .collect();
+        for task in tasks {
+            guards.push(task.await.expect("no panic").expect("a free lock"));
+        }
     }
     guards
 }
