@@ -11,6 +11,25 @@ use super::{Conn, MySql};
 use crate::dialect::{Ask, Extension, Local, Took, micros, span, token};
 
 impl MySql {
+    /// Takes one lock whose row is there and free. `None`: it is not, or it is contended.
+    pub(super) async fn take_row(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
+        let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
+        let done = sqlx::query(self.sql.take_row.get())
+            .bind(owner)
+            .bind(owner)
+            .bind(owner)
+            .bind(micros(ask.claim.ttl()))
+            .bind(ask.claim.label())
+            .bind(name)
+            .bind(owner)
+            .bind(name)
+            .bind(ask.ticket)
+            .execute(&mut conn.inner)
+            .await?;
+        let taken = done.rows_affected() > 0;
+        Ok(taken.then(|| Took::Granted(token(done.last_insert_id().cast_signed()))))
+    }
+
     /// Takes one lock and reads the answer in the same round trip. `None`: refused.
     pub(super) async fn take_returning(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
         let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
@@ -29,6 +48,20 @@ impl MySql {
         let Some(row) = row else { return Ok(None) };
         let winner: Uuid = row.try_get(0)?;
         Ok((winner == owner).then_some(Took::Granted(token(row.try_get(1)?))))
+    }
+
+    /// Takes one lock by statements that lock no row of a lock that is held, and make a row that is missing.
+    pub(super) async fn take_new_or_contended(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Took> {
+        let asks = std::slice::from_ref(ask);
+        if !conn.returning {
+            return Ok(self.take_by_reading(conn, asks).await?[0]);
+        }
+        if let Some(granted) = self.take_returning(conn, ask).await? {
+            return Ok(granted);
+        }
+        let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
+        let left = standing.first().and_then(|(_, _, left)| *left);
+        Ok(Took::Busy(left.filter(|&left| left > 0).map(span)))
     }
 
     pub(super) async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {

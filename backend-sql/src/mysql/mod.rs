@@ -2,6 +2,7 @@
 
 mod address;
 mod batches;
+mod contended;
 mod rows;
 mod statements;
 
@@ -14,6 +15,7 @@ use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use uuid::Uuid;
 
+use self::contended::Contended;
 use self::rows::Rows;
 use self::statements::Statements;
 use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
@@ -31,6 +33,7 @@ pub struct MySql {
     connect: MySqlConnectOptions,
     /// Whether `RETURNING` may be used where the server has it.
     returning: bool,
+    contended: Contended,
     sql: Statements,
 }
 
@@ -44,9 +47,10 @@ pub struct Conn {
 impl MySqlLock {
     /// Connects to the database of this address, `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
-    /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. MariaDB answers an acquire in one
-    /// round trip by `RETURNING`; MySQL has none and needs a second one. It has been run against MariaDB 10.11, with
-    /// `RETURNING` and without; the statements for MySQL are the latter, but no MySQL server has been tried.
+    /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. An acquire of a free lock is one round
+    /// trip on both. A lock that is new or contended is asked for with `RETURNING` on MariaDB; MySQL has none and needs a
+    /// second round trip there. It has been run against MariaDB 10.11, with `RETURNING` and without; the statements for
+    /// MySQL are the latter, but no MySQL server has been tried.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
     /// `required`, `verify_ca`, `verify_identity`) and `sslca`; `returning=false` never uses `RETURNING`.
@@ -59,7 +63,8 @@ impl MySqlLock {
         let sql = Statements::new(&options.table);
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
         let returning = url.parsed("returning", "true or false")?.unwrap_or(true);
-        Self::open(MySql { connect, returning, sql }, options, record).await
+        let contended = Contended::default();
+        Self::open(MySql { connect, returning, contended, sql }, options, record).await
     }
 }
 
@@ -109,17 +114,23 @@ impl Dialect for MySql {
     }
 
     async fn take(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        match asks {
-            [ask] if conn.returning => {
-                if let Some(granted) = self.take_returning(conn, ask).await? {
-                    return Ok(vec![granted]);
+        let [ask] = asks else { return self.take_by_reading(conn, asks).await };
+        let name = ask.claim.name();
+        if !self.contended.holds(name) {
+            match self.take_row(conn, ask).await {
+                Ok(Some(granted)) => return Ok(vec![granted]),
+                Ok(None) => (),
+                Err(error) => {
+                    self.contended.note(name);
+                    return Err(error);
                 }
-                let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
-                let left = standing.first().and_then(|(_, _, left)| *left);
-                Ok(vec![Took::Busy(left.filter(|&left| left > 0).map(span))])
             }
-            _ => self.take_by_reading(conn, asks).await,
         }
+        let took = self.take_new_or_contended(conn, ask).await?;
+        if matches!(took, Took::Busy(_)) {
+            self.contended.note(name);
+        }
+        Ok(vec![took])
     }
 
     async fn release(&self, conn: &mut Conn, claims: &[Claim], local: Local<'_>) -> sqlx::Result<Vec<Freed>> {

@@ -46,6 +46,16 @@ const TAKEN: &str = "ON DUPLICATE KEY UPDATE
 
 const FREE: &str = "({locks}.expires_at IS NULL OR {locks}.expires_at <= VALUES(acquired_at))";
 
+/// The usual case: the row is there and free. The token comes back in the answer's "last insert id", so one round trip is
+/// enough on servers without RETURNING, too. Assignments are made from left to right: the token before the owner.
+const TAKE_ROW: &str = "UPDATE {locks} SET
+    token = LAST_INSERT_ID(IF(owner = ?, token, GREATEST(token + 1, {now}))),
+    acquired_at = IF(owner = ?, acquired_at, {now}),
+    owner = ?, expires_at = {now} + ?, label = ?
+WHERE name = ? AND (owner = ? OR ((expires_at IS NULL OR expires_at <= {now})
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
+        AND q.owner <> {locks}.owner)))";
+
 /// A lock that is held is refused by a read without a lock, so refusals wait for no row.
 const TAKE: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
 SELECT ?, ?, {now}, {now} + ?, {now}, ? FROM DUAL
@@ -132,6 +142,7 @@ const VERIFY: &str = "SELECT 1 FROM {locks} WHERE name = ? AND owner = ? AND tok
     AND expires_at IS NOT NULL LOCK IN SHARE MODE";
 
 pub(super) struct Statements {
+    pub(super) take_row: Sql,
     pub(super) take: Sql,
     pub(super) take_returning: Sql,
     pub(super) take_many: Sql,
@@ -166,6 +177,7 @@ impl Statements {
         };
         let sql = |text: &str| Sql::new(table, &fill(text));
         Self {
+            take_row: sql(TAKE_ROW),
             take: sql(TAKE),
             take_returning: sql(&format!("{TAKE} RETURNING owner, token")),
             take_many: sql(TAKE_MANY),

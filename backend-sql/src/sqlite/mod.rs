@@ -76,15 +76,17 @@ impl fmt::Debug for Sqlite {
 impl Sqlite {
     async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
         let claim = &ask.claim;
-        let row: Option<SqliteRow> = sqlx::query(self.sql.take.get())
+        // To the end, not to the first row: only a statement that runs to its end lets SQLite move its log into the
+        // database file. Otherwise the log grows without bound, and each commit gets slower.
+        let rows: Vec<SqliteRow> = sqlx::query(self.sql.take.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(micros(claim.ttl()))
             .bind(claim.label())
             .bind(ask.ticket)
-            .fetch_optional(&mut *conn)
+            .fetch_all(&mut *conn)
             .await?;
-        if let Some(row) = row {
+        if let [row] = rows.as_slice() {
             return Ok(Took::Granted(token(row.try_get(0)?)));
         }
         let left: Option<i64> = sqlx::query_scalar(self.sql.left.get())
@@ -182,16 +184,14 @@ impl Dialect for Sqlite {
         let outcome = async {
             let mut answers = Vec::with_capacity(claims.len());
             for claim in claims {
-                let released: Option<i64> = sqlx::query_scalar(self.sql.release.get())
+                let released: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
                     .bind(claim.name().as_str())
                     .bind(claim.owner().as_uuid())
-                    .fetch_optional(&mut *conn)
+                    .fetch_all(&mut *conn)
                     .await?;
-                let next = match released {
-                    Some(_) => self.next(conn, claim.name(), local).await?,
-                    None => None,
-                };
-                answers.push(Freed { released: released.is_some(), next });
+                let released = !released.is_empty();
+                let next = if released { self.next(conn, claim.name(), local).await? } else { None };
+                answers.push(Freed { released, next });
             }
             Ok(answers)
         };
@@ -217,14 +217,15 @@ impl Dialect for Sqlite {
     }
 
     async fn enroll(&self, conn: &mut SqliteConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        sqlx::query_scalar(self.sql.enroll.get())
+        let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(client)
             .bind(micros(SEAT_LIFE))
             .bind(claim.label())
-            .fetch_one(conn)
-            .await
+            .fetch_all(conn)
+            .await?;
+        tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
     }
 
     async fn stay(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {

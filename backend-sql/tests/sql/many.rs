@@ -63,3 +63,16 @@ async fn ten_thousand_locks_on_every_database() {
         hold_many(kind).await;
     }
 }
+
+/// The log of an SQLite file is moved into the file again and again; it does not grow with every lock.
+#[tokio::test]
+async fn the_log_of_an_sqlite_file_stays_small() {
+    let Some(url) = url(Kind::Sqlite, "small").await else { return };
+    let locks = client(Kind::Sqlite, &url).await;
+    for _ in 0..3_000 {
+        locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    }
+    let file = url.trim_start_matches("sqlite://").split('?').next().expect("a path");
+    let log = std::fs::metadata(format!("{file}-wal")).expect("a log").len();
+    assert!(log < 8 << 20, "the log has {log} bytes");
+}
