@@ -4,4 +4,5 @@ mod deadlocks;
 mod many;
 mod rights;
 mod servers;
+mod variants;
 mod verify;

@@ -1,0 +1,53 @@
+//! The options that change how a database is asked.
+
+use std::time::Duration;
+
+use crate::servers::{Kind, client, url};
+
+/// Free, held, new and contended locks; alone and in batches; by two clients.
+async fn everyday_use(kind: Kind, table: &str, option: &str) {
+    let Some(url) = url(kind, table).await else { return };
+    let url = format!("{url}&{option}");
+    let (one, two) = (client(kind, &url).await, client(kind, &url).await);
+    let mut last = None;
+    for _ in 0..20 {
+        for locks in [&one, &two] {
+            let guard = locks.lock("a").await.expect("a free lock");
+            assert!(Some(guard.token()) > last, "tokens rise");
+            last = Some(guard.token());
+            assert!(one.lock("a").try_now().await.expect("an answer").is_none());
+            guard.release().await.expect("held");
+        }
+    }
+    let guard = one.lock("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_secs(20)).into_future());
+    while one.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+    let tasks: Vec<_> = (0..50)
+        .map(|n| {
+            let locks = one.clone();
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    let guard = locks.lock(format!("name {n}")).await.expect("a free lock");
+                    guard.release().await.expect("held");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no task fails");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_without_returning() {
+    everyday_use(Kind::MariaDb, "reading", "returning=false").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_without_notifications() {
+    everyday_use(Kind::Postgres, "asking", "listen=false").await;
+}
