@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
+use lockcore::seats::Seats;
 use lockcore::{Claim, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Result};
 
 use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took};
 use crate::lane::{Request, Server};
-use crate::seats::Seats;
 
 /// One kind of request: what goes in, what comes out, and how a batch of them is carried out.
 pub(crate) trait Errand<D: Dialect>: Sized + Send + 'static {

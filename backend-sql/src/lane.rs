@@ -11,13 +11,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockcore::seats::Seats;
 use lockcore::{Moment, Result};
 use tokio::sync::oneshot;
 
 use crate::dialect::{Dialect, Verdict};
 use crate::errand::{Errand, Job};
 use crate::error::{fatal, no_answer};
-use crate::seats::Seats;
 
 /// How often a statement that the database gave back as "not applied, try again" is repeated.
 const REPEATS: u32 = 20;

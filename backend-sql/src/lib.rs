@@ -16,7 +16,6 @@ mod mysql;
 mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod seats;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod table;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus, Mode,
-    Moment, Operation, Released, Renewal, Result, Wait, async_trait, lease,
+    Moment, Operation, Released, Renewal, Result, Wait, async_trait, lease, seats::Seats,
 };
 
 use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, SEAT_LIFE, SEAT_REFRESH, Took};
@@ -16,7 +16,6 @@ use crate::errand::{Enroll, Force, Inspect, Leave, Purge, Release, Renew, SetUp,
 use crate::error::no_answer;
 use crate::lane::Lane;
 use crate::options::Options;
-use crate::seats::Seats;
 use crate::wake::Wake;
 
 /// How long an answer that is on its way is waited for when the claim's wait has ended.

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
+use lockcore::seats::Seats;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::dialect::Dialect;
-use crate::seats::Seats;
 
 /// How long the task stays when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);

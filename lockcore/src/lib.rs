@@ -48,6 +48,7 @@ mod name;
 mod operation;
 mod owner;
 mod request;
+pub mod seats;
 mod sync;
 mod token;
 mod url;

@@ -1,20 +1,22 @@
-//! The waiters of this process.
+//! The waiters of this process, for backends whose server wakes a client rather than a waiter.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use lockcore::LockName;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// The waiters of this process, by their tickets, so that a word from the database wakes the one it is for.
+use crate::LockName;
+use crate::sync::lock;
+
+/// The waiters of one client, by their tickets, so that a word from the server wakes the one it is for.
 #[derive(Debug)]
-pub(crate) struct Seats {
-    /// Names this client at the database.
-    pub(crate) client: Uuid,
+pub struct Seats {
+    /// Names this client at the server.
+    pub client: Uuid,
     rows: Mutex<Rows>,
     /// Rung when the first waiter sits down.
-    pub(crate) taken: Notify,
+    pub taken: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -25,14 +27,16 @@ struct Rows {
 
 /// One waiter's seat; dropping it leaves.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     seats: Arc<Seats>,
-    pub(crate) ticket: i64,
+    /// The number that the server, or the client itself, has given to this place.
+    pub ticket: i64,
     bell: Arc<Notify>,
 }
 
 impl Seats {
-    pub(crate) fn new() -> Arc<Self> {
+    /// No waiters yet, under a new random name.
+    pub fn new() -> Arc<Self> {
         Arc::new(Self {
             client: Uuid::from_u128(rand::random()),
             rows: Mutex::default(),
@@ -41,10 +45,11 @@ impl Seats {
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rows)
     }
 
-    pub(crate) fn sit(self: &Arc<Self>, name: &LockName, ticket: i64) -> Seat {
+    /// Takes a seat.
+    pub fn sit(self: &Arc<Self>, name: &LockName, ticket: i64) -> Seat {
         let bell = Arc::new(Notify::new());
         {
             let mut rows = self.rows();
@@ -56,37 +61,38 @@ impl Seats {
     }
 
     /// Wakes the waiter with this ticket.
-    pub(crate) fn wake(&self, ticket: i64) {
+    pub fn wake(&self, ticket: i64) {
         if let Some((_, bell)) = self.rows().by_ticket.get(&ticket) {
             bell.notify_one();
         }
     }
 
-    /// Wakes everybody, when words of the database may have been missed.
-    pub(crate) fn wake_all(&self) {
+    /// Wakes everybody, when words of the server may have been missed.
+    pub fn wake_all(&self) {
         for (_, bell) in self.rows().by_ticket.values() {
             bell.notify_one();
         }
     }
 
     /// Whether anybody of this process waits for this lock.
-    pub(crate) fn waits_for(&self, name: &LockName) -> bool {
+    pub fn waits_for(&self, name: &LockName) -> bool {
         self.rows().by_name.contains_key(name)
     }
 
     /// The locks that somebody of this process waits for.
-    pub(crate) fn names(&self) -> Vec<LockName> {
+    pub fn names(&self) -> Vec<LockName> {
         self.rows().by_name.keys().cloned().collect()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
         self.rows().by_ticket.is_empty()
     }
 }
 
 impl Seat {
     /// Resolves when the waiter should look. A bell that rang before is not forgotten.
-    pub(crate) async fn called(&self) {
+    pub async fn called(&self) {
         self.bell.notified().await;
     }
 }

@@ -1,0 +1,1 @@
+//! The ZooKeeper backend of lockwell.
