@@ -21,6 +21,10 @@ mod schemes;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use backend_sql as sql;
 
+/// Redis: one server, Sentinel, Cluster, and Redlock.
+#[cfg(feature = "redis")]
+pub use backend_redis as redis;
+
 use std::sync::Arc;
 
 /// Connects to the lock server at this address; the scheme picks the backend.
@@ -31,6 +35,9 @@ use std::sync::Arc;
 /// | `sqlite://FILE` | SQLite | `sqlite` |
 /// | `postgres://USER:PASSWORD@HOST/DATABASE` | PostgreSQL | `postgres` |
 /// | `mysql://USER:PASSWORD@HOST/DATABASE` | MySQL, MariaDB | `mysql` |
+/// | `redis://USER:PASSWORD@HOST/DB`, `redis+unix://SOCKET` | Redis | `redis` |
+/// | `redis+sentinel://SENTINELS/MASTER` | the Redis master behind sentinels | `redis` |
+/// | `redis+cluster://NODES` | Redis Cluster | `redis` |
 ///
 /// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
 /// the first lock.

@@ -5,13 +5,20 @@ use std::sync::Arc;
 use lockcore::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
 
 /// Every scheme that lockwell knows, and the feature that compiles it in.
-const SCHEMES: [(&str, &str, bool); 6] = [
+const SCHEMES: [(&str, &str, bool); 13] = [
     ("memory", "", true),
     ("sqlite", "sqlite", cfg!(feature = "sqlite")),
     ("postgres", "postgres", cfg!(feature = "postgres")),
     ("postgresql", "postgres", cfg!(feature = "postgres")),
     ("mysql", "mysql", cfg!(feature = "mysql")),
     ("mariadb", "mysql", cfg!(feature = "mysql")),
+    ("redis", "redis", cfg!(feature = "redis")),
+    ("rediss", "redis", cfg!(feature = "redis")),
+    ("redis+unix", "redis", cfg!(feature = "redis")),
+    ("redis+sentinel", "redis", cfg!(feature = "redis")),
+    ("rediss+sentinel", "redis", cfg!(feature = "redis")),
+    ("redis+cluster", "redis", cfg!(feature = "redis")),
+    ("rediss+cluster", "redis", cfg!(feature = "redis")),
 ];
 
 /// The schemes that are compiled in.
@@ -20,7 +27,7 @@ pub(crate) fn compiled() -> impl Iterator<Item = &'static str> {
 }
 
 #[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis")),
     allow(clippy::unused_async, reason = "memory needs no connection")
 )]
 pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
@@ -34,6 +41,8 @@ pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>>
         "postgres" | "postgresql" => Ok(Arc::new(backend_sql::PostgresLock::connect(url).await?)),
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Arc::new(backend_sql::MySqlLock::connect(url).await?)),
+        #[cfg(feature = "redis")]
+        _ if scheme.starts_with("redis") => Ok(Arc::new(backend_redis::RedisLock::connect(url).await?)),
         _ => Err(Error::new(ErrorKind::Internal, format!("the scheme {scheme} is listed but not handled"))),
     }
 }

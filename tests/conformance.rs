@@ -11,7 +11,11 @@ mod support {
     pub(crate) mod databases;
     pub(crate) mod files;
     pub(crate) mod memory;
+    #[cfg(feature = "redis")]
+    pub(crate) mod redis;
     pub(crate) mod run;
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+    pub(crate) mod servers;
     pub(crate) mod targets;
 }
 

@@ -1,1 +1,20 @@
-//! The Redis backends of lockwell.
+//! The Redis backends of [lockwell](https://docs.rs/lockwell): one server, Sentinel, Cluster, and Redlock.
+//!
+//! * [`RedisLock`]: one server, the master behind sentinels, or a cluster.
+//!
+//! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
+//! them. Everything that decides runs in scripts in the server, on the server's clock (`src/scripts`).
+
+mod address;
+mod answers;
+mod check;
+mod error;
+mod keys;
+mod lane;
+mod lock;
+mod options;
+mod replicas;
+mod script;
+mod wire;
+
+pub use lock::RedisLock;

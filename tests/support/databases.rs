@@ -1,24 +1,15 @@
-//! Database servers, started by testbed, with every fault that it can inject.
+//! Database servers.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::conformance::{Harness, Link, Need, Server, Way};
-use lockwell::{Locks, Result, async_trait};
-use testbed::{Direction, Durability, Options, Proxy};
+use lockwell::conformance::Need;
 
-use super::targets::{Missing, Started, quick_folder};
+use super::servers::{OneServer, Purge, missing, options};
+use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{Durable, Fencing, Fifo, Link, Process, Purge, Server};
     vec![Fencing, Fifo, Durable, Process, Server, Link, Purge]
-}
-
-/// Servers that are killed must keep what they have acknowledged; power cuts are not part of the suite.
-fn options() -> Options {
-    Options::new().durability(Durability::OsCache).parent(quick_folder())
 }
 
 #[cfg(feature = "postgres")]
@@ -33,7 +24,7 @@ pub(crate) async fn postgres() -> Started {
             lock.purge(Duration::ZERO).await.expect("a purge");
         })
     };
-    Ok(Database::new(server, Box::new(move |addr| postgres.url_via(addr)), purge))
+    Ok(OneServer::new(server, offers(), Box::new(move |addr| postgres.url_via(addr)), Some(purge)))
 }
 
 #[cfg(feature = "mysql")]
@@ -47,129 +38,5 @@ pub(crate) async fn mariadb() -> Started {
             lock.purge(Duration::ZERO).await.expect("a purge");
         })
     };
-    Ok(Database::new(server, Box::new(move |addr| mariadb.url_via(addr)), purge))
-}
-
-fn missing(error: &testbed::Error) -> Missing {
-    if error.is_not_installed() {
-        Missing::NotInstalled(error.to_string())
-    } else {
-        Missing::Broken(error.to_string())
-    }
-}
-
-type UrlVia = Box<dyn Fn(SocketAddr) -> String + Send + Sync>;
-type Purge = fn(String) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-
-struct Database {
-    server: testbed::Server,
-    url_via: UrlVia,
-    purge: Purge,
-}
-
-impl Database {
-    #[allow(clippy::new_ret_no_self)] // It is used as a harness only.
-    fn new(server: testbed::Server, url_via: UrlVia, purge: Purge) -> Arc<dyn Harness> {
-        Arc::new(Self { server, url_via, purge })
-    }
-
-    fn url(&self) -> String {
-        (self.url_via)(self.server.addr())
-    }
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Database").field(&self.url()).finish()
-    }
-}
-
-#[async_trait]
-impl Harness for Database {
-    fn offers(&self) -> Vec<Need> {
-        offers()
-    }
-
-    async fn client(&self) -> Result<Locks> {
-        lockwell::connect(self.url()).await
-    }
-
-    fn address(&self) -> Option<String> {
-        Some(self.url())
-    }
-
-    fn server(&self) -> Option<&dyn Server> {
-        Some(self)
-    }
-
-    async fn link(&self) -> Option<Box<dyn Link>> {
-        let proxy = Proxy::start(self.server.addr()).await.expect("a proxy");
-        let url = (self.url_via)(proxy.addr());
-        Some(Box::new(Cable { proxy, url }))
-    }
-
-    async fn purge(&self) {
-        (self.purge)(self.url()).await;
-    }
-}
-
-#[async_trait]
-impl Server for Database {
-    async fn pause(&self) {
-        self.server.pause().expect("the server runs");
-    }
-
-    async fn resume(&self) {
-        if self.server.pid().is_none() {
-            self.server.restart().await.expect("the server starts again");
-        }
-        self.server.resume().expect("the server runs");
-    }
-
-    async fn restart(&self) {
-        self.server.stop().await.expect("the server ends");
-        self.server.restart().await.expect("the server starts again");
-    }
-}
-
-/// A proxy, and the address of the server behind it.
-#[derive(Debug)]
-struct Cable {
-    proxy: Proxy,
-    url: String,
-}
-
-#[async_trait]
-impl Link for Cable {
-    async fn client(&self) -> Result<Locks> {
-        lockwell::connect(&self.url).await
-    }
-
-    fn blackhole(&self, way: Way) {
-        self.proxy.blackhole(match way {
-            Way::ToServer => Direction::ToServer,
-            Way::ToClient => Direction::ToClient,
-            Way::Both => Direction::Both,
-        });
-    }
-
-    fn cut(&self) {
-        self.proxy.cut();
-    }
-
-    fn delay(&self, each_way: Duration) {
-        self.proxy.delay(each_way);
-    }
-
-    fn drop_reply(&self, k: u64) {
-        self.proxy.drop_reply(k);
-    }
-
-    fn dropped_replies(&self) -> u64 {
-        self.proxy.dropped_replies()
-    }
-
-    fn heal(&self) {
-        self.proxy.heal();
-    }
+    Ok(OneServer::new(server, offers(), Box::new(move |addr| mariadb.url_via(addr)), Some(purge)))
 }

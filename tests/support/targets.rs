@@ -13,7 +13,7 @@ pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
     /// Its server is not on this machine.
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "redis")), allow(dead_code))]
     NotInstalled(String),
     /// It did not start.
     Broken(String),
@@ -93,11 +93,26 @@ pub(crate) fn all() -> Vec<Target> {
         Target::new("mariadb", &["mysql", "mariadb"], super::databases::offers(), || {
             Box::pin(super::databases::mariadb())
         }),
+        #[cfg(feature = "redis")]
+        Target::new(
+            "redis",
+            &[
+                "redis",
+                "rediss",
+                "redis+unix",
+                "redis+sentinel",
+                "rediss+sentinel",
+                "redis+cluster",
+                "rediss+cluster",
+            ],
+            super::redis::offers(),
+            || Box::pin(super::redis::one()),
+        ),
     ]
 }
 
 /// A folder in memory where there is one: the suite is about locks, not about disks.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) fn quick_folder() -> std::path::PathBuf {
     let memory = std::path::Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

@@ -1,0 +1,223 @@
+//! What an address of Redis says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Host, Result, Secret, ServerUrl};
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+
+/// The port of Redis, and that of its sentinels.
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// How long the kernel waits for the other side to acknowledge what was sent before it gives the connection up.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which servers there are, and what they are to each other.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Node(ConnectionAddr),
+    Sentinel { sentinels: Vec<ConnectionAddr>, master: String },
+    Cluster(Vec<ConnectionAddr>),
+}
+
+/// Where the servers are and how to log in.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) place: Place,
+    user: Option<String>,
+    password: Option<Secret>,
+    pub(crate) db: i64,
+    pub(crate) tls: bool,
+}
+
+impl Address {
+    /// Reads an address of one server, of sentinels or of a cluster.
+    pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
+        let (scheme, tls) = match url.scheme() {
+            "rediss" => ("redis", true),
+            "rediss+sentinel" => ("redis+sentinel", true),
+            "rediss+cluster" => ("redis+cluster", true),
+            other => (other, false),
+        };
+        require_tls_feature(url, tls)?;
+        let path = url.path().trim_matches('/');
+        let mut db = url.parsed("db", "the number of a database")?;
+        let place = match scheme {
+            "redis+unix" => {
+                let location = url.location();
+                if !location.starts_with('/') {
+                    return Err(bad(format!("{url} names no socket: write redis+unix:///PATH/OF/SOCKET")));
+                }
+                Place::Node(ConnectionAddr::Unix(PathBuf::from(location)))
+            }
+            "redis+sentinel" => {
+                if path.is_empty() || path.contains('/') {
+                    return Err(bad(format!("{url} must name the master: {scheme}://SENTINELS/MASTER")));
+                }
+                Place::Sentinel { sentinels: nodes(url, SENTINEL_PORT, tls)?, master: path.to_owned() }
+            }
+            "redis+cluster" => {
+                if !path.is_empty() || db.unwrap_or(0) != 0 {
+                    return Err(bad("a cluster has no numbered databases"));
+                }
+                Place::Cluster(nodes(url, PORT, tls)?)
+            }
+            _ => {
+                db = db_in_path(url, db)?;
+                let mut nodes = nodes(url, PORT, tls)?;
+                if nodes.len() > 1 {
+                    return Err(bad(format!(
+                        "{scheme}:// takes one host; for several there are redis+cluster://, redis+sentinel:// \
+                         and redlock://"
+                    )));
+                }
+                Place::Node(nodes.remove(0))
+            }
+        };
+        Ok(Self::new(url, place, db, tls))
+    }
+
+    /// Reads the addresses of independent nodes.
+    pub(crate) fn read_nodes(url: &ServerUrl) -> Result<Vec<Self>> {
+        let tls = url.scheme() == "redlocks";
+        require_tls_feature(url, tls)?;
+        let db = db_in_path(url, url.parsed("db", "the number of a database")?)?;
+        let nodes = nodes(url, PORT, tls)?;
+        Ok(nodes.into_iter().map(|node| Self::new(url, Place::Node(node), db, tls)).collect())
+    }
+
+    fn new(url: &ServerUrl, place: Place, db: Option<i64>, tls: bool) -> Self {
+        Self {
+            place,
+            user: url.user().map(str::to_owned),
+            password: url.password().cloned(),
+            db: db.unwrap_or(0),
+            tls,
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// Whether another server can take the place of one that fails.
+    pub(crate) fn can_move(&self) -> bool {
+        !matches!(self.place, Place::Node(_))
+    }
+
+    /// What the client crate needs to know of one server.
+    pub(crate) fn info(&self, addr: &ConnectionAddr) -> redis::RedisResult<ConnectionInfo> {
+        let mut login = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            // `CLIENT SETINFO` would be one more right to ask for.
+            .set_skip_set_lib_name()
+            .set_db(self.db);
+        if let Some(user) = self.user() {
+            login = login.set_username(user);
+        }
+        if let Some(password) = self.password() {
+            login = login.set_password(password);
+        }
+        let info = addr.clone().into_connection_info()?;
+        Ok(info.set_redis_settings(login).set_tcp_settings(tcp()))
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.password.as_ref().map(Secret::expose)
+    }
+}
+
+/// Without these, two requests that meet wait for each other's acknowledgement, and a dead peer is noticed late.
+pub(crate) fn tcp() -> TcpSettings {
+    let settings = TcpSettings::default().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(USER_TIMEOUT);
+    settings
+}
+
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+fn require_tls_feature(url: &ServerUrl, tls: bool) -> Result<()> {
+    if tls && cfg!(not(feature = "tls")) {
+        let text = format!("{}:// needs the feature \"tls\"", url.scheme());
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}
+
+fn nodes(url: &ServerUrl, port: u16, tls: bool) -> Result<Vec<ConnectionAddr>> {
+    let one = |host: Host| {
+        let port = host.port.unwrap_or(port);
+        if tls {
+            ConnectionAddr::TcpTls { host: host.name, port, insecure: false, tls_params: None }
+        } else {
+            ConnectionAddr::Tcp(host.name, port)
+        }
+    };
+    Ok(url.hosts()?.into_iter().map(one).collect())
+}
+
+fn db_in_path(url: &ServerUrl, option: Option<i64>) -> Result<Option<i64>> {
+    let path = url.path().trim_matches('/');
+    if path.is_empty() {
+        return Ok(option);
+    }
+    if option.is_some() {
+        return Err(bad("the database is named twice, in the path and by db="));
+    }
+    let number: u32 = path
+        .parse()
+        .map_err(|_| bad(format!("the path of {url} is the number of a database, such as /0")))?;
+    Ok(Some(number.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Address> {
+        Address::read(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn the_forms_of_an_address() {
+        let address = read("redis://ann:s3cret@db/3").unwrap();
+        assert!(matches!(&address.place, Place::Node(ConnectionAddr::Tcp(host, 6379)) if host == "db"));
+        assert_eq!((address.user(), address.password(), address.db), (Some("ann"), Some("s3cret"), 3));
+        assert!(!format!("{address:?}").contains("s3cret"));
+        let address = read("redis+unix:///run/redis.sock?db=2").unwrap();
+        assert!(
+            matches!(&address.place, Place::Node(ConnectionAddr::Unix(path)) if path.ends_with("redis.sock"))
+        );
+        assert_eq!(address.db, 2);
+        let address = read("redis+sentinel://a,b:1/mymaster").unwrap();
+        assert!(matches!(&address.place, Place::Sentinel { sentinels, master }
+            if sentinels.len() == 2 && master == "mymaster"));
+        assert!(read("redis+cluster://a,b,c").unwrap().is_cluster());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (url, part) in [
+            ("redis://a,b", "redlock"),
+            ("redis://a/x", "number"),
+            ("redis://a/1?db=2", "twice"),
+            ("redis+unix://", "socket"),
+            ("redis+sentinel://a", "master"),
+            ("redis+cluster://a/1", "numbered"),
+            ("redis://", "no host"),
+        ] {
+            let error = read(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+        }
+    }
+}

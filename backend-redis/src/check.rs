@@ -1,0 +1,125 @@
+//! What a server says about itself when a client connects: whether locks are safe on it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Moment, Result};
+use redis::{ErrorKind as Kind, ServerErrorKind, Value};
+
+use crate::error::{Verdict, fatal, no_answer, verdict};
+use crate::options::Options;
+use crate::wire::Wire;
+
+/// The fields of `INFO`.
+#[derive(Debug, Default)]
+pub(crate) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub(crate) fn parse(text: &str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self(fields.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// What is wrong with keeping locks on this server.
+    fn doubts(&self) -> Vec<&'static str> {
+        let mut doubts = Vec::new();
+        // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
+        let evicts = !matches!(self.get("maxmemory_policy"), "" | "noeviction");
+        if evicts && self.get("maxmemory") != "0" {
+            doubts.push("its maxmemory-policy lets it evict locks that are held: set it to noeviction");
+        }
+        if self.get("aof_enabled") == "0" {
+            doubts.push("it has no append-only file: locks and queues are lost when it restarts");
+        }
+        if self.get("role") == "master"
+            && self.get("cluster_enabled") == "0"
+            && !matches!(self.get("connected_slaves"), "" | "0")
+        {
+            doubts.push("it has replicas: a failover to one that lags behind can grant a lock twice (see wait_replicas)");
+        }
+        doubts
+    }
+}
+
+/// Reaches the server, and warns of (or with `strict=true` refuses) one that may lose locks.
+pub(crate) async fn server(wire: &Wire, options: &Options) -> Result<()> {
+    let info = info(wire, options.timeout).await?;
+    if info.get("role") == "slave" {
+        let text = "the server is a replica, and read only: connect to its master";
+        return Err(Error::new(ErrorKind::Misconfigured, text));
+    }
+    let doubts = info.doubts();
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    if options.strict {
+        let text = format!("strict=true, and this server may lose locks: {}", doubts.join("; "));
+        return Err(Error::new(ErrorKind::Misconfigured, text));
+    }
+    for doubt in doubts {
+        tracing::warn!(address = ?wire.address.place, "this Redis server may lose locks: {doubt}");
+    }
+    Ok(())
+}
+
+/// The server's `INFO`, empty where the user has no right to it. Waits for a server that is still loading.
+pub(crate) async fn info(wire: &Wire, timeout: Duration) -> Result<Info> {
+    let end = Moment::now().after(timeout);
+    let mut last = None;
+    let command = redis::cmd("INFO");
+    while !end.has_passed() {
+        let asked = tokio::time::timeout(end.remaining(), async {
+            let (mut link, generation) = wire.link().await.map_err(|error| (error, 0))?;
+            link.query(&command).await.map_err(|error| (error, generation))
+        });
+        let (error, generation) = match asked.await {
+            Err(_) => break,
+            Ok(Ok(value)) => return Ok(Info::parse(&one_text(value))),
+            Ok(Err(failed)) => failed,
+        };
+        if error.kind() == Kind::Server(ServerErrorKind::NoPerm) {
+            tracing::info!(%error, "INFO is not allowed: the server is not checked");
+            return Ok(Info::default());
+        }
+        match verdict(&error, true) {
+            Verdict::Again => (),
+            Verdict::Broken => wire.hang_up(generation),
+            Verdict::Unknown | Verdict::Fatal => return Err(fatal(&error, None)),
+        }
+        last = Some(error);
+        tokio::time::sleep(Duration::from_millis(50).min(end.remaining())).await;
+    }
+    Err(no_answer(last.as_ref()))
+}
+
+/// The text of an answer; of a cluster's answers the first.
+fn one_text(value: Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
+        Value::Map(pairs) => pairs.into_iter().next().map(|(_, value)| one_text(value)).unwrap_or_default(),
+        Value::Array(values) => values.into_iter().next().map(one_text).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubts_are_told() {
+        let safe = "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n";
+        assert!(Info::parse(safe).doubts().is_empty());
+        assert!(Info::parse("").doubts().is_empty());
+        let evicts = "maxmemory:1000\r\nmaxmemory_policy:volatile-lru\r\naof_enabled:0\r\n";
+        let doubts = Info::parse(evicts).doubts();
+        assert!(doubts.len() == 2 && doubts[0].contains("noeviction") && doubts[1].contains("append-only"));
+        let replicated = "role:master\r\ncluster_enabled:0\r\nconnected_slaves:1\r\naof_enabled:1\r\n";
+        assert!(Info::parse(replicated).doubts()[0].contains("twice"));
+    }
+}

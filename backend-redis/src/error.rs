@@ -1,0 +1,151 @@
+//! From the errors of the client crate and of scripts to ours.
+
+use lockcore::{Error, ErrorKind};
+use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
+
+use crate::script::Script;
+
+/// What is to be done about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The server does not know the script.
+    Unknown,
+    /// Not done; it will work in a moment.
+    Again,
+    /// The connection is of no use any more. Nobody knows what became of the request.
+    Broken,
+    /// It will not work.
+    Fatal,
+}
+
+pub(crate) fn verdict(error: &RedisError, elsewhere: bool) -> Verdict {
+    match error.kind() {
+        Kind::Server(ServerErrorKind::NoScript) => Verdict::Unknown,
+        Kind::Server(
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ClusterDown,
+        ) => Verdict::Again,
+        // After a failover the old connection leads to a replica. Whoever can ask for the new master does.
+        Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => Verdict::Broken,
+        Kind::MasterNameNotFoundBySentinel if error.is_io_error() => Verdict::Broken,
+        Kind::Io | Kind::ClusterConnectionNotFound => Verdict::Broken,
+        // A server that is shutting down or not yet up may cut its answer short.
+        Kind::Parse if error.is_connection_dropped() => Verdict::Broken,
+        _ => Verdict::Fatal,
+    }
+}
+
+/// What became of a request that reached no answer in time.
+pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
+    let Some(cause) = cause else {
+        return Error::new(ErrorKind::Unreachable, "Redis cannot be reached or does not answer");
+    };
+    let text = match cause.kind() {
+        Kind::Server(ServerErrorKind::BusyLoading) => "Redis is still loading its data",
+        Kind::Server(ServerErrorKind::ClusterDown) => "the cluster is down: not all slots are served",
+        Kind::Server(ServerErrorKind::MasterDown) => "the replica has lost its master",
+        Kind::Server(ServerErrorKind::ReadOnly) => "no writable master could be found",
+        _ => "Redis cannot be reached or does not answer",
+    };
+    Error::new(ErrorKind::Unreachable, text).with_source(cause.to_string())
+}
+
+/// An error that trying again will not help, of the command or of the script that was to run.
+pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
+    let (kind, hint) = match error.kind() {
+        Kind::AuthenticationFailed => (ErrorKind::Refused, WRONG_PASSWORD),
+        Kind::InvalidClientConfig => (ErrorKind::InvalidInput, "the address is not usable"),
+        Kind::MasterNameNotFoundBySentinel => {
+            (ErrorKind::Misconfigured, "no sentinel knows a master of this name")
+        }
+        Kind::RESP3NotSupported => (ErrorKind::Misconfigured, TOO_OLD),
+        _ => match error.code() {
+            Some(code) => return of_server(code, error.detail().unwrap_or_default(), script),
+            None => (ErrorKind::Internal, "an unexpected answer"),
+        },
+    };
+    Error::new(kind, hint).with_source(error.to_string())
+}
+
+/// The error that a script caught for one of its items.
+pub(crate) fn of_item(text: &str, script: &Script) -> Error {
+    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    of_server(code, detail, Some(script))
+}
+
+const WRONG_PASSWORD: &str = "user or password is wrong";
+const TOO_OLD: &str = "the server is too old: Redis 6.0 is needed";
+
+fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
+    let command = script.and_then(|script| script.command_at(line_of(detail)?));
+    let denied = code == "NOPERM" || detail.contains("can't run this command") || detail.contains("NOPERM");
+    let (kind, hint) = match code {
+        _ if denied => {
+            let what =
+                command.map_or_else(|| detail.to_owned(), |command| format!("{command} is not allowed"));
+            return Error::new(ErrorKind::Refused, format!("the user lacks a right: {what}"))
+                .with_source(format!("{code} {detail}"));
+        }
+        "WRONGPASS" | "NOAUTH" => (ErrorKind::Refused, WRONG_PASSWORD),
+        "WRONGTYPE" => (
+            ErrorKind::KindClash,
+            "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson",
+        ),
+        "READONLY" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        "OOM" => (ErrorKind::Misconfigured, "the server has reached its maxmemory"),
+        "MISCONF" => (ErrorKind::Misconfigured, "the server cannot write to its disk, and refuses changes"),
+        "NOREPLICAS" => (ErrorKind::Misconfigured, "the server has fewer replicas than it demands"),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            (ErrorKind::Misconfigured, "the server is part of a cluster: use redis+cluster:// to reach it")
+        }
+        _ if detail.contains("unknown command 'HELLO'") => (ErrorKind::Misconfigured, TOO_OLD),
+        _ if detail.contains("cluster support disabled") => {
+            (ErrorKind::Misconfigured, "the server is not part of a cluster: use redis:// to reach it")
+        }
+        _ if detail.contains("DB index is out of range") || detail.contains("invalid DB index") => {
+            (ErrorKind::Misconfigured, "the server has no database of this number")
+        }
+        _ => (ErrorKind::Internal, "Redis refused a command"),
+    };
+    Error::new(kind, hint).with_source(format!("{code} {detail}"))
+}
+
+/// The line of a script that an error text names, as in `on user_script:23.`
+fn line_of(detail: &str) -> Option<usize> {
+    let (_, rest) = detail.split_once("user_script:")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::TAKE;
+
+    #[test]
+    fn kinds_follow_the_code() {
+        for (text, kind) in [
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", ErrorKind::KindClash),
+            ("OOM command not allowed when used memory > 'maxmemory'.", ErrorKind::Misconfigured),
+            ("NOPERM this user has no permissions", ErrorKind::Refused),
+            ("ERR something else", ErrorKind::Internal),
+            ("", ErrorKind::Internal),
+        ] {
+            assert_eq!(of_item(text, &TAKE).kind(), kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_named() {
+        let line =
+            include_str!("scripts/take.lua").lines().position(|line| line.contains("GETSET")).unwrap() + 1;
+        let text = format!(
+            "ERR The user executing the script can't run this command or subcommand script: \
+                            2f, on @user_script:{line}."
+        );
+        let error = of_item(&text, &TAKE);
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("GETSET"), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Where things are kept in Redis.
+
+use std::sync::LazyLock;
+
+use lockcore::LockName;
+
+/// Stands between the parts of our own keys. Lock names hold no control characters, so no lock can have such a key.
+const SEPARATOR: char = '\u{1f}';
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16384;
+
+/// For how long a token counter that nobody uses is kept in a cluster, where there is one for each slot.
+const TOKEN_LIFE: &str = "86400";
+
+/// The keys of one namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    namespace: String,
+    cluster: bool,
+    token: String,
+}
+
+/// The keys of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct LockKeys {
+    /// The lock itself: the plain string that other clients know, too.
+    pub(crate) lock: String,
+    /// A sorted set of the owners who wait, by arrival.
+    pub(crate) queue: String,
+    /// A hash from owner to whom to wake and how long the place is kept.
+    pub(crate) seats: String,
+    /// The token counter.
+    pub(crate) token: String,
+    /// The cluster's slot that all of them are in; 0 where there is no cluster.
+    pub(crate) slot: u16,
+}
+
+impl Keys {
+    pub(crate) fn new(namespace: &str, cluster: bool) -> Self {
+        Self { namespace: namespace.to_owned(), cluster, token: format!("{namespace}{SEPARATOR}token") }
+    }
+
+    pub(crate) fn of(&self, name: &LockName) -> LockKeys {
+        let namespace = &self.namespace;
+        let lock = format!("{namespace}{name}");
+        if !self.cluster {
+            return LockKeys {
+                queue: format!("{namespace}{SEPARATOR}queue{SEPARATOR}{name}"),
+                seats: format!("{namespace}{SEPARATOR}seats{SEPARATOR}{name}"),
+                token: self.token.clone(),
+                lock,
+                slot: 0,
+            };
+        }
+        // The lock's own key is left as it is, for other clients. The others are brought to its slot by a tag in
+        // front: the name itself cannot serve as the tag, since it may hold braces.
+        let slot = slot(&lock);
+        let tag = &TAGS[usize::from(slot)];
+        LockKeys {
+            queue: format!("{namespace}{SEPARATOR}{{{tag}}}queue{SEPARATOR}{name}"),
+            seats: format!("{namespace}{SEPARATOR}{{{tag}}}seats{SEPARATOR}{name}"),
+            token: format!("{namespace}{SEPARATOR}{{{tag}}}token"),
+            lock,
+            slot,
+        }
+    }
+
+    /// The lock's own key.
+    pub(crate) fn lock(&self, name: &LockName) -> String {
+        format!("{}{name}", self.namespace)
+    }
+
+    /// The token counter of one of the buckets that names fall into.
+    pub(crate) fn token_of_bucket(&self, name: &LockName) -> String {
+        // Names share counters, so that their number is bounded although none is ever deleted; not all names share one,
+        // so that claims for different names seldom cross on their way to the nodes.
+        let bucket = crc16::State::<crc16::XMODEM>::calculate(name.as_str().as_bytes()) % 256;
+        format!("{}{SEPARATOR}{bucket}", self.token)
+    }
+
+    /// After how many seconds an unused token counter goes; `0` for never.
+    pub(crate) fn token_life(&self) -> &'static str {
+        if self.cluster { TOKEN_LIFE } else { "0" }
+    }
+
+    /// The channel on which a client hears that it is the turn of one of its waiters.
+    pub(crate) fn channel(&self, client: impl std::fmt::Display) -> String {
+        format!("{}{SEPARATOR}wake{SEPARATOR}{client}", self.namespace)
+    }
+}
+
+/// The slot of a key in a cluster: that of the text between the first brace and the next closing one, if there is any.
+fn slot(key: &str) -> u16 {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty());
+    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key).as_bytes()) % SLOTS
+}
+
+/// For every slot a tag that leads to it.
+static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut tags = vec![String::new(); usize::from(SLOTS)];
+    let mut missing = usize::from(SLOTS);
+    for number in 0_u32.. {
+        let text = format!("{number:x}");
+        let place = &mut tags[usize::from(slot(&text))];
+        if place.is_empty() {
+            *place = text;
+            missing -= 1;
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    tags
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        assert_eq!(slot("123456789"), 0x31C3 % SLOTS);
+        assert_eq!(slot("{user1000}.following"), slot("user1000"));
+        assert_eq!(slot("foo{}{bar}"), crc16::State::<crc16::XMODEM>::calculate(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot("foo{{bar}}zap"), slot("{bar"));
+        assert_eq!(slot("foo{bar}{zap}"), slot("bar"));
+    }
+
+    #[test]
+    fn in_a_cluster_all_keys_of_a_lock_are_in_one_slot() {
+        let keys = Keys::new("lockwell:", true);
+        for name in ["a", "a}b", "{", "}{", "{}", "{x}", "a{b}c{d}", "orders/42", "ü{ö}"] {
+            let keys = keys.of(&LockName::new(name).unwrap());
+            for key in [&keys.lock, &keys.queue, &keys.seats, &keys.token] {
+                assert_eq!(slot(key), keys.slot, "{name}: {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_lock_has_the_key_of_another_or_one_of_ours() {
+        let keys = Keys::new("", false);
+        let one = keys.of(&LockName::new("queue").unwrap());
+        assert!(LockName::new(one.queue.clone()).is_err());
+        assert!(LockName::new(one.token).is_err());
+        assert_eq!(one.lock, "queue");
+    }
+}

@@ -1,0 +1,56 @@
+//! What the options of an address may say.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Result, ServerUrl};
+
+/// The options that one server and Redlock share.
+const SHARED: [&str; 4] = ["db", "namespace", "strict", "timeout"];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// What stands before every key.
+    pub(crate) namespace: String,
+    /// How long one request may take, reconnecting and repeating included.
+    pub(crate) timeout: Duration,
+    /// Whether a server that may lose locks is refused rather than warned about.
+    pub(crate) strict: bool,
+}
+
+impl Options {
+    /// Reads the shared options. `others` are the names of the backend's own.
+    pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
+        let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
+        url.allow_options(&allowed)?;
+        let timeout = url.duration("timeout")?.unwrap_or(Duration::from_secs(5));
+        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
+            return Err(Error::new(ErrorKind::InvalidInput, "timeout must be between 50ms and 10m"));
+        }
+        let namespace = url.option("namespace").unwrap_or("lockwell:");
+        if namespace.len() > 256 || namespace.chars().any(char::is_control) {
+            let text = "a namespace has at most 256 bytes and no control characters";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            timeout,
+            strict: url.parsed("strict", "true or false")?.unwrap_or(false),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_bounds() {
+        let read = |url: &str| Options::read(&url.parse().unwrap(), &["wait_replicas"]);
+        let options = read("redis://a").unwrap();
+        assert_eq!((options.namespace.as_str(), options.strict), ("lockwell:", false));
+        assert_eq!(read("redis://a?namespace=").unwrap().namespace, "");
+        assert!(read("redis://a?timeout=1ms").is_err());
+        assert!(read("redis://a?namespace=a%0Ab").is_err());
+        assert!(read("redis://a?strcit=true").unwrap_err().to_string().contains("strict, timeout"));
+    }
+}

@@ -1,0 +1,62 @@
+-- Gives claims up: what they hold, and their places in queues. Frees a lock only for its own owner.
+--
+-- KEYS  for each claim: the lock, its queue, the seats of those in the queue
+-- ARGV  1: the caller's wake-up channel, 2: 'exact' if the count of listeners is to be trusted (not in a cluster);
+--       then for each claim: owner, and '1' if it may stand in the queue
+-- Answer for each claim, in order:
+--       {released, ticket}     released: 1 if it held the lock or a place, 0 if it had neither; ticket: of the waiter of
+--                              the caller's own process to wake, '' if there is none
+--       {2, text}              this claim failed, and has changed nothing
+--
+-- One waiter is woken, the first in the queue. One of another process is woken by a message to that process.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1] .. string.sub('00000' .. time[2], -6))
+
+-- Wakes the first in the queue. One that nobody listens for loses its place soon, unless it comes back.
+local function wake_first(queue, seats)
+  while true do
+    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not owner then return '' end
+    local seat = redis.call('HGET', seats, owner)
+    local until_when, client, ticket = string.match(seat or '', '^(%d+):(.*):(%d+)$')
+    if until_when and tonumber(until_when) > now then
+      if client == ARGV[1] then return ticket end
+      if redis.call('PUBLISH', client, ticket) == 0 and ARGV[2] == 'exact' then
+        local soon = math.min(tonumber(until_when), now + 500000)
+        redis.call('HSET', seats, owner, string.format('%.0f', soon) .. ':' .. client .. ':' .. ticket)
+      end
+      return ''
+    end
+    redis.call('ZREM', queue, owner)
+    redis.call('HDEL', seats, owner)
+  end
+end
+
+local function release(lock, queue, seats, owner, queued)
+  local value = redis.call('GET', lock)
+  local released = 0
+  if value and string.sub(value, 1, 32) == owner then
+    redis.call('DEL', lock)
+    value = nil
+    released = 1
+  end
+  if queued == '1' then
+    redis.call('HDEL', seats, owner)
+    if redis.call('ZREM', queue, owner) == 1 then released = 1 end
+  end
+  if value then return {released, ''} end
+  return {released, wake_first(queue, seats)}
+end
+
+local answers = {}
+local claims = (#ARGV - 2) / 2
+for claim = 1, claims do
+  local k, a = 3 * claim - 2, 2 * claim + 1
+  local done, answer = pcall(release, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1])
+  if not done then
+    answer = {2, type(answer) == 'table' and answer.err or tostring(answer)}
+  end
+  answers[claim] = answer
+end
+return answers

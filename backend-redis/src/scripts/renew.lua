@@ -1,0 +1,16 @@
+-- Extends leases: compare and extend, for many locks in one call.
+--
+-- KEYS  the locks
+-- ARGV  for each lock: owner, ttl in milliseconds
+-- Answer for each lock, in order: 1 extended, 0 not the owner's any more
+
+local answers = {}
+for i, lock in ipairs(KEYS) do
+  local value = redis.call('GET', lock)
+  if value and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
+    answers[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
+  else
+    answers[i] = 0
+  end
+end
+return answers

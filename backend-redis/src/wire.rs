@@ -1,0 +1,239 @@
+//! One connection to a server, or to the servers of a cluster, and its replacement when it fails.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockcore::Moment;
+use lockcore::seats::Seats;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value};
+
+use crate::address::{self, Address, Place};
+
+/// How long making a connection may take.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// How many commands the client crate takes in before the first is written.
+const BUFFER: usize = 1024;
+
+/// How long a waiter waits for the subscription before it goes on without.
+const SUBSCRIBE: Duration = Duration::from_secs(1);
+
+/// A connection. Clones share it.
+#[derive(Clone)]
+pub(crate) enum Link {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let answer = match self {
+            Self::Node(conn) => conn.req_packed_command(command).await?,
+            Self::Cluster(conn) => conn.req_packed_command(command).await?,
+        };
+        answer.extract_error()
+    }
+
+    async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
+        match self {
+            Self::Node(conn) => conn.subscribe(channel).await,
+            Self::Cluster(conn) => conn.subscribe(channel).await,
+        }
+    }
+}
+
+/// Who listens to what the server pushes.
+#[derive(Clone, Debug)]
+pub(crate) struct Ear {
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) channel: Arc<str>,
+}
+
+impl Ear {
+    fn hear(&self, push: &PushInfo) {
+        match push.kind {
+            PushKind::Message => {
+                let ticket = push.data.get(1).and_then(|payload| match payload {
+                    Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+                    _ => None,
+                });
+                match ticket {
+                    Some(ticket) => self.seats.wake(ticket),
+                    None => self.seats.wake_all(),
+                }
+            }
+            // What was said meanwhile is lost.
+            PushKind::Disconnection => self.seats.wake_all(),
+            _ => (),
+        }
+    }
+}
+
+/// The way to a server. It holds at most one connection, made when it is first needed.
+pub(crate) struct Wire {
+    pub(crate) address: Address,
+    ear: Option<Ear>,
+    slot: Mutex<Slot>,
+    /// Held while a connection is being made, so that only one is.
+    dial: tokio::sync::Mutex<()>,
+}
+
+struct Slot {
+    link: Option<Link>,
+    /// Counts the connections.
+    generation: u64,
+    /// The connection that has subscribed.
+    listening: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(address: Address, ear: Option<Ear>) -> Self {
+        let slot = Slot { link: None, generation: 0, listening: 0 };
+        Self { address, ear, slot: Mutex::new(slot), dial: tokio::sync::Mutex::default() }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready(&self) -> Option<(Link, u64)> {
+        let slot = self.slot();
+        slot.link.clone().map(|link| (link, slot.generation))
+    }
+
+    /// The connection and its number; a new one if there is none.
+    pub(crate) async fn link(&self) -> RedisResult<(Link, u64)> {
+        if let Some(ready) = self.ready() {
+            return Ok(ready);
+        }
+        let _turn = self.dial.lock().await;
+        if let Some(ready) = self.ready() {
+            return Ok(ready);
+        }
+        let link = self.connect().await?;
+        let mut slot = self.slot();
+        slot.generation += 1;
+        slot.link = Some(link.clone());
+        Ok((link, slot.generation))
+    }
+
+    /// Gives a connection up that is of no use any more. One made since is left alone.
+    pub(crate) fn hang_up(&self, generation: u64) {
+        let mut slot = self.slot();
+        if slot.generation == generation {
+            slot.link = None;
+        }
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&self) {
+        self.slot().link = None;
+    }
+
+    /// Whether the present connection has subscribed.
+    pub(crate) fn is_listening(&self) -> bool {
+        let slot = self.slot();
+        slot.link.is_some() && slot.listening == slot.generation
+    }
+
+    /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues, so that
+    /// no word can be sent before somebody listens. Without a subscription the waiter's own timer must do.
+    pub(crate) async fn listen(&self) {
+        let Some(ear) = &self.ear else { return };
+        if self.is_listening() {
+            return;
+        }
+        let end = Moment::now().after(SUBSCRIBE);
+        let done = tokio::time::timeout(end.remaining(), async {
+            let (mut link, generation) = self.link().await?;
+            link.subscribe(&ear.channel).await?;
+            self.slot().listening = generation;
+            RedisResult::Ok(())
+        });
+        match done.await {
+            Ok(Ok(())) => (),
+            Ok(Err(error)) => tracing::info!(%error, "no wake-ups from Redis; it is tried again"),
+            Err(_) => tracing::info!("no wake-ups from Redis: no answer; it is tried again"),
+        }
+    }
+
+    async fn connect(&self) -> RedisResult<Link> {
+        match &self.address.place {
+            Place::Node(addr) => {
+                let client = Client::open(self.address.info(addr)?)?;
+                client.get_multiplexed_async_connection_with_config(&self.config()).await.map(Link::Node)
+            }
+            Place::Sentinel { sentinels, master } => {
+                let mut client = self.sentinel(sentinels, master)?;
+                client.get_async_connection_with_config(&self.config()).await.map(Link::Node)
+            }
+            Place::Cluster(nodes) => {
+                let infos =
+                    nodes.iter().map(|addr| self.address.info(addr)).collect::<RedisResult<Vec<_>>>()?;
+                let mut builder = ClusterClientBuilder::new(infos)
+                    .use_protocol(redis::ProtocolVersion::RESP3)
+                    .tcp_settings(address::tcp())
+                    .connection_timeout(CONNECT)
+                    // It repeats commands by itself; every script bears that.
+                    .retries(3)
+                    .response_timeout(CONNECT);
+                if let Some(ear) = self.ear.clone() {
+                    builder = builder.push_sender(move |push: PushInfo| -> Result<(), ()> {
+                        ear.hear(&push);
+                        Ok(())
+                    });
+                }
+                builder.build()?.get_async_connection().await.map(Link::Cluster)
+            }
+        }
+    }
+
+    fn sentinel(
+        &self,
+        sentinels: &[redis::ConnectionAddr],
+        master: &str,
+    ) -> RedisResult<redis::sentinel::SentinelClient> {
+        let mut builder =
+            SentinelClientBuilder::new(sentinels.iter().cloned(), master, SentinelServerType::Master)?
+                .set_client_to_redis_protocol(redis::ProtocolVersion::RESP3)
+                .set_client_to_redis_tcp_settings(address::tcp())
+                .set_client_to_sentinel_tcp_settings(address::tcp())
+                .set_client_to_redis_db(self.address.db);
+        if self.address.tls {
+            builder = builder
+                .set_client_to_redis_tls_mode(TlsMode::Secure)
+                .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+        }
+        if let Some(user) = self.address.user() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = self.address.password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        builder.build()
+    }
+
+    fn config(&self) -> AsyncConnectionConfig {
+        let config = AsyncConnectionConfig::new()
+            // Every request has a deadline of its own.
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(CONNECT))
+            .set_pipeline_buffer_size(BUFFER);
+        let Some(ear) = self.ear.clone() else { return config };
+        config.set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+            ear.hear(&push);
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("address", &self.address).finish_non_exhaustive()
+    }
+}

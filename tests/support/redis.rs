@@ -1,0 +1,17 @@
+//! Redis servers.
+
+use lockwell::conformance::Need;
+
+use super::servers::{OneServer, missing, options};
+use super::targets::Started;
+
+pub(crate) fn offers() -> Vec<Need> {
+    use Need::{Durable, Fencing, Fifo, Link, Process, Server};
+    vec![Fencing, Fifo, Durable, Process, Server, Link]
+}
+
+pub(crate) async fn one() -> Started {
+    let redis = testbed::Redis::start_with(&options()).await.map_err(|error| missing(&error))?;
+    let server = testbed::Server::clone(&redis);
+    Ok(OneServer::new(server, offers(), Box::new(move |addr| redis.url_via(addr)), None))
+}
