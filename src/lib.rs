@@ -38,6 +38,7 @@ use std::sync::Arc;
 /// | `redis://USER:PASSWORD@HOST/DB`, `redis+unix://SOCKET` | Redis | `redis` |
 /// | `redis+sentinel://SENTINELS/MASTER` | the Redis master behind sentinels | `redis` |
 /// | `redis+cluster://NODES` | Redis Cluster | `redis` |
+/// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
 ///
 /// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
 /// the first lock.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockcore::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
 
 /// Every scheme that lockwell knows, and the feature that compiles it in.
-const SCHEMES: [(&str, &str, bool); 13] = [
+const SCHEMES: [(&str, &str, bool); 15] = [
     ("memory", "", true),
     ("sqlite", "sqlite", cfg!(feature = "sqlite")),
     ("postgres", "postgres", cfg!(feature = "postgres")),
@@ -19,6 +19,8 @@ const SCHEMES: [(&str, &str, bool); 13] = [
     ("rediss+sentinel", "redis", cfg!(feature = "redis")),
     ("redis+cluster", "redis", cfg!(feature = "redis")),
     ("rediss+cluster", "redis", cfg!(feature = "redis")),
+    ("redlock", "redis", cfg!(feature = "redis")),
+    ("redlocks", "redis", cfg!(feature = "redis")),
 ];
 
 /// The schemes that are compiled in.
@@ -41,6 +43,8 @@ pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>>
         "postgres" | "postgresql" => Ok(Arc::new(backend_sql::PostgresLock::connect(url).await?)),
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => Ok(Arc::new(backend_sql::MySqlLock::connect(url).await?)),
+        #[cfg(feature = "redis")]
+        "redlock" | "redlocks" => Ok(Arc::new(backend_redis::Redlock::connect(url).await?)),
         #[cfg(feature = "redis")]
         _ if scheme.starts_with("redis") => Ok(Arc::new(backend_redis::RedisLock::connect(url).await?)),
         _ => Err(Error::new(ErrorKind::Internal, format!("the scheme {scheme} is listed but not handled"))),

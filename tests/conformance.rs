@@ -13,6 +13,8 @@ mod support {
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;
+    #[cfg(feature = "redis")]
+    pub(crate) mod redlock;
     pub(crate) mod run;
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
     pub(crate) mod servers;

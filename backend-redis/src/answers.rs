@@ -90,12 +90,12 @@ struct Record<'a> {
 }
 
 fn record(value: &str) -> Option<Record<'_>> {
-    let mut parts = value.splitn(4, ':');
+    let mut parts = value.splitn(5, ':');
     parts.next().filter(|owner| owner.len() == 32)?;
     Some(Record {
         token: parts.next()?.parse().ok()?,
         since: parts.next()?.parse().ok()?,
-        label: parts.next()?,
+        label: parts.nth(1)?,
     })
 }
 
@@ -117,6 +117,28 @@ pub(crate) fn status(name: &LockName, value: &Value) -> Result<LockStatus> {
         // Its value is that program's secret.
         None => Some(Holder::new(FencingToken::new(0), "another program", Mode::Exclusive, left)),
     };
+    Ok(LockStatus::new(name.clone(), holder.into_iter().collect(), waiters))
+}
+
+/// What a majority of nodes agrees on: the one owner who holds the lock at so many of them.
+pub(crate) fn majority_status(name: &LockName, answers: &[Value], majority: usize) -> Result<LockStatus> {
+    let mut owners: Vec<(String, Vec<LockStatus>)> = Vec::new();
+    let mut waiters = 0;
+    for answer in answers {
+        let status = status(name, answer)?;
+        waiters = waiters.max(status.waiters);
+        let Value::Array(parts) = answer else { return Err(unexpected()) };
+        let owner: String = text(parts.first())?.chars().take(32).collect();
+        match owners.iter_mut().find(|(one, _)| *one == owner) {
+            Some((_, votes)) => votes.push(status),
+            None => owners.push((owner, vec![status])),
+        }
+    }
+    let winner = owners.into_iter().find(|(owner, votes)| !owner.is_empty() && votes.len() >= majority);
+    // A node that did not take part in phase 2 shows the lower number of phase 1.
+    let holder = winner.and_then(|(_, votes)| {
+        votes.into_iter().filter_map(|mut one| one.holders.pop()).max_by_key(|one| one.token)
+    });
     Ok(LockStatus::new(name.clone(), holder.into_iter().collect(), waiters))
 }
 

@@ -1,6 +1,7 @@
 //! What a server says about itself when a client connects: whether locks are safe on it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Moment, Result};
@@ -46,7 +47,7 @@ impl Info {
 }
 
 /// Reaches the server, and warns of (or with `strict=true` refuses) one that may lose locks.
-pub(crate) async fn server(wire: &Wire, options: &Options) -> Result<()> {
+pub(crate) async fn server(wire: &Arc<Wire>, options: &Options) -> Result<()> {
     let info = info(wire, options.timeout).await?;
     if info.get("role") == "slave" {
         let text = "the server is a replica, and read only: connect to its master";
@@ -67,7 +68,7 @@ pub(crate) async fn server(wire: &Wire, options: &Options) -> Result<()> {
 }
 
 /// The server's `INFO`, empty where the user has no right to it. Waits for a server that is still loading.
-pub(crate) async fn info(wire: &Wire, timeout: Duration) -> Result<Info> {
+pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
     let end = Moment::now().after(timeout);
     let mut last = None;
     let command = redis::cmd("INFO");

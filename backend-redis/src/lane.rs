@@ -45,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) sent: Moment,
     /// Whether an earlier try may have been carried out without our hearing of it.
     pub(crate) in_doubt: bool,
+    /// The connection that it came over.
+    pub(crate) generation: u64,
 }
 
 struct Job {
@@ -83,7 +85,7 @@ impl Lane {
         Self(Arc::new(Inner { wire, timeout, patience, state: Mutex::default() }))
     }
 
-    pub(crate) fn wire(&self) -> &Wire {
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.0.wire
     }
 
@@ -216,7 +218,7 @@ impl Inner {
             let (mut link, generation) = match tokio::time::timeout(left, self.wire.link()).await {
                 Ok(Ok(link)) => link,
                 Ok(Err(error)) => {
-                    last = Some(self.bear(error, script)?);
+                    last = Some(bear(error, script)?);
                     tries += 1;
                     pause(tries, give_up).await;
                     continue;
@@ -224,13 +226,17 @@ impl Inner {
                 Err(_) => continue,
             };
             let sent = Moment::now();
-            match tokio::time::timeout(left.min(self.patience), invoke(&mut link, script, by_text, &items))
-                .await
-            {
+            let patience = left.min(self.patience);
+            let called = tokio::time::timeout(patience, invoke(&mut link, script, by_text, &items)).await;
+            if called.is_ok() {
+                self.wire.note_answer();
+            }
+            let answer = |value| Answer { value, sent, in_doubt, generation };
+            match called {
                 Ok(Ok(Value::Array(values))) if values.len() == items.len() => {
-                    return Ok(values.into_iter().map(|value| Answer { value, sent, in_doubt }).collect());
+                    return Ok(values.into_iter().map(answer).collect());
                 }
-                Ok(Ok(value)) if items.len() == 1 => return Ok(vec![Answer { value, sent, in_doubt }]),
+                Ok(Ok(value)) if items.len() == 1 => return Ok(vec![answer(value)]),
                 Ok(Ok(_)) => return Err(unexpected()),
                 Ok(Err(error)) => match verdict(&error, self.wire.address.can_move()) {
                     // After SCRIPT FLUSH or a restart. Not carried out; the text brings the script back.
@@ -251,20 +257,19 @@ impl Inner {
                     Verdict::Unknown | Verdict::Fatal => return Err(fatal(&error, Some(script))),
                 },
                 Err(_) => {
-                    tracing::debug!("a connection does not answer and is replaced");
-                    self.wire.hang_up(generation);
+                    self.wire.note_silence(generation, patience);
                     in_doubt = true;
                 }
             }
         }
     }
+}
 
-    /// Whether a connection that could not be made is worth another try.
-    fn bear(&self, error: RedisError, script: &Script) -> Result<RedisError> {
-        match verdict(&error, true) {
-            Verdict::Again | Verdict::Broken => Ok(error),
-            Verdict::Unknown | Verdict::Fatal => Err(fatal(&error, Some(script))),
-        }
+/// Whether a connection that could not be made is worth another try.
+fn bear(error: RedisError, script: &Script) -> Result<RedisError> {
+    match verdict(&error, true) {
+        Verdict::Again | Verdict::Broken => Ok(error),
+        Verdict::Unknown | Verdict::Fatal => Err(fatal(&error, Some(script))),
     }
 }
 

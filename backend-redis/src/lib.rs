@@ -1,6 +1,7 @@
 //! The Redis backends of [lockwell](https://docs.rs/lockwell): one server, Sentinel, Cluster, and Redlock.
 //!
 //! * [`RedisLock`]: one server, the master behind sentinels, or a cluster.
+//! * [`Redlock`]: a majority of independent nodes.
 //!
 //! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
 //! them. Everything that decides runs in scripts in the server, on the server's clock (`src/scripts`).
@@ -13,8 +14,10 @@ mod keys;
 mod lane;
 mod lock;
 mod options;
+mod redlock;
 mod replicas;
 mod script;
 mod wire;
 
 pub use lock::RedisLock;
+pub use redlock::Redlock;

@@ -1,7 +1,6 @@
 //! One server: alone, behind sentinels, or the cluster that acts as one.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -15,7 +14,6 @@ use lockcore::{
 
 use crate::address::Address;
 use crate::answers::{self, Busy, Took};
-use crate::error::no_answer;
 use crate::keys::{Keys, LockKeys};
 use crate::lane::{Answer, Item, Lane};
 use crate::options::Options;
@@ -29,11 +27,6 @@ pub(crate) const SEAT_LIFE: Duration = Duration::from_secs(4);
 pub(crate) const SEAT_REFRESH: Duration = Duration::from_millis(1300);
 /// How often the first in the queue asks while another program holds the lock, since that will not tell.
 const FOREIGN: Duration = Duration::from_millis(50);
-/// How long an answer that is on its way is waited for when the claim's wait has ended.
-const GRACE: Duration = Duration::from_millis(12);
-/// A request that has been under way for longer than this when the wait ends says that the server does not answer.
-const SILENCE: Duration = Duration::from_millis(500);
-
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
 /// It holds one connection for its calls and its wake-ups, and one for the keeper thread once a lease is renewed:
@@ -109,7 +102,7 @@ impl RedisLock {
                 seat.unwrap_or_default(),
             ],
         };
-        let Answer { value, sent, .. } = within_wait(claim, self.lane.call(item)).await?;
+        let Answer { value, sent, .. } = claim.within_wait(self.lane.call(item)).await?;
         Ok((answers::took(value, &TAKE)?, Answered(sent)))
     }
 
@@ -186,12 +179,13 @@ impl RedisLock {
 /// When the call that brought an answer was sent.
 struct Answered(Moment);
 
-fn owner(claim: &Claim) -> String {
+/// The owner as the scripts know it.
+pub(crate) fn owner(claim: &Claim) -> String {
     claim.owner().as_uuid().simple().to_string()
 }
 
 /// How long to wait for a word. One that stands first watches the holder's lease, since the dead send no word.
-fn nap(busy: &Busy) -> Duration {
+pub(crate) fn nap(busy: &Busy) -> Duration {
     if !busy.first {
         return SEAT_REFRESH;
     }
@@ -199,28 +193,6 @@ fn nap(busy: &Busy) -> Duration {
     // A little later than the end, so that waiters of several processes do not meet.
     let jitter = Duration::from_millis(1).mul_f64(1.0 + 4.0 * rand::random::<f64>());
     busy.left.map_or(most, |left| left.saturating_add(jitter).min(most))
-}
-
-/// Waits for an answer, but not for longer than the claim is worth waiting for.
-async fn within_wait<T>(claim: &Claim, answer: impl Future<Output = Result<T>>) -> Result<T> {
-    if claim.wait() == Wait::No {
-        return answer.await;
-    }
-    let began = Moment::now();
-    let mut answer = std::pin::pin!(answer);
-    tokio::select! {
-        biased;
-        answer = &mut answer => return answer,
-        () = claim.given_up() => (),
-    }
-    if let Ok(answer) = tokio::time::timeout(GRACE, answer).await {
-        return answer;
-    }
-    Err(if Moment::now().since(began) > SILENCE {
-        no_answer(None)
-    } else {
-        Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
-    })
 }
 
 #[async_trait]
@@ -292,6 +264,7 @@ impl DistributedLock for RedisLock {
                 exact.to_owned(),
                 owner(claim),
                 queued.to_owned(),
+                String::new(),
             ],
         };
         let answer = self.lane.call(item).await?;

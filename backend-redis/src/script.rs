@@ -52,6 +52,14 @@ scripts! {
     INSPECT = "inspect.lua", lead 0 0;
     /// Frees a lock whoever holds it.
     FORCE = "force.lua", lead 0 0;
+    /// Redlock, phase 1.
+    VOTE = "vote.lua", lead 0 1;
+    /// Redlock, phase 2.
+    INSTALL = "install.lua", lead 0 0;
+    /// Gives places in queues up.
+    LEAVE = "leave.lua", lead 0 0;
+    /// Redlock: sets a lock again where it was lost.
+    PLANT = "plant.lua", lead 0 0;
     /// Writes data if the token is acceptable.
     FENCED_WRITE = "fenced_write.lua", lead 0 0;
 }

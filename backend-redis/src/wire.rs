@@ -10,12 +10,20 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisResult, TlsMode, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, RedisResult, TlsMode, Value,
+};
+use tokio::sync::watch;
 
 use crate::address::{self, Address, Place};
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(2);
+
+/// A connection is replaced when so many calls in a row had no answer in time and none has had one for so long, or when
+/// one call has waited for half of that.
+const SILENCES: u32 = 2;
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// How many commands the client crate takes in before the first is written.
 const BUFFER: usize = 1024;
@@ -79,9 +87,10 @@ pub(crate) struct Wire {
     pub(crate) address: Address,
     ear: Option<Ear>,
     slot: Mutex<Slot>,
-    /// Held while a connection is being made, so that only one is.
-    dial: tokio::sync::Mutex<()>,
 }
+
+/// How making a connection ended; `None` while it is being made.
+type Dialled = watch::Receiver<Option<RedisResult<()>>>;
 
 struct Slot {
     link: Option<Link>,
@@ -89,12 +98,24 @@ struct Slot {
     generation: u64,
     /// The connection that has subscribed.
     listening: u64,
+    /// When the last answer came, and how many calls have had none in time since.
+    heard: Moment,
+    silences: u32,
+    /// The latest attempt to make a connection.
+    dialled: Option<Dialled>,
 }
 
 impl Wire {
     pub(crate) fn new(address: Address, ear: Option<Ear>) -> Self {
-        let slot = Slot { link: None, generation: 0, listening: 0 };
-        Self { address, ear, slot: Mutex::new(slot), dial: tokio::sync::Mutex::default() }
+        let slot = Slot {
+            link: None,
+            generation: 0,
+            listening: 0,
+            heard: Moment::now(),
+            silences: 0,
+            dialled: None,
+        };
+        Self { address, ear, slot: Mutex::new(slot) }
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -107,19 +128,60 @@ impl Wire {
     }
 
     /// The connection and its number; a new one if there is none.
-    pub(crate) async fn link(&self) -> RedisResult<(Link, u64)> {
+    ///
+    /// It is made by a task of its own, so that callers with little time do not end it half-way.
+    pub(crate) async fn link(self: &Arc<Self>) -> RedisResult<(Link, u64)> {
         if let Some(ready) = self.ready() {
             return Ok(ready);
         }
-        let _turn = self.dial.lock().await;
-        if let Some(ready) = self.ready() {
-            return Ok(ready);
-        }
-        let link = self.connect().await?;
+        let mut dialled = self.dial();
+        // The task is gone only with its runtime; then the next call starts another.
+        let gone = || RedisError::from(std::io::Error::from(std::io::ErrorKind::NotConnected));
+        let outcome = dialled.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
+        outcome.unwrap_or(Ok(()))?;
+        self.ready().ok_or_else(gone)
+    }
+
+    fn dial(self: &Arc<Self>) -> Dialled {
         let mut slot = self.slot();
-        slot.generation += 1;
-        slot.link = Some(link.clone());
-        Ok((link, slot.generation))
+        if let Some(dialled) = &slot.dialled
+            && dialled.borrow().is_none()
+            && dialled.has_changed().is_ok()
+        {
+            return dialled.clone();
+        }
+        let (tell, dialled) = watch::channel(None);
+        slot.dialled = Some(dialled.clone());
+        let wire = Arc::clone(self);
+        drop(tokio::spawn(async move {
+            let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
+            let link = tokio::time::timeout(CONNECT, wire.connect()).await.unwrap_or_else(|_| too_late());
+            let outcome = link.map(|link| {
+                let mut slot = wire.slot();
+                (slot.heard, slot.silences) = (Moment::now(), 0);
+                slot.generation += 1;
+                slot.link = Some(link);
+            });
+            tell.send_replace(Some(outcome));
+        }));
+        dialled
+    }
+
+    /// Notes that a call had an answer.
+    pub(crate) fn note_answer(&self) {
+        let mut slot = self.slot();
+        (slot.heard, slot.silences) = (Moment::now(), 0);
+    }
+
+    /// Notes that a call had no answer in time, and gives the connection up when that looks final.
+    pub(crate) fn note_silence(&self, generation: u64, waited: Duration) {
+        let mut slot = self.slot();
+        slot.silences += 1;
+        let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE).has_passed();
+        if (silent || waited > SILENCE / 2) && slot.generation == generation {
+            tracing::debug!("a connection does not answer and is replaced");
+            slot.link = None;
+        }
     }
 
     /// Gives a connection up that is of no use any more. One made since is left alone.
@@ -143,7 +205,7 @@ impl Wire {
 
     /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues, so that
     /// no word can be sent before somebody listens. Without a subscription the waiter's own timer must do.
-    pub(crate) async fn listen(&self) {
+    pub(crate) async fn listen(self: &Arc<Self>) {
         let Some(ear) = &self.ear else { return };
         if self.is_listening() {
             return;

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,16 +12,9 @@ use lockcore::{
 
 use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, SEAT_LIFE, SEAT_REFRESH, Took};
 use crate::errand::{Enroll, Force, Inspect, Leave, Purge, Release, Renew, SetUp, Stay, Take, Tidy};
-use crate::error::no_answer;
 use crate::lane::Lane;
 use crate::options::Options;
 use crate::wake::Wake;
-
-/// How long an answer that is on its way is waited for when the claim's wait has ended.
-const GRACE: Duration = Duration::from_millis(12);
-
-/// A request that has been under way for longer than this when the wait ends says that the database does not answer.
-const SILENCE: Duration = Duration::from_millis(500);
 
 /// Locks in a table of a database.
 ///
@@ -155,7 +147,7 @@ impl<D: Dialect> SqlLock<D> {
 
     async fn take(&self, claim: &Claim, ticket: i64) -> Result<(Took, Moment)> {
         let ask = Ask { claim: claim.clone(), ticket };
-        within_wait(claim, self.lane.call::<Take>(ask)).await
+        claim.within_wait(self.lane.call::<Take>(ask)).await
     }
 
     /// Queues and waits for the turn.
@@ -167,7 +159,7 @@ impl<D: Dialect> SqlLock<D> {
         let seats = &self.shared.seats;
         self.shared.wake.ready().await;
         claim.note_queued();
-        let (ticket, mut refreshed) = within_wait(claim, self.lane.call::<Enroll>(claim.clone())).await?;
+        let (ticket, mut refreshed) = claim.within_wait(self.lane.call::<Enroll>(claim.clone())).await?;
         let mut seat = seats.sit(claim.name(), ticket);
         let mut early_looks = [4u64, 25, 150].map(Duration::from_millis).into_iter();
         loop {
@@ -188,11 +180,11 @@ impl<D: Dialect> SqlLock<D> {
                 () = claim.given_up() => return Ok(None),
             }
             if refreshed.after(SEAT_REFRESH) <= Moment::now() {
-                let (still_there, asked) = within_wait(claim, self.lane.call::<Stay>(seat.ticket)).await?;
+                let (still_there, asked) = claim.within_wait(self.lane.call::<Stay>(seat.ticket)).await?;
                 refreshed = asked;
                 if !still_there {
                     // We were away for longer than a place is kept, and start again at the end.
-                    let (ticket, _) = within_wait(claim, self.lane.call::<Enroll>(claim.clone())).await?;
+                    let (ticket, _) = claim.within_wait(self.lane.call::<Enroll>(claim.clone())).await?;
                     seat = seats.sit(claim.name(), ticket);
                 }
             }
@@ -203,29 +195,6 @@ impl<D: Dialect> SqlLock<D> {
         let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or(SEAT_LIFE);
         self.lane.call_within::<Renew>(grants.to_vec(), lease::Lease::patience(shortest)).await
     }
-}
-
-/// Waits for an answer, but not for longer than the claim is worth waiting for. The request goes on without us.
-async fn within_wait<T>(claim: &Claim, answer: impl Future<Output = Result<T>>) -> Result<T> {
-    if claim.wait() == Wait::No {
-        return answer.await;
-    }
-    let began = Moment::now();
-    let answer = std::pin::pin!(answer);
-    let mut answer = answer;
-    tokio::select! {
-        biased;
-        answer = &mut answer => return answer,
-        () = claim.given_up() => (),
-    }
-    if let Ok(answer) = tokio::time::timeout(GRACE, answer).await {
-        return answer;
-    }
-    Err(if Moment::now().since(began) > SILENCE {
-        no_answer(None)
-    } else {
-        Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
-    })
 }
 
 /// When the lease of the holder ends, and a little later, so that waiters of several processes do not meet.

@@ -1,13 +1,20 @@
 //! One attempt to take a lock.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::{LockName, Mode, Moment, OwnerId};
+use crate::{Error, ErrorKind, LockName, Mode, Moment, OwnerId, Result};
+
+/// How long an answer that is on its way is waited for when the claim's wait has ended.
+const GRACE: Duration = Duration::from_millis(12);
+
+/// A request that has been under way for longer than this when the wait ends says that the server does not answer.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// How long an acquire may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +140,29 @@ impl Claim {
                 () = end.sleep() => (),
             },
         }
+    }
+
+    /// For backends: waits for the answer to a request, but not for longer than the claim is worth waiting for, plus a
+    /// moment for an answer that is on its way. The request is then dropped, and what it may have done is unknown.
+    pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.0.wait == Wait::No {
+            return answer.await;
+        }
+        let began = Moment::now();
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = self.given_up() => (),
+        }
+        if let Ok(answer) = tokio::time::timeout(GRACE, answer).await {
+            return answer;
+        }
+        Err(if Moment::now().since(began) > SILENCE {
+            Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
+        } else {
+            Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
+        })
     }
 
     async fn cancelled(&self) {

@@ -77,7 +77,7 @@ impl Harness for OneServer {
     async fn link(&self) -> Option<Box<dyn Link>> {
         let proxy = Proxy::start(self.server.addr()).await.expect("a proxy");
         let url = (self.url_via)(proxy.addr());
-        Some(Box::new(Cable { proxy, url }))
+        Some(Box::new(Cable { proxies: vec![proxy], url }))
     }
 
     async fn purge(&self) {
@@ -105,11 +105,11 @@ impl Server for OneServer {
     }
 }
 
-/// A proxy, and the address of the server behind it.
+/// Proxies, one for each server, and the address of the servers behind them.
 #[derive(Debug)]
-struct Cable {
-    proxy: Proxy,
-    url: String,
+pub(crate) struct Cable {
+    pub(crate) proxies: Vec<Proxy>,
+    pub(crate) url: String,
 }
 
 #[async_trait]
@@ -119,30 +119,31 @@ impl Link for Cable {
     }
 
     fn blackhole(&self, way: Way) {
-        self.proxy.blackhole(match way {
+        let direction = match way {
             Way::ToServer => Direction::ToServer,
             Way::ToClient => Direction::ToClient,
             Way::Both => Direction::Both,
-        });
+        };
+        self.proxies.iter().for_each(|proxy| proxy.blackhole(direction));
     }
 
     fn cut(&self) {
-        self.proxy.cut();
+        self.proxies.iter().for_each(Proxy::cut);
     }
 
     fn delay(&self, each_way: Duration) {
-        self.proxy.delay(each_way);
+        self.proxies.iter().for_each(|proxy| proxy.delay(each_way));
     }
 
     fn drop_reply(&self, k: u64) {
-        self.proxy.drop_reply(k);
+        self.proxies.iter().for_each(|proxy| proxy.drop_reply(k));
     }
 
     fn dropped_replies(&self) -> u64 {
-        self.proxy.dropped_replies()
+        self.proxies.iter().map(Proxy::dropped_replies).sum()
     }
 
     fn heal(&self) {
-        self.proxy.heal();
+        self.proxies.iter().for_each(Proxy::heal);
     }
 }

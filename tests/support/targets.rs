@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lockwell::conformance::{Harness, Need};
 
+#[cfg(feature = "redis")]
+use super::redlock::Trouble;
+
 /// A harness, or why there is none.
 pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 
@@ -108,6 +111,22 @@ pub(crate) fn all() -> Vec<Target> {
             super::redis::offers(),
             || Box::pin(super::redis::one()),
         ),
+        #[cfg(feature = "redis")]
+        Target::new("redlock3", &["redlock", "redlocks"], super::redlock::offers(), || {
+            Box::pin(super::redlock::start(3, Trouble::None))
+        }),
+        #[cfg(feature = "redis")]
+        Target::new("redlock5", &["redlock"], super::redlock::offers(), || {
+            Box::pin(super::redlock::start(5, Trouble::None))
+        }),
+        #[cfg(feature = "redis")]
+        Target::new("redlock5_two_dead", &["redlock"], super::redlock::offers(), || {
+            Box::pin(super::redlock::start(5, Trouble::Dead(2)))
+        }),
+        #[cfg(feature = "redis")]
+        Target::new("redlock5_black_hole", &["redlock"], super::redlock::offers(), || {
+            Box::pin(super::redlock::start(5, Trouble::BlackHole))
+        }),
     ]
 }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS  for each claim: the lock, its queue, the seats of those in the queue
 -- ARGV  1: the caller's wake-up channel, 2: 'exact' if the count of listeners is to be trusted (not in a cluster);
---       then for each claim: owner, and '1' if it may stand in the queue
+--       then for each claim: owner, '1' if it may stand in the queue, and the round to give back, '' for any
 -- Answer for each claim, in order:
 --       {released, ticket}     released: 1 if it held the lock or a place, 0 if it had neither; ticket: of the waiter of
 --                              the caller's own process to wake, '' if there is none
@@ -33,10 +33,11 @@ local function wake_first(queue, seats)
   end
 end
 
-local function release(lock, queue, seats, owner, queued)
+local function release(lock, queue, seats, owner, queued, round)
   local value = redis.call('GET', lock)
   local released = 0
-  if value and string.sub(value, 1, 32) == owner then
+  if value and string.sub(value, 1, 32) == owner
+    and (round == '' or string.match(value, '^%x+:%d+:%d+:(%d+):') == round) then
     redis.call('DEL', lock)
     value = nil
     released = 1
@@ -50,10 +51,10 @@ local function release(lock, queue, seats, owner, queued)
 end
 
 local answers = {}
-local claims = (#ARGV - 2) / 2
+local claims = (#ARGV - 2) / 3
 for claim = 1, claims do
-  local k, a = 3 * claim - 2, 2 * claim + 1
-  local done, answer = pcall(release, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1])
+  local k, a = 3 * claim - 2, 3 * claim
+  local done, answer = pcall(release, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2])
   if not done then
     answer = {2, type(answer) == 'table' and answer.err or tostring(answer)}
   end

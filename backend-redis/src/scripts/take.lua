@@ -10,7 +10,9 @@
 --       {2, text}                        this claim failed, and has changed nothing that matters
 --
 -- The queue is a sorted set of owners by arrival on this server's clock; a seat says who to wake and how long the place
--- is kept without a sign of life. Idempotent for the owner: a repeated call finds what the first one did.
+-- is kept without a sign of life. The lock's value is OWNER:TOKEN:SINCE:ROUND:LABEL; the round is Redlock's.
+--
+-- Idempotent for the owner: a repeated call finds what the first one did.
 
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
@@ -55,7 +57,7 @@ end
 
 local function grant(lock, owner, ttl, label)
   local token = next_token()
-  redis.call('SET', lock, owner .. ':' .. token .. ':' .. stamp .. ':' .. label, 'NX', 'PX', ttl)
+  redis.call('SET', lock, owner .. ':' .. token .. ':' .. stamp .. ':0:' .. label, 'NX', 'PX', ttl)
   return {1, token}
 end
 

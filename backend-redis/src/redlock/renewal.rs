@@ -1,0 +1,151 @@
+//! Extending leases at a majority.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, lease};
+
+use super::Shared;
+use super::node::Node;
+use crate::lock::owner;
+use crate::script::{PLANT, RENEW};
+
+/// What the nodes said about one lease.
+#[derive(Clone, Default)]
+struct Votes {
+    extended: usize,
+    gone: usize,
+    /// The nodes that do not have the lock.
+    without: Vec<usize>,
+}
+
+/// Extends leases. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
+pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[Grant]) -> Vec<Renewal> {
+    let began = Moment::now();
+    let majority = nodes.len() / 2 + 1;
+    let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or_default();
+    let limit = shared.settings.node_timeout(shortest).min(lease::Lease::patience(shortest));
+    let longest = shared.settings.longest_ttl;
+    let (mut keys, mut args) = (Vec::new(), Vec::new());
+    for grant in grants {
+        let claim = grant.claim();
+        keys.push(shared.keys.lock(claim.name()));
+        args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
+    }
+    let mut answers: FuturesUnordered<_> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| {
+            let (node, keys, args) = (Arc::clone(node), keys.clone(), args.clone());
+            async move {
+                let asked = async {
+                    let (numbers, generation) = node.numbers(&RENEW, keys, args, limit).await?;
+                    let counts = node.may_vote(generation, limit, longest).await?;
+                    Ok::<_, Error>((numbers, counts))
+                };
+                (index, asked.await)
+            }
+        })
+        .collect();
+    let mut votes = vec![Votes::default(); grants.len()];
+    let (mut open, mut complaint) = (nodes.len(), None);
+    while let Some((node, answer)) = answers.next().await {
+        open -= 1;
+        match answer {
+            Ok((numbers, counts)) => {
+                for (votes, number) in votes.iter_mut().zip(numbers) {
+                    match number {
+                        1 if counts => votes.extended += 1,
+                        1 => (),
+                        _ => {
+                            votes.gone += 1;
+                            votes.without.push(node);
+                        }
+                    }
+                }
+            }
+            Err(error) => complaint = Some(error),
+        }
+        // Returns at the majority. The slow ones go on: their lanes send what was sent.
+        let decided = |votes: &Votes| votes.extended >= majority || votes.extended + open < majority;
+        if votes.iter().all(decided) {
+            break;
+        }
+    }
+    if !answers.is_empty() {
+        drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
+    }
+    plant(shared, nodes, grants, &votes, majority, limit);
+    let renewed = grants.iter().zip(votes);
+    renewed
+        .map(|(grant, votes)| {
+            if votes.extended >= majority {
+                Renewal::Renewed(lease::belief(began, grant.claim().ttl()))
+            } else if votes.gone >= majority {
+                Renewal::Lost
+            } else {
+                let text =
+                    format!("{} of {} nodes extended the lease: no majority", votes.extended, nodes.len());
+                let error = Error::new(ErrorKind::Unreachable, text);
+                Renewal::Unknown(match &complaint {
+                    Some(cause) => error.with_source(format!("{cause:#}")),
+                    None => error,
+                })
+            }
+        })
+        .collect()
+}
+
+/// Sets locks again, in the background, at nodes that have lost them, so that the majority does not wear away.
+///
+/// Only locks that a majority has just confirmed. It never counts as a vote of this renewal. A release that comes
+/// meanwhile waits until it is done (see [`Shared::planting`]), and one that came before is seen here.
+fn plant(
+    shared: &Arc<Shared>,
+    nodes: &[Arc<Node>],
+    grants: &[Grant],
+    votes: &[Votes],
+    majority: usize,
+    limit: Duration,
+) {
+    let mut bare: Vec<(Arc<Node>, Vec<Grant>)> = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let lacks = |votes: &Votes| votes.extended >= majority && votes.without.contains(&index);
+        let lost = grants.iter().zip(votes).filter(|(_, votes)| lacks(votes));
+        let lost: Vec<_> = lost.map(|(grant, _)| grant.clone()).collect();
+        if !lost.is_empty() {
+            bare.push((Arc::clone(node), lost));
+        }
+    }
+    if bare.is_empty() {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    drop(tokio::spawn(async move {
+        let _no_release = shared.planting.write().await;
+        for (node, grants) in bare {
+            let (mut keys, mut args) = (Vec::new(), Vec::new());
+            for grant in grants.iter().filter(|grant| !grant.claim().is_cancelled()) {
+                let claim = grant.claim();
+                keys.push(shared.keys.token_of_bucket(claim.name()));
+                keys.push(shared.keys.lock(claim.name()));
+                args.extend([
+                    owner(claim),
+                    claim.ttl().as_millis().to_string(),
+                    grant.token().to_string(),
+                    claim.label().to_owned(),
+                ]);
+            }
+            if keys.is_empty() {
+                continue;
+            }
+            match node.numbers(&PLANT, keys, args, limit).await {
+                Ok(_) => tracing::info!("locks were set again at a node that had lost them"),
+                Err(error) => {
+                    tracing::info!(error = format!("{error:#}"), "a node that lost locks did not take them")
+                }
+            }
+        }
+    }));
+}

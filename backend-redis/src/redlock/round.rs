@@ -1,0 +1,293 @@
+//! One round of a claim: phase 1 at all nodes in parallel, phase 2 where it is needed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
+
+use super::Shared;
+use super::node::Node;
+use super::tally::{Answer, Step, Tally, Why};
+use crate::answers::{self, Busy, Took};
+use crate::lane::Item;
+use crate::lock::{SEAT_LIFE, owner};
+use crate::script::{INSTALL, LEAVE, RELEASE, VOTE};
+
+/// What a round came to.
+pub(crate) enum Outcome {
+    Granted(Grant),
+    /// Another holds the lock.
+    Held(Busy),
+    /// The votes were split, or the token could not be installed. Worth another try in a moment.
+    Split,
+    /// Too few nodes answer.
+    Dark(Error),
+}
+
+/// What a node said.
+enum Reply {
+    Vote(usize, Result<Took>),
+    Install(usize, bool),
+}
+
+type Replies = FuturesUnordered<BoxFuture<'static, Reply>>;
+
+/// The state of one round.
+struct Round<'a> {
+    shared: &'a Arc<Shared>,
+    nodes: &'a [Arc<Node>],
+    claim: &'a Claim,
+    /// Tells the votes of this round from those of the same claim's others, whose releases may come late.
+    number: u32,
+    limit: Duration,
+    tally: Tally,
+    /// Where the lock may be ours.
+    voted: Vec<usize>,
+    busy: Vec<(usize, Busy)>,
+    complaint: Option<Error>,
+}
+
+/// Plays one round, in which each node may take `limit` to answer. `seat` names the waiter to wake at each node; with
+/// it, a claim that is refused queues there.
+pub(crate) async fn play(
+    shared: &Arc<Shared>,
+    nodes: &[Arc<Node>],
+    claim: &Claim,
+    number: u32,
+    seat: Option<i64>,
+    limit: Duration,
+) -> Outcome {
+    let round = Round {
+        shared,
+        nodes,
+        claim,
+        number,
+        limit,
+        tally: Tally::new(nodes.len()),
+        voted: Vec::new(),
+        busy: Vec::new(),
+        complaint: None,
+    };
+    round.play(seat).await
+}
+
+impl Round<'_> {
+    async fn play(mut self, seat: Option<i64>) -> Outcome {
+        // Before the first request: belief counts from here.
+        let began = Moment::now();
+        let mut replies = self.ask_for_votes(seat);
+        let mut step = Step::Wait;
+        while let Some(reply) = replies.next().await {
+            step = match reply {
+                Reply::Vote(node, took) => self.take_vote(node, took),
+                Reply::Install(node, done) => self.tally.installed(node, done),
+            };
+            match &step {
+                Step::Wait => (),
+                Step::Install { token, nodes } => self.ask_to_install(*token, nodes, &replies),
+                Step::Granted(_) | Step::Failed(_) => break,
+            }
+        }
+        if let Step::Granted(token) = step {
+            self.shared.highest.fetch_max(token, Ordering::Relaxed);
+            let grant = Grant::new(self.claim, FencingToken::new(token), began);
+            if !grant.deadline().has_passed() {
+                self.finish(replies, seat.is_some());
+                return Outcome::Granted(grant);
+            }
+            // The majority came too late: nothing of the lease is left.
+            self.complaint.get_or_insert_with(too_slow);
+            self.withdraw(replies).await;
+            return Outcome::Dark(self.complaint.unwrap_or_else(too_slow));
+        }
+        let why = match step {
+            Step::Failed(why) => why,
+            // Every node has answered or failed, so the tally has decided.
+            _ => Why::NotInstalled,
+        };
+        self.withdraw(replies).await;
+        match why {
+            Why::Held => Outcome::Held(self.when_free()),
+            Why::NotInstalled => Outcome::Split,
+            Why::TooFewAnswers { silent, nodes } => Outcome::Dark(self.too_few(silent, nodes)),
+        }
+    }
+
+    fn ask_for_votes(&self, seat: Option<i64>) -> Replies {
+        // A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let known = self.shared.highest.load(Ordering::Relaxed) + 1;
+        let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
+        let keys = self.shared.keys.of(self.claim.name());
+        let keys =
+            vec![self.shared.keys.token_of_bucket(self.claim.name()), keys.lock, keys.queue, keys.seats];
+        let args = vec![
+            SEAT_LIFE.as_micros().to_string(),
+            owner(self.claim),
+            self.claim.ttl().as_millis().to_string(),
+            self.claim.label().to_owned(),
+            floor,
+            self.number.to_string(),
+        ];
+        let replies = Replies::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut args = args.clone();
+            args.push(seat.map_or_else(String::new, |seat| self.shared.seat(seat, index)));
+            let item = Item { script: &VOTE, slot: 0, keys: keys.clone(), args };
+            let (node, limit, longest) = (Arc::clone(node), self.limit, self.shared.settings.longest_ttl);
+            replies.push(Box::pin(async move { Reply::Vote(index, node.vote(item, limit, longest).await) }));
+        }
+        replies
+    }
+
+    fn take_vote(&mut self, node: usize, took: Result<Took>) -> Step {
+        let answer = match took {
+            Ok(Took::Granted(vote)) => {
+                self.voted.push(node);
+                Answer::Vote(vote.get())
+            }
+            Ok(Took::Busy(busy)) => {
+                self.busy.push((node, busy));
+                Answer::Held
+            }
+            Err(error) => {
+                // It may have been carried out all the same.
+                self.voted.push(node);
+                tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
+                if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
+                    self.complaint = Some(error);
+                }
+                Answer::Silent
+            }
+        };
+        self.tally.vote(node, answer)
+    }
+
+    fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {
+        let counter = self.shared.keys.token_of_bucket(self.claim.name());
+        let lock = self.shared.keys.lock(self.claim.name());
+        for &index in nodes {
+            let (node, limit) = (Arc::clone(&self.nodes[index]), self.limit);
+            let keys = vec![counter.clone(), lock.clone()];
+            let args = vec![owner(self.claim), token.to_string()];
+            replies.push(Box::pin(async move {
+                let done = node.numbers(&INSTALL, keys, args, limit).await;
+                Reply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
+            }));
+        }
+    }
+
+    /// Lets the slow nodes finish without us: the more of them have the lock, the better. Places in queues are of no use
+    /// any more; a vote has given its own up.
+    fn finish(&self, mut replies: Replies, queued: bool) {
+        let held: Vec<_> =
+            if queued { self.busy.iter().map(|(node, _)| *node).collect() } else { Vec::new() };
+        if replies.is_empty() && held.is_empty() {
+            return;
+        }
+        let keys = self.shared.keys.of(self.claim.name());
+        let (owner, limit) = (owner(self.claim), self.limit);
+        let mut nodes: Vec<_> = held.iter().map(|&node| Arc::clone(&self.nodes[node])).collect();
+        let all = self.nodes.to_vec();
+        drop(tokio::spawn(async move {
+            while let Some(reply) = replies.next().await {
+                if let Reply::Vote(node, Ok(Took::Busy(_))) = reply
+                    && queued
+                {
+                    nodes.push(Arc::clone(&all[node]));
+                }
+            }
+            for node in nodes {
+                let keys = vec![keys.queue.clone(), keys.seats.clone()];
+                // A place that stays is forgotten after its life.
+                drop(node.numbers(&LEAVE, keys, vec![owner.clone()], limit).await);
+            }
+        }));
+    }
+
+    /// Gives the votes back, also those that come late. Waits for the nodes that have voted, but not for the slow ones.
+    async fn withdraw(&mut self, mut replies: Replies) {
+        let mut give_back: FuturesUnordered<_> = self
+            .voted
+            .drain(..)
+            .map(|node| self.shared.give_back(&self.nodes[node], self.claim, self.number))
+            .collect();
+        let (shared, claim, nodes) = (Arc::clone(self.shared), self.claim.clone(), self.nodes.to_vec());
+        let (number, late) = (self.number, !replies.is_empty());
+        let all_back = async { while give_back.next().await.is_some() {} };
+        let in_time = tokio::time::timeout(self.limit, all_back).await.is_ok();
+        if in_time && !late {
+            return;
+        }
+        drop(tokio::spawn(async move {
+            while let Some(reply) = replies.next().await {
+                if let Reply::Vote(node, Ok(Took::Granted(_)) | Err(_)) = reply {
+                    shared.give_back(&nodes[node], &claim, number).await;
+                }
+            }
+            while give_back.next().await.is_some() {}
+        }));
+    }
+
+    /// When a majority may be free, as far as the nodes know.
+    fn when_free(&self) -> Busy {
+        let enough = self.nodes.len() - self.tally.majority();
+        let mut left: Vec<_> = self.busy.iter().filter_map(|(_, busy)| busy.left).collect();
+        left.sort_unstable();
+        // Of the nodes that another holds, all but `enough` must come free; the ones that did not say may never.
+        let needed = self.busy.len().saturating_sub(enough).max(1);
+        Busy {
+            left: left.get(needed - 1).copied(),
+            first: self.busy.iter().any(|(_, busy)| busy.first),
+            foreign: self.busy.iter().any(|(_, busy)| busy.foreign),
+        }
+    }
+
+    fn too_few(&mut self, silent: usize, nodes: usize) -> Error {
+        let text = format!("{silent} of {nodes} nodes did not vote, so that there is no majority");
+        match self.complaint.take() {
+            // What a node said about us weighs more than its silence.
+            Some(error) if error.kind() != ErrorKind::Unreachable => error,
+            Some(error) => Error::new(ErrorKind::Unreachable, text).with_source(format!("{error:#}")),
+            None => Error::new(ErrorKind::Unreachable, text),
+        }
+    }
+}
+
+fn too_slow() -> Error {
+    Error::new(ErrorKind::Unreachable, "the nodes took longer to answer than the lease lasts")
+}
+
+impl Shared {
+    /// Frees the lock at one node, if it is the claim's, of this round. Its place in the queue stays.
+    fn give_back(&self, node: &Arc<Node>, claim: &Claim, round: u32) -> BoxFuture<'static, ()> {
+        let item = self.release_item(claim, false, round.to_string());
+        let (node, seats) = (Arc::clone(node), Arc::clone(&self.seats));
+        Box::pin(async move {
+            let freed = node.lane.call(item).await.and_then(|answer| answers::freed(answer.value, &RELEASE));
+            match freed {
+                Ok(freed) => {
+                    freed.next.inspect(|&ticket| seats.wake(ticket));
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::debug!(error, "a vote was not given back; it ends with its lease");
+                }
+            }
+        })
+    }
+
+    pub(crate) fn release_item(&self, claim: &Claim, queued: bool, round: String) -> Item {
+        let keys = self.keys.of(claim.name());
+        let queued = if queued { "1" } else { "0" };
+        Item {
+            script: &RELEASE,
+            slot: 0,
+            keys: vec![keys.lock, keys.queue, keys.seats],
+            args: vec![self.channel.to_string(), "exact".to_owned(), owner(claim), queued.to_owned(), round],
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! States that differ only in the names of claims and nodes have the same future: one of them stands for all.
+//!
+//! It need not always find the same one. What it finds is the same state under other names, so nothing is overlooked;
+//! a tie that is broken badly only costs a second look.
+
+use crate::state::{Claim, Line, Memory, Node, Phase, Repair, State};
+
+impl State {
+    /// This state, with claims and nodes in an order that follows from what they are, not from their names.
+    pub(crate) fn canonical(&self) -> Self {
+        let mut claims: Vec<usize> = (0..self.claims.len()).collect();
+        claims.sort_by_cached_key(|&claim| self.face(claim));
+        let mut nodes: Vec<usize> = (0..self.nodes.len()).collect();
+        nodes.sort_by_cached_key(|&node| self.column(node, &claims));
+        self.reordered(&claims, &nodes)
+    }
+
+    /// What can be said of a claim without naming a node or another claim.
+    fn face(&self, index: usize) -> impl Ord {
+        let claim = &self.claims[index];
+        let phase = match claim.phase {
+            Phase::Idle => 0,
+            Phase::Asking(..) => 1,
+            Phase::Failed => 2,
+            Phase::Granted(token) => 10 + token,
+            Phase::Ended(token) => 100 + token,
+        };
+        let mut lines: Vec<_> = self
+            .nodes
+            .iter()
+            .zip(&claim.lines)
+            .map(|(node, line)| (node.lock == Some(index), node.counter, line))
+            .collect();
+        lines.sort_unstable();
+        let lines: Vec<(bool, u64, Line)> =
+            lines.into_iter().map(|(lock, counter, line)| (lock, counter, line.clone())).collect();
+        let owner = self.resource.is_some_and(|(_, owner)| owner == index);
+        (phase, claim.floor, claim.after.len(), claim.wrote, owner, lines)
+    }
+
+    /// All that concerns one node, once the claims are in order.
+    fn column(&self, index: usize, claims: &[usize]) -> impl Ord {
+        let lines: Vec<Line> = claims.iter().map(|&claim| self.claims[claim].lines[index].clone()).collect();
+        let repairs: Vec<_> = self.repairs.iter().map(|it| (it.node == index, it.read.has(index))).collect();
+        (self.nodes[index].reordered(claims), lines, repairs)
+    }
+
+    fn reordered(&self, claims: &[usize], nodes: &[usize]) -> Self {
+        let place =
+            |order: &[usize], from: usize| order.iter().position(|&it| it == from).expect("it is listed");
+        let mut repairs: Vec<Repair> = self
+            .repairs
+            .iter()
+            .map(|it| Repair { node: place(nodes, it.node), read: it.read.reordered(nodes), ..it.clone() })
+            .collect();
+        repairs.sort();
+        Self {
+            nodes: nodes.iter().map(|&node| self.nodes[node].reordered(claims)).collect(),
+            claims: claims.iter().map(|&claim| self.claims[claim].reordered(claims, nodes)).collect(),
+            repairs,
+            resource: self.resource.map(|(token, owner)| (token, place(claims, owner))),
+            ..*self
+        }
+    }
+}
+
+impl Node {
+    fn reordered(&self, claims: &[usize]) -> Self {
+        let memory = match self.memory {
+            Memory::Whole => Memory::Whole,
+            Memory::Lost { waits_for } => Memory::Lost { waits_for: waits_for.reordered(claims) },
+        };
+        let lock = self.lock.and_then(|owner| claims.iter().position(|&it| it == owner));
+        Self { lock, counter: self.counter, voted: self.voted.reordered(claims), memory }
+    }
+}
+
+impl Claim {
+    fn reordered(&self, claims: &[usize], nodes: &[usize]) -> Self {
+        let phase = match &self.phase {
+            Phase::Asking(tally, token) => Phase::Asking(tally.reordered(nodes), *token),
+            phase => phase.clone(),
+        };
+        let lines = nodes.iter().map(|&node| self.lines[node].clone()).collect();
+        Self { phase, after: self.after.reordered(claims), lines, ..*self }
+    }
+}

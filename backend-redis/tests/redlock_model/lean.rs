@@ -1,0 +1,108 @@
+//! A leaner world that reaches the same grants, for the bigger searches: wrong clocks, no duplicates, no timeouts.
+//!
+//! What is left out can be seen by nobody but the claim itself, or is the same as a message that never arrives:
+//!
+//! * The answers `Held` and `Refused` bring no grant nearer, so they are lost. A request that would be answered so is
+//!   lost too. What remains of a lease that runs out is that somebody else may take the lock: a node votes for whoever
+//!   asks, and the lock is the last one's.
+//! * A vote that makes no majority changes nothing outside the claim. So the claim hears a majority of votes in one
+//!   step, and later ones one by one, since they may lead to a request of phase 2.
+//! * In the same way it hears the answers to phase 2 in one step, when they decide.
+//!
+//! `tokens::the_lean_world_reaches_the_same_grants` compares both.
+
+use crate::action::Action;
+use crate::state::{Claim, Phase, Set, State};
+use crate::tally::{Answer, Step};
+
+impl State {
+    pub(crate) fn lean_actions(&self, claim: usize, actions: &mut Vec<Action>) {
+        let it = &self.claims[claim];
+        for (node, line) in it.lines.iter().enumerate() {
+            if line.ask && self.nodes[node].memory.is_whole() {
+                actions.push(Action::Ask { claim, node, again: false });
+            }
+            let lower = line.raise.is_some_and(|token| self.nodes[node].counter < token);
+            if lower && self.nodes[node].lock == Some(claim) {
+                actions.push(Action::Raise { claim, node, again: false });
+            }
+        }
+        match &it.phase {
+            Phase::Asking(tally, None) => {
+                let mut voters = Set::default();
+                (0..self.nodes.len())
+                    .filter(|&node| it.vote(node).is_some())
+                    .for_each(|node| voters.add(node));
+                let majorities = voters.subsets().filter(|set| set.len() == tally.majority());
+                actions.extend(majorities.map(|nodes| Action::HearVotes { claim, nodes }));
+            }
+            Phase::Asking(..) => {
+                for node in 0..self.nodes.len() {
+                    actions.extend(it.vote(node).map(|vote| Action::Hear {
+                        claim,
+                        node,
+                        answer: Answer::Vote(vote),
+                    }));
+                }
+                if let Step::Granted(_) = it.heard_installs() {
+                    actions.push(Action::HearInstalls { claim });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Drops requests of phase 2 that can only be refused, and locks that matter to none.
+    pub(crate) fn lean_tidy(&mut self, keep_locks: bool) {
+        for (index, claim) in self.claims.iter_mut().enumerate() {
+            let asking = matches!(claim.phase, Phase::Asking(..));
+            for (node, line) in self.nodes.iter_mut().zip(&mut claim.lines) {
+                let ours = node.lock == Some(index);
+                line.raise = line.raise.filter(|&token| ours && node.counter < token);
+                if ours && !asking && line.raise.is_none() && !keep_locks {
+                    node.lock = None;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn hear_votes(&mut self, claim: usize, nodes: Set) {
+        let it = &mut self.claims[claim];
+        let mut step = Step::Wait;
+        for node in 0..it.lines.len() {
+            let vote = it.vote(node).filter(|_| nodes.has(node));
+            if let (Some(vote), Phase::Asking(tally, _)) = (vote, &mut it.phase) {
+                step = tally.vote(node, Answer::Vote(vote));
+                it.lines[node].heard = true;
+            }
+        }
+        self.follow(claim, step);
+    }
+
+    pub(crate) fn hear_installs(&mut self, claim: usize) {
+        let step = self.claims[claim].heard_installs();
+        self.follow(claim, step);
+    }
+}
+
+impl Claim {
+    /// The vote of a node that is under way to the claim.
+    fn vote(&self, node: usize) -> Option<u64> {
+        match self.lines[node].answers.first() {
+            Some(Answer::Vote(vote)) => Some(*vote),
+            _ => None,
+        }
+    }
+
+    /// What the tally says once it has heard all answers to phase 2.
+    fn heard_installs(&self) -> Step {
+        let mut step = Step::Wait;
+        if let Phase::Asking(tally, _) = &self.phase {
+            let mut tally = tally.clone();
+            for node in (0..self.lines.len()).filter(|&node| self.lines[node].installed) {
+                step = tally.installed(node, true);
+            }
+        }
+        step
+    }
+}

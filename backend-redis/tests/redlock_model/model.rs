@@ -1,0 +1,218 @@
+//! The model: which worlds there are, what can happen in them, and what must hold.
+
+use stateright::{Model, Property};
+
+use crate::action::Action;
+use crate::memory::Forgetting;
+use crate::state::{Claim, Line, Node, Phase, Set, State};
+
+pub(crate) const DISTINCT: &str = "the tokens of two grants differ";
+pub(crate) const RISING: &str = "a claim that begins after a grant gets a higher token";
+pub(crate) const FENCED: &str = "a stale writer is refused";
+pub(crate) const DOUBLE: &str = "two claims believe to hold the lock";
+pub(crate) const EXCLUSIVE: &str = "one claim at most believes to hold the lock";
+
+/// A world to be searched.
+#[derive(Clone, Debug)]
+pub(crate) struct Redlock {
+    pub(crate) nodes: usize,
+    pub(crate) claims: usize,
+    /// The floors that a claim may send, each claim one of them.
+    pub(crate) floors: &'static [u64],
+    /// What the counter of a node may be at the start.
+    pub(crate) counters: &'static [u64],
+    pub(crate) clocks: Clocks,
+    /// How many requests are duplicated.
+    pub(crate) duplicates: u8,
+    /// Whether a claim may give up on one node.
+    pub(crate) timeouts: bool,
+    /// Whether granted claims write to the resource.
+    pub(crate) writes: bool,
+    pub(crate) forgetting: Option<Forgetting>,
+    pub(crate) flaw: Option<Flaw>,
+    /// Whether to search the lean world, see `lean.rs`.
+    pub(crate) lean: bool,
+    /// Whether states that differ only in names are one. Without it, a path is easier to read.
+    pub(crate) merge: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// The lease at a node outlasts the belief of its owner.
+    Honest,
+    /// A lease may run out at any moment: the node's clock jumped, or the owner's stood still.
+    Wrong,
+}
+
+/// Near misses: rules that look right. The model must find out what is wrong with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Phase 1 answers one more than the counter, and does not raise it.
+    VoteWithoutRaise,
+    /// A counter above the token counts as having installed it.
+    HigherIsInstalled,
+}
+
+impl Redlock {
+    /// Wrong clocks, two floors, and nothing else out of the ordinary.
+    pub(crate) fn new(nodes: usize, claims: usize) -> Self {
+        Self {
+            nodes,
+            claims,
+            floors: &[0, 2],
+            counters: &[0],
+            clocks: Clocks::Wrong,
+            duplicates: 0,
+            timeouts: false,
+            writes: false,
+            forgetting: None,
+            flaw: None,
+            lean: false,
+            merge: true,
+        }
+    }
+
+    pub(crate) fn lean(nodes: usize, claims: usize) -> Self {
+        Self { lean: true, ..Self::new(nodes, claims) }
+    }
+
+    /// Whether it matters that a claim is over: a right clock or a node that waits for it depends on that.
+    fn claims_end(&self) -> bool {
+        self.clocks == Clocks::Honest || self.forgetting.is_some()
+    }
+
+    /// Every choice of counters at the start. Nodes are alike, so their order does not matter.
+    fn starts(&self) -> Vec<Vec<u64>> {
+        (0..self.nodes).fold(vec![Vec::new()], |starts, _| {
+            let longer = |start: &Vec<u64>| {
+                let low = start.last().copied().unwrap_or(0);
+                let fits = self.counters.iter().filter(move |&&counter| counter >= low);
+                let start = start.clone();
+                fits.map(move |&counter| [start.as_slice(), &[counter]].concat()).collect::<Vec<_>>()
+            };
+            starts.iter().flat_map(longer).collect()
+        })
+    }
+}
+
+impl Model for Redlock {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let claim = Claim {
+            phase: Phase::Idle,
+            floor: 0,
+            after: Set::default(),
+            wrote: false,
+            lines: vec![Line::default(); self.nodes],
+        };
+        let start = |counters: Vec<u64>| {
+            let mut state = State {
+                nodes: counters.into_iter().map(|counter| Node { counter, ..Node::default() }).collect(),
+                claims: vec![claim.clone(); self.claims],
+                repairs: Vec::new(),
+                resource: None,
+                duplicates: self.duplicates,
+                losses: self.forgetting.map_or(0, |it| it.losses),
+            };
+            state.tidy();
+            state
+        };
+        self.starts().into_iter().map(start).collect()
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for claim in 0..self.claims {
+            self.claim_actions(state, claim, actions);
+            if self.claims_end() && matches!(state.claims[claim].phase, Phase::Asking(..) | Phase::Granted(_))
+            {
+                actions.push(Action::End { claim });
+            }
+            if self.writes && state.accepts(claim) && state.resource.map(|it| it.1) != Some(claim) {
+                actions.push(Action::Write { claim });
+            }
+        }
+        for (node, it) in state.nodes.iter().enumerate() {
+            if !self.lean
+                && it.lock.is_some_and(|owner| self.clocks == Clocks::Wrong || state.claims[owner].is_over())
+            {
+                actions.push(Action::Expire { node });
+            }
+        }
+        if let Some(forgetting) = self.forgetting {
+            forgetting.actions(state, actions);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        if let (true, Action::Ask { node, .. }) = (self.lean, action) {
+            state.nodes[node].lock = None;
+        }
+        match action {
+            Action::Expire { node } => state.nodes[node].lock = None,
+            Action::Write { claim } => {
+                state.resource = state.claims[claim].token().map(|token| (token, claim));
+                state.claims[claim].wrote = true;
+            }
+            Action::Begin { .. }
+            | Action::Ask { .. }
+            | Action::Hear { .. }
+            | Action::Raise { .. }
+            | Action::HearRaise { .. }
+            | Action::End { .. } => state.protocol(action, self.flaw),
+            Action::HearVotes { claim, nodes } => state.hear_votes(claim, nodes),
+            Action::HearInstalls { claim } => state.hear_installs(claim),
+            _ => state.memory(action, self.forgetting?),
+        }
+        state.tidy();
+        if self.lean {
+            state.lean_tidy(self.forgetting.is_some());
+        }
+        Some(if self.merge { state.canonical() } else { state })
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(DISTINCT, |_, state| distinct(state)),
+            Property::always(RISING, |_, state| rising(state)),
+        ];
+        if self.writes {
+            properties.push(Property::always(FENCED, |_, state| fenced(state)));
+        }
+        properties.push(match self.clocks {
+            Clocks::Wrong => Property::sometimes(DOUBLE, |_, state: &State| believers(state) > 1),
+            Clocks::Honest => Property::always(EXCLUSIVE, |_, state: &State| believers(state) <= 1),
+        });
+        properties
+    }
+}
+
+fn distinct(state: &State) -> bool {
+    let tokens: Vec<u64> = state.claims.iter().filter_map(Claim::token).collect();
+    (1..tokens.len()).all(|index| !tokens[..index].contains(&tokens[index]))
+}
+
+fn rising(state: &State) -> bool {
+    pairs(state).all(|(earlier, later)| later.token() > earlier.token())
+}
+
+/// Once a claim has written that began after another was granted, the other one is refused.
+fn fenced(state: &State) -> bool {
+    let mut claims = state.claims.iter().filter(|claim| claim.wrote);
+    claims.all(|later| (0..state.claims.len()).all(|index| !later.after.has(index) || !state.accepts(index)))
+}
+
+/// All pairs of granted claims of which the second began after the first had been granted.
+fn pairs(state: &State) -> impl Iterator<Item = (&Claim, &Claim)> {
+    let granted = state.claims.iter().filter(|claim| claim.token().is_some());
+    granted.flat_map(|later| {
+        let earlier = state.claims.iter().enumerate().filter(|(index, _)| later.after.has(*index));
+        earlier.map(move |(_, earlier)| (earlier, later))
+    })
+}
+
+fn believers(state: &State) -> usize {
+    state.claims.iter().filter(|claim| claim.believes()).count()
+}

@@ -1,0 +1,196 @@
+//! What the model is about: nodes, claims, letters under way, and the resource that the lock protects.
+
+use crate::tally::{Answer, Tally};
+
+/// A set of small numbers: claims or nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Set(u8);
+
+impl Set {
+    pub(crate) fn has(self, member: usize) -> bool {
+        self.0 & (1 << member) != 0
+    }
+
+    pub(crate) fn add(&mut self, member: usize) {
+        self.0 |= 1 << member;
+    }
+
+    pub(crate) fn remove(&mut self, member: usize) {
+        self.0 &= !(1 << member);
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub(crate) fn subsets(self) -> impl Iterator<Item = Self> {
+        (0..=self.0).filter(move |it| it & self.0 == *it).map(Self)
+    }
+
+    /// The same set after its members were put in another order: `order[i]` comes to place `i`.
+    pub(crate) fn reordered(self, order: &[usize]) -> Self {
+        let mut set = Self::default();
+        for (place, &from) in order.iter().enumerate() {
+            if self.has(from) {
+                set.add(place);
+            }
+        }
+        set
+    }
+}
+
+/// One Redis server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    /// The claim that the lock is set to.
+    pub(crate) lock: Option<usize>,
+    pub(crate) counter: u64,
+    /// The claims that this node voted for since it last lost its memory, as far as they are not over.
+    pub(crate) voted: Set,
+    pub(crate) memory: Memory,
+}
+
+/// Whether a node may vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Memory {
+    #[default]
+    Whole,
+    /// It has lost lock and counter, and does not vote yet. These claims had its vote and are not over.
+    Lost { waits_for: Set },
+}
+
+impl Memory {
+    pub(crate) fn is_whole(self) -> bool {
+        self == Self::Whole
+    }
+}
+
+/// Somebody who restores the counter of a node that has lost its memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Repair {
+    pub(crate) node: usize,
+    /// The nodes whose counters it has read, and the highest of them.
+    pub(crate) read: Set,
+    pub(crate) highest: u64,
+    /// The node has lost its memory once more since this repair began.
+    pub(crate) outdated: bool,
+}
+
+/// What is under way between a claim and a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Line {
+    /// The request of phase 1.
+    pub(crate) ask: bool,
+    /// Its answers: more than one when the request was duplicated. Sorted.
+    pub(crate) answers: Vec<Answer>,
+    /// The claim has taken an answer; it takes no other.
+    pub(crate) heard: bool,
+    /// The request of phase 2, with the token.
+    pub(crate) raise: Option<u64>,
+    /// Its answers.
+    pub(crate) installed: bool,
+    pub(crate) refused: bool,
+}
+
+/// One claim of one client. A client that claims again is another claim, with another owner id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Claim {
+    pub(crate) phase: Phase,
+    pub(crate) floor: u64,
+    /// The claims that had been granted when this one began.
+    pub(crate) after: Set,
+    /// The resource has accepted a write of this claim.
+    pub(crate) wrote: bool,
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    /// With the token, once it was fixed and phase 2 was needed.
+    Asking(Tally, Option<u64>),
+    /// It believes that it holds the lock.
+    Granted(u64),
+    /// It was granted, and its belief has ended: released, or its time was over. It may still write.
+    Ended(u64),
+    /// It was not granted and never will be.
+    Failed,
+}
+
+impl Claim {
+    /// The token, if it was granted.
+    pub(crate) fn token(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Granted(token) | Phase::Ended(token) => Some(token),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn believes(&self) -> bool {
+        matches!(self.phase, Phase::Granted(_))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_) | Phase::Failed)
+    }
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) repairs: Vec<Repair>,
+    /// The highest token that the resource has accepted, and its owner.
+    pub(crate) resource: Option<(u64, usize)>,
+    /// How many requests may still be duplicated, and how many memories lost.
+    pub(crate) duplicates: u8,
+    pub(crate) losses: u8,
+}
+
+impl State {
+    /// The rule at the resource (`lockcore::FencingToken`): higher, or equal and from the recorded owner.
+    pub(crate) fn accepts(&self, claim: usize) -> bool {
+        let Some(token) = self.claims[claim].token() else { return false };
+        self.resource.is_none_or(|(highest, owner)| token > highest || token == highest && owner == claim)
+    }
+
+    /// The claims that were granted so far.
+    pub(crate) fn granted(&self) -> Set {
+        let mut set = Set::default();
+        for (index, claim) in self.claims.iter().enumerate() {
+            if claim.token().is_some() {
+                set.add(index);
+            }
+        }
+        set
+    }
+
+    /// Drops what can make no difference any more, so that equal futures are equal states.
+    pub(crate) fn tidy(&mut self) {
+        for (index, claim) in self.claims.iter_mut().enumerate() {
+            let asking = matches!(claim.phase, Phase::Asking(..));
+            for line in &mut claim.lines {
+                if !asking {
+                    (line.installed, line.refused, line.heard) = (false, false, true);
+                }
+                if line.heard {
+                    line.answers.clear();
+                }
+            }
+            if claim.is_over() {
+                for node in &mut self.nodes {
+                    node.voted.remove(index);
+                    if let Memory::Lost { waits_for } = &mut node.memory {
+                        waits_for.remove(index);
+                    }
+                }
+            }
+        }
+        self.repairs.sort();
+    }
+}
