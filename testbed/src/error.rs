@@ -31,6 +31,15 @@ impl Error {
         matches!(self, Self::NotInstalled(_))
     }
 
+    /// True if a server did not come up because somebody else listens on its port.
+    pub(crate) fn port_taken(&self) -> bool {
+        match self {
+            Self::Startup { log, .. } => log.to_lowercase().contains("address already in use"),
+            Self::Io(_, source) => source.kind() == io::ErrorKind::AddrInUse,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io(what, source)

@@ -17,6 +17,11 @@ pub(crate) trait Kind: Debug + Send + Sync + 'static {
     /// Its name, in messages and in the name of its folder.
     fn name(&self) -> &'static str;
 
+    /// How many ports it needs beside the one on which clients connect. They stay the same over a restart.
+    fn more_ports(&self) -> usize {
+        0
+    }
+
     /// Commands that make the data folder, to be run one after the other before the first start.
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error>;
 
@@ -44,6 +49,8 @@ pub(crate) trait Kind: Debug + Send + Sync + 'static {
 pub(crate) struct Site<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) options: &'a Options,
+    /// As many as [`Kind::more_ports`] says, once it is started; none while the data folder is made.
+    pub(crate) more_ports: &'a [u16],
 }
 
 impl Site<'_> {

@@ -30,6 +30,7 @@
 
 mod client;
 mod error;
+mod group;
 mod kind;
 mod mariadb;
 mod options;
@@ -41,6 +42,7 @@ mod proxy;
 mod redis;
 mod server;
 mod supervisor;
+mod wire;
 mod zookeeper;
 
 pub use self::{
@@ -50,7 +52,7 @@ pub use self::{
     postgres::Postgres,
     programs::servers_required,
     proxy::{Direction, Proxy},
-    redis::Redis,
+    redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     server::Server,
-    zookeeper::ZooKeeper,
+    zookeeper::{ZooKeeper, ensemble::ZooKeeperEnsemble},
 };

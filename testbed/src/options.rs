@@ -53,6 +53,17 @@ impl Options {
         self
     }
 
+    /// The value of a setting. The last one counts.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let found = self.settings.iter().rfind(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| &**value)
+    }
+
+    /// The same without the settings, for a server of another kind beside this one.
+    pub(crate) fn without_settings(&self) -> Self {
+        Self { settings: Vec::new(), ..self.clone() }
+    }
+
     pub(crate) fn parent_folder(&self) -> PathBuf {
         self.parent.clone().unwrap_or_else(std::env::temp_dir)
     }

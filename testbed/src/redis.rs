@@ -1,20 +1,21 @@
 //! A throwaway Redis.
 
-use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    ops::Deref,
-    time::Duration,
-};
+pub(crate) mod cluster;
+mod program;
+mod resp;
+pub(crate) mod sentinel;
 
+use std::{net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
+
+use self::program::{Program, Role, SOCKET};
 use crate::{
-    Durability, Error, Options, Server,
-    kind::{Kind, Site},
-    programs::find,
+    Error, Options, Server,
+    group::{Look, until_ready},
+    wire::{LONG, SHORT},
 };
 
-/// A throwaway Redis, a single node. With [`Durability::Fast`] it keeps all in memory and forgets it when it ends
-/// in whatever way.
+/// A throwaway Redis, a single node. With [`Durability::Fast`](crate::Durability::Fast) it keeps all in memory and
+/// forgets it when it ends in whatever way.
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ pub struct Redis {
 impl Redis {
     /// Whether the program is on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Program::find().map(drop)
+        Program::find(Role::Single).map(drop)
     }
 
     /// Starts one with the default options.
@@ -33,12 +34,38 @@ impl Redis {
         Self::start_with(&Options::new()).await
     }
 
-    /// Starts one. Settings are those of `redis.conf`.
+    /// Starts one. Settings are those of `redis.conf`; a value of several words is one text, as in
+    /// `.setting("client-output-buffer-limit", "normal 0 0 0")`. With `requirepass` or `aclfile` the answer to
+    /// strangers does not show who it is, so leave the `loglevel` as it is then.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        Ok(Self { server: Server::start(Program::find()?, options).await? })
+        Self::launch(Program::find(Role::Single)?, options).await
     }
 
-    /// Its URL.
+    /// Starts a replica of the Redis at `master`, which can be a [`Proxy`](crate::Proxy) in front of it, and waits
+    /// until it has its data. A `requirepass` is taken to be the master's password too.
+    ///
+    /// What it is later, it remembers over a restart only if somebody has told it `CONFIG REWRITE`.
+    pub async fn start_replica(master: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let mut program = Program::find(Role::Single)?;
+        program.first_lines = format!("replicaof {} {}\n", master.ip(), master.port());
+        let this = Self::launch(program, &with_master_password(options)).await?;
+        let (replica, server) = (this.clone(), this.server.clone());
+        let look = move || {
+            Ok(match replica.ask(&["INFO", "replication"]) {
+                Ok(info) if info.contains("\r\nmaster_link_status:up\r\n") => Look::Ready,
+                Ok(info) => Look::NotYet(info),
+                Err(error) => Look::NotYet(error.to_string()),
+            })
+        };
+        until_ready("redis", look, move || server.log_tail()).await?;
+        Ok(this)
+    }
+
+    async fn launch(program: Program, options: &Options) -> Result<Self, Error> {
+        Ok(Self { server: Server::start(program, options).await? })
+    }
+
+    /// Its URL, without a password.
     pub fn url(&self) -> String {
         self.url_via(self.addr())
     }
@@ -46,6 +73,36 @@ impl Redis {
     /// The same URL through another address, that of a [`Proxy`](crate::Proxy).
     pub fn url_via(&self, addr: SocketAddr) -> String {
         format!("redis://{addr}")
+    }
+
+    /// The path of its Unix socket, in its folder if the setting `unixsocket` does not say otherwise.
+    pub fn unix_socket(&self) -> PathBuf {
+        // A name without a folder is one in its working folder.
+        self.folder().join("data").join(self.setting("unixsocket").unwrap_or(SOCKET))
+    }
+
+    /// Sends one command on a connection of its own and returns the answer as it comes over the wire, such as
+    /// `"+OK\r\n"`. An error that the server answers is an answer too: `"-ERR ..."`.
+    ///
+    /// If there is a setting `requirepass`, it logs in with it. `DEBUG` needs the setting `enable-debug-command`.
+    /// Blocks, at most for half a minute.
+    pub fn command(&self, words: &[&str]) -> Result<String, Error> {
+        self.send(words, LONG)
+    }
+
+    /// Like [`Redis::command`], as the user `user`.
+    pub fn command_as(&self, user: &str, password: &str, words: &[&str]) -> Result<String, Error> {
+        resp::command(self.addr(), Some((user, password)), words, LONG)
+    }
+
+    /// A command that a healthy server answers at once.
+    fn ask(&self, words: &[&str]) -> Result<String, Error> {
+        self.send(words, SHORT)
+    }
+
+    fn send(&self, words: &[&str], patience: Duration) -> Result<String, Error> {
+        let login = self.setting("requirepass").map(|password| ("default", password));
+        resp::command(self.addr(), login, words, patience)
     }
 }
 
@@ -57,58 +114,10 @@ impl Deref for Redis {
     }
 }
 
-#[derive(Debug)]
-struct Program(String);
-
-impl Program {
-    fn find() -> Result<Self, Error> {
-        find("redis-server", "redis-server").map(Self)
+/// A node that is or may become a replica needs the password that it asks for itself.
+fn with_master_password(options: &Options) -> Options {
+    match (options.value("requirepass"), options.value("masterauth")) {
+        (Some(password), None) => options.clone().setting("masterauth", password),
+        _ => options.clone(),
     }
-}
-
-impl Kind for Program {
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
-        Ok(vec![vec!["mkdir".to_owned(), site.path("data")?]])
-    }
-
-    fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
-        let (append, sync) = match site.options.durability {
-            Durability::Disk => ("yes", "always"),
-            Durability::OsCache => ("yes", "no"),
-            Durability::Fast => ("no", "no"),
-        };
-        let port = addr.port().to_string();
-        let data = site.path("data")?;
-        let mut command = vec![self.0.clone()];
-        let ours = [("port", &*port), ("bind", "127.0.0.1"), ("save", ""), ("dir", &data)];
-        let settings = ours.into_iter().chain([("appendonly", append), ("appendfsync", sync)]);
-        let extra = site.options.settings.iter().map(|(name, value)| (&**name, &**value));
-        for (name, value) in settings.chain(extra) {
-            command.extend([format!("--{name}"), value.to_owned()]);
-        }
-        Ok(command)
-    }
-
-    fn ready(&self, _site: &Site<'_>, addr: SocketAddr, pid: u32, _log: &str) -> bool {
-        // It answers while it is still loading its data, and says so.
-        exchange(addr, b"INFO\r\nQUIT\r\n").is_ok_and(|answer| {
-            answer.contains(&format!("process_id:{pid}\r\n")) && answer.contains("\r\nloading:0\r\n")
-        })
-    }
-}
-
-/// Sends a question and reads until the server closes the connection.
-pub(crate) fn exchange(addr: SocketAddr, question: &[u8]) -> io::Result<String> {
-    // One that takes the connection before it can answer may never answer it.
-    let patience = Duration::from_secs(1);
-    let mut stream = TcpStream::connect_timeout(&addr, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(question)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -1,5 +1,7 @@
 //! A throwaway server process: start, kill, pause, stop, restart.
 
+mod launch;
+
 use std::{
     fmt,
     net::SocketAddr,
@@ -9,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::launch::{launch, prepare, tail};
 use crate::{
     Error, Options,
     kind::{Kind, Site},
@@ -21,9 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How often a start is tried again because somebody else took the port.
 const ATTEMPTS: u32 = 8;
-
-/// How much of the log an error shows.
-const TAIL: usize = 4000;
 
 /// A running (or, on purpose, not running) throwaway server.
 ///
@@ -41,6 +41,7 @@ struct Inner {
     kind: Box<dyn Kind>,
     options: Options,
     addr: SocketAddr,
+    more_ports: Vec<u16>,
     folder: PathBuf,
     run: Mutex<Run>,
 }
@@ -86,7 +87,22 @@ impl Server {
 
     /// The last lines of the server's log.
     pub fn log_tail(&self) -> String {
-        tail(&self.inner.site().read("log"))
+        tail(&self.log())
+    }
+
+    /// All of the log.
+    pub(crate) fn log(&self) -> String {
+        self.inner.site().read("log")
+    }
+
+    /// The value of a setting that its options gave it.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        self.inner.options.value(name)
+    }
+
+    /// The other ports that were chosen for it.
+    pub(crate) fn more_ports(&self) -> &[u16] {
+        &self.inner.more_ports
     }
 
     /// Kills all processes of the server with SIGKILL, paused or not. Returns when they are gone.
@@ -128,7 +144,7 @@ impl Inner {
     fn start(kind: Box<dyn Kind>, options: Options) -> Result<Self, Error> {
         let mut supervisor = Supervisor::start(&options.parent_folder(), kind.name())?;
         let folder = supervisor.folder().to_owned();
-        let site = Site { folder: &folder, options: &options };
+        let site = Site { folder: &folder, options: &options, more_ports: &[] };
         site.write("hooks.sh", kind.hooks())?;
         for command in kind.prepare(&site)? {
             prepare(&*kind, &site, &mut supervisor, &command)?;
@@ -137,9 +153,12 @@ impl Inner {
         let mut attempt = 1;
         loop {
             let addr = port::free().map_err(Error::io("a free port"))?;
+            let more = (0..kind.more_ports()).map(|_| port::free().map(|addr| addr.port()));
+            let more_ports: Vec<u16> = more.collect::<Result<_, _>>().map_err(Error::io("a free port"))?;
+            let site = Site { folder: &folder, options: &options, more_ports: &more_ports };
             match launch(&*kind, &site, addr, &mut run) {
-                Ok(()) => return Ok(Self { kind, options, addr, folder, run: Mutex::new(run) }),
-                Err(error) if attempt < ATTEMPTS && port_taken(&error) => attempt += 1,
+                Ok(()) => return Ok(Self { kind, options, addr, more_ports, folder, run: Mutex::new(run) }),
+                Err(error) if attempt < ATTEMPTS && error.port_taken() => attempt += 1,
                 Err(error) => return Err(error),
             }
         }
@@ -155,7 +174,7 @@ impl Inner {
         let mut attempt = 1;
         loop {
             match launch(&*self.kind, &self.site(), self.addr, &mut run) {
-                Err(error) if attempt < ATTEMPTS && port_taken(&error) => attempt += 1,
+                Err(error) if attempt < ATTEMPTS && error.port_taken() => attempt += 1,
                 done => return done,
             }
             thread::sleep(Duration::from_millis(250));
@@ -184,7 +203,7 @@ impl Inner {
     }
 
     fn site(&self) -> Site<'_> {
-        Site { folder: &self.folder, options: &self.options }
+        Site { folder: &self.folder, options: &self.options, more_ports: &self.more_ports }
     }
 
     fn down(&self) -> Error {
@@ -206,69 +225,6 @@ impl Run {
     }
 }
 
-/// Runs one of the commands that make the data folder.
-fn prepare(
-    kind: &dyn Kind,
-    site: &Site<'_>,
-    supervisor: &mut Supervisor,
-    command: &[String],
-) -> Result<(), Error> {
-    site.script("prepare.sh", command)?;
-    let pid = supervisor.spawn("prepare.sh")?;
-    let deadline = Instant::now() + PATIENCE;
-    while proctree::alive(pid) {
-        if Instant::now() > deadline {
-            return Err(failed(kind, &format!("{command:?} took over {PATIENCE:?}"), &site.read("log")));
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    match supervisor.collect(pid)?.as_str() {
-        "0" => Ok(()),
-        status => Err(failed(kind, &format!("{command:?} ended with status {status}"), &site.read("log"))),
-    }
-}
-
-/// Starts the server process and waits until it takes connections.
-fn launch(kind: &dyn Kind, site: &Site<'_>, addr: SocketAddr, run: &mut Run) -> Result<(), Error> {
-    let old_log = site.log_length();
-    site.script("run.sh", &kind.command(site, addr)?)?;
-    let pid = run.supervisor.spawn("run.sh")?;
-    run.pid = Some(pid);
-    let begun = Instant::now();
-    loop {
-        if kind.ready(site, addr, pid, &site.log_since(old_log)) {
-            tracing::debug!(server = kind.name(), %addr, pid, took = ?begun.elapsed(), "ready");
-            return Ok(());
-        }
-        let why = if !proctree::alive(pid) {
-            "its process ended".to_owned()
-        } else if begun.elapsed() > PATIENCE {
-            proctree::kill(pid)?;
-            format!("it took no connections on {addr} within {PATIENCE:?}")
-        } else {
-            thread::sleep(Duration::from_millis(5));
-            continue;
-        };
-        run.forget()?;
-        // Read again: the last words may be newer than the look above.
-        return Err(failed(kind, &why, &site.log_since(old_log)));
-    }
-}
-
-fn failed(kind: &dyn Kind, why: &str, log: &str) -> Error {
-    Error::Startup { server: kind.name(), why: why.to_owned(), log: tail(log) }
-}
-
-fn port_taken(error: &Error) -> bool {
-    matches!(error, Error::Startup { log, .. } if log.to_lowercase().contains("address already in use"))
-}
-
-fn tail(log: &str) -> String {
-    let from = log.len().saturating_sub(TAIL);
-    let start = (from..=log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
-    log.get(start..).unwrap_or_default().trim_end().to_owned()
-}
-
 /// Runs what blocks where it does not hold up the caller's other tasks.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -277,19 +233,5 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => Err(Error::State("the runtime is shutting down".into())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tail_keeps_whole_characters() {
-        let log = "ü".repeat(TAIL);
-        assert_eq!(tail(&log).len(), TAIL);
-        assert_eq!(tail(&format!("x{log}")).len(), TAIL);
-        assert_eq!(tail(&format!("{log}x")).len(), TAIL - 1);
-        assert_eq!(tail("short\n"), "short");
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     net::{TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -66,6 +66,20 @@ async fn restart_where_a_stranger_listens(server: &Server) {
     });
     server.restart().await.expect("restarts when the stranger has gone");
     leaves.join().expect("the stranger has gone");
+}
+
+/// Waits until something holds, and fails if that takes too long.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The process and the folder of a server, to see that they go.
+pub(crate) fn traces(server: &Server) -> (u32, PathBuf) {
+    (server.pid().expect("it runs"), server.folder().to_owned())
 }
 
 /// Fails if anything is left of a server that has been dropped.

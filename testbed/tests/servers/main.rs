@@ -1,7 +1,11 @@
 //! Every kind of server through its whole life.
 
+mod cluster;
 mod databases;
+mod ensemble;
 mod life;
+mod redis;
+mod sentinel;
 mod small;
 
 /// True if a test has to be skipped, and says why. Fails instead where servers are required.

@@ -51,6 +51,7 @@ async fn zookeeper_lives() {
     let zookeeper = ZooKeeper::start().await.expect("starts");
     let addr = zookeeper.addr();
     assert_eq!(zookeeper.url(), format!("zk://{addr}"));
+    assert!(zookeeper.four_letter("srvr").expect("an answer").contains("Mode: standalone"));
     let answers = async || assert_eq!(ask(addr, "ruok"), "imok");
     whole_life(&zookeeper, &answers).await;
 

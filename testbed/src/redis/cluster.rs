@@ -1,0 +1,132 @@
+//! A throwaway Redis Cluster.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use super::{Program, Redis, Role};
+use crate::{
+    Error, Options,
+    group::{Look, hosts, logs, start_all, until_ready},
+    server::blocking,
+};
+
+const NAME: &str = "redis-cluster";
+
+const SLOTS: usize = 16_384;
+
+/// A throwaway Redis Cluster: masters without replicas, which share all slots evenly and in order.
+///
+/// A cheap handle: clones are the same cluster. A node that is killed keeps its slots, and the others refuse all
+/// keys some seconds later, until it is back. The nodes find each other again by themselves.
+#[derive(Debug, Clone)]
+pub struct RedisCluster {
+    nodes: Arc<[Redis]>,
+}
+
+impl RedisCluster {
+    /// Whether the program is on this machine, and if not, why.
+    pub fn installed() -> Result<(), Error> {
+        Redis::installed()
+    }
+
+    /// Starts so many masters; three is the usual number. The options apply to each of them. They take each other
+    /// for dead after two seconds, if there is no setting `cluster-node-timeout`.
+    pub async fn start(masters: usize, options: &Options) -> Result<Self, Error> {
+        if masters == 0 || masters > 1000 {
+            return Err(Error::State(format!("no cluster of {masters} masters")));
+        }
+        let mut starts = Vec::new();
+        for _ in 0..masters {
+            let (program, options) = (Program::find(Role::ClusterNode)?, options.clone());
+            starts.push(async move { Redis::launch(program, &options).await });
+        }
+        let this = Self { nodes: start_all(starts).await?.into() };
+        let nodes = this.nodes.clone();
+        blocking(move || introduce(&nodes)).await?;
+        this.ready().await?;
+        Ok(this)
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &[Redis] {
+        &self.nodes
+    }
+
+    /// The addresses of the nodes, in the same order.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.addr()).collect()
+    }
+
+    /// Its URL, without a password.
+    pub fn url(&self) -> String {
+        format!("redis+cluster://{}", hosts(&self.addresses()))
+    }
+
+    /// Waits until every node says that the cluster is well, and all say the same about who has which slots. For
+    /// use after a restart of nodes; at the start it has been done.
+    pub async fn ready(&self) -> Result<(), Error> {
+        let (nodes, witness) = (self.nodes.clone(), self.nodes.clone());
+        until_ready(NAME, move || Ok(look(&nodes)), move || logs(witness.iter().map(|node| &node.server)))
+            .await
+    }
+}
+
+/// Gives each its slots, and makes the first one meet the others, who learn of each other from it.
+fn introduce(nodes: &[Redis]) -> Result<(), Error> {
+    for (index, node) in nodes.iter().enumerate() {
+        let first = (index * SLOTS / nodes.len()).to_string();
+        let last = ((index + 1) * SLOTS / nodes.len() - 1).to_string();
+        tell(node, &["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
+        // Different from the start, so that they need not sort it out.
+        tell(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
+    }
+    let Some((first, others)) = nodes.split_first() else { return Ok(()) };
+    for other in others {
+        let (ip, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
+        let bus = other.more_ports().first().map(ToString::to_string).unwrap_or_default();
+        tell(first, &["CLUSTER", "MEET", &ip, &port, &bus])?;
+    }
+    Ok(())
+}
+
+fn tell(node: &Redis, words: &[&str]) -> Result<(), Error> {
+    match node.command(words)?.trim_end() {
+        "+OK" => Ok(()),
+        refusal => Err(Error::State(format!("{} to {}: {refusal}", words.join(" "), node.addr()))),
+    }
+}
+
+fn look(nodes: &[Redis]) -> Look {
+    let mut common: Option<Vec<String>> = None;
+    for node in nodes {
+        let view = match view(node, nodes.len()) {
+            Ok(view) => view,
+            Err(why) => return Look::NotYet(format!("{}: {why}", node.addr())),
+        };
+        if common.get_or_insert_with(|| view.clone()) != &view {
+            return Look::NotYet(format!("{common:?} and {view:?}"));
+        }
+    }
+    Look::Ready
+}
+
+/// What a node knows about itself and the others: a line for each, with its address and its slots.
+fn view(node: &Redis, size: usize) -> Result<Vec<String>, String> {
+    let ask = |what| node.ask(&["CLUSTER", what]).map_err(|error| error.to_string());
+    let info = ask("INFO")?;
+    if !info.contains("cluster_state:ok\r\n") || !info.contains("cluster_slots_ok:16384\r\n") {
+        return Err(info);
+    }
+    let nodes = ask("NODES")?;
+    // A line is: id, address, flags, master, ping, pong, epoch, state of the link, slots ...
+    let mut lines: Vec<String> = Vec::new();
+    for words in nodes.lines().map(|line| line.split(' ').collect::<Vec<_>>()) {
+        if let [id, address, flags, _, _, _, _, link, slots @ ..] = &*words {
+            if !matches!(*flags, "master" | "myself,master") || *link != "connected" {
+                return Err(nodes);
+            }
+            lines.push(format!("{id} {address} {}", slots.join(" ")));
+        }
+    }
+    lines.sort();
+    if lines.len() == size { Ok(lines) } else { Err(nodes) }
+}

@@ -1,0 +1,177 @@
+//! A throwaway Redis with Sentinel.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+
+use super::{Program, Redis, Role, resp::field, with_master_password};
+use crate::{
+    Error, Options,
+    group::{Look, hosts, logs, start_all, until_ready},
+    server::blocking,
+};
+
+const NAME: &str = "redis-sentinel";
+
+/// What the sentinels call the master.
+const MASTER: &str = "mymaster";
+
+const SENTINELS: usize = 3;
+
+/// How many sentinels have to agree.
+const QUORUM: usize = 2;
+
+/// A throwaway Redis with one replica and three sentinels, which make the replica the master some two seconds after
+/// they have seen the last of the master. The old one becomes a replica when it is back.
+///
+/// A cheap handle: clones are the same group.
+#[derive(Debug, Clone)]
+pub struct RedisSentinel {
+    members: Arc<Members>,
+}
+
+#[derive(Debug)]
+struct Members {
+    master: Redis,
+    replica: Redis,
+    sentinels: Vec<Redis>,
+}
+
+impl RedisSentinel {
+    /// Whether the program is on this machine, and if not, why.
+    pub fn installed() -> Result<(), Error> {
+        Redis::installed()
+    }
+
+    /// Starts a group with the default options.
+    pub async fn start() -> Result<Self, Error> {
+        Self::start_with(&Options::new()).await
+    }
+
+    /// Starts a group. The settings go to the two data nodes, and not to the sentinels, who learn a `requirepass`
+    /// and need no password themselves.
+    pub async fn start_with(options: &Options) -> Result<Self, Error> {
+        let master = Redis::start_with(&with_master_password(options)).await?;
+        let replica = Redis::start_replica(master.addr(), options).await?;
+        let mut starts = Vec::new();
+        for _ in 0..SENTINELS {
+            let mut program = Program::find(Role::Sentinel)?;
+            program.first_lines = configuration(master.addr(), options);
+            let options = options.without_settings();
+            starts.push(async move { Redis::launch(program, &options).await });
+        }
+        let sentinels = start_all(starts).await?;
+        let this = Self { members: Members { master, replica, sentinels }.into() };
+        let members = this.members.clone();
+        blocking(move || members.sentinels.iter().try_for_each(hurry)).await?;
+        this.ready().await?;
+        Ok(this)
+    }
+
+    /// The node that began as the master.
+    pub fn master(&self) -> &Redis {
+        &self.members.master
+    }
+
+    /// The node that began as the replica.
+    pub fn replica(&self) -> &Redis {
+        &self.members.replica
+    }
+
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[Redis] {
+        &self.members.sentinels
+    }
+
+    /// The addresses of the sentinels, in the same order.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.members.sentinels.iter().map(|sentinel| sentinel.addr()).collect()
+    }
+
+    /// Its URL, without a password.
+    pub fn url(&self) -> String {
+        self.url_via(&self.addresses())
+    }
+
+    /// The same URL through other addresses of the sentinels, those of a [`Proxy`](crate::Proxy) each. The master's
+    /// address stays what it is.
+    pub fn url_via(&self, sentinels: &[SocketAddr]) -> String {
+        format!("redis+sentinel://{}/{MASTER}", hosts(sentinels))
+    }
+
+    /// Where the master is now, as at least two sentinels say. One that is paused costs a second.
+    pub async fn present_master(&self) -> Result<SocketAddr, Error> {
+        let members = self.members.clone();
+        blocking(move || present_master(&members.sentinels)).await
+    }
+
+    /// Waits until every sentinel sees a master, a replica that is in step, and the other sentinels. For use after
+    /// a failover or a restart; at the start it has been done.
+    pub async fn ready(&self) -> Result<(), Error> {
+        let (members, witness) = (self.members.clone(), self.members.clone());
+        let look = move || Ok(look(&members.sentinels));
+        until_ready(NAME, look, move || logs(witness.sentinels.iter().map(|sentinel| &sentinel.server))).await
+    }
+}
+
+/// What a sentinel begins with. It writes down in the same file what it learns.
+fn configuration(master: SocketAddr, options: &Options) -> String {
+    let (ip, port) = (master.ip(), master.port());
+    let mut lines = vec![
+        format!("sentinel monitor {MASTER} {ip} {port} {QUORUM}\n"),
+        format!("sentinel down-after-milliseconds {MASTER} 1000\n"),
+        format!("sentinel failover-timeout {MASTER} 4000\n"),
+    ];
+    if let Some(password) = options.value("requirepass") {
+        let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
+        lines.push(format!("sentinel auth-pass {MASTER} \"{quoted}\"\n"));
+    }
+    lines.concat()
+}
+
+/// Makes a sentinel look at the nodes, and talk to the others, every half second and not every ten or two seconds,
+/// until it is restarted. It waits for some of these rounds before it makes a returning master a replica.
+fn hurry(sentinel: &Redis) -> Result<(), Error> {
+    let answer = sentinel.ask(&["SENTINEL", "DEBUG", "info-period", "500", "publish-period", "500"])?;
+    // One from before Redis 7 can not, and takes its time.
+    tracing::debug!(sentinel = %sentinel.addr(), answer, "in a hurry");
+    Ok(())
+}
+
+fn present_master(sentinels: &[Redis]) -> Result<SocketAddr, Error> {
+    let mut votes: HashMap<SocketAddr, usize> = HashMap::new();
+    for sentinel in sentinels {
+        // One that is down has no vote. The answer is a list of two texts: address and port.
+        let answer = sentinel.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).unwrap_or_default();
+        let words: Vec<&str> = answer.split("\r\n").collect();
+        if let [_, _, ip, _, port, ..] = &*words
+            && let Ok(addr) = format!("{ip}:{port}").parse()
+        {
+            *votes.entry(addr).or_default() += 1;
+        }
+    }
+    let winner = votes.iter().find(|(_, count)| **count >= QUORUM).map(|(addr, _)| *addr);
+    winner.ok_or_else(|| Error::State(format!("the sentinels do not agree on a master: {votes:?}")))
+}
+
+fn look(sentinels: &[Redis]) -> Look {
+    match sentinels.iter().try_for_each(check) {
+        Ok(()) => Look::Ready,
+        Err(why) => Look::NotYet(why),
+    }
+}
+
+fn check(sentinel: &Redis) -> Result<(), String> {
+    let ask = |what| sentinel.ask(&["SENTINEL", what, MASTER]).map_err(|error| error.to_string());
+    let master = ask("MASTER")?;
+    let others = (SENTINELS - 1).to_string();
+    let seen = field(&master, "flags") == Some("master")
+        && field(&master, "num-slaves") == Some("1")
+        && field(&master, "num-other-sentinels") == Some(&others);
+    if !seen {
+        return Err(master);
+    }
+    // It learns the second one from the replica itself.
+    let replica = ask("REPLICAS")?;
+    let in_step =
+        field(&replica, "flags") == Some("slave") && field(&replica, "master-link-status") == Some("ok");
+    if in_step { Ok(()) } else { Err(replica) }
+}

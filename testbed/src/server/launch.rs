@@ -1,0 +1,92 @@
+//! Runs the commands of a server, and waits for what they do.
+
+use std::{
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{PATIENCE, Run};
+use crate::{
+    Error,
+    kind::{Kind, Site},
+    proctree,
+    supervisor::Supervisor,
+};
+
+/// How much of the log an error shows.
+const TAIL: usize = 4000;
+
+/// Runs one of the commands that make the data folder.
+pub(super) fn prepare(
+    kind: &dyn Kind,
+    site: &Site<'_>,
+    supervisor: &mut Supervisor,
+    command: &[String],
+) -> Result<(), Error> {
+    site.script("prepare.sh", command)?;
+    let pid = supervisor.spawn("prepare.sh")?;
+    let deadline = Instant::now() + PATIENCE;
+    while proctree::alive(pid) {
+        if Instant::now() > deadline {
+            return Err(failed(kind, &format!("{command:?} took over {PATIENCE:?}"), &site.read("log")));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    match supervisor.collect(pid)?.as_str() {
+        "0" => Ok(()),
+        status => Err(failed(kind, &format!("{command:?} ended with status {status}"), &site.read("log"))),
+    }
+}
+
+/// Starts the server process and waits until it takes connections.
+pub(super) fn launch(kind: &dyn Kind, site: &Site<'_>, addr: SocketAddr, run: &mut Run) -> Result<(), Error> {
+    let old_log = site.log_length();
+    site.script("run.sh", &kind.command(site, addr)?)?;
+    let pid = run.supervisor.spawn("run.sh")?;
+    run.pid = Some(pid);
+    let begun = Instant::now();
+    loop {
+        if kind.ready(site, addr, pid, &site.log_since(old_log)) {
+            tracing::debug!(server = kind.name(), %addr, pid, took = ?begun.elapsed(), "ready");
+            return Ok(());
+        }
+        let why = if !proctree::alive(pid) {
+            "its process ended".to_owned()
+        } else if begun.elapsed() > PATIENCE {
+            proctree::kill(pid)?;
+            format!("it took no connections on {addr} within {PATIENCE:?}")
+        } else {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        run.forget()?;
+        // Read again: the last words may be newer than the look above.
+        return Err(failed(kind, &why, &site.log_since(old_log)));
+    }
+}
+
+fn failed(kind: &dyn Kind, why: &str, log: &str) -> Error {
+    Error::Startup { server: kind.name(), why: why.to_owned(), log: tail(log) }
+}
+
+/// The last lines of a log.
+pub(super) fn tail(log: &str) -> String {
+    let from = log.len().saturating_sub(TAIL);
+    let start = (from..=log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
+    log.get(start..).unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_keeps_whole_characters() {
+        let log = "ü".repeat(TAIL);
+        assert_eq!(tail(&log).len(), TAIL);
+        assert_eq!(tail(&format!("x{log}")).len(), TAIL);
+        assert_eq!(tail(&format!("{log}x")).len(), TAIL - 1);
+        assert_eq!(tail("short\n"), "short");
+    }
+}

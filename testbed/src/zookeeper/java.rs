@@ -1,0 +1,116 @@
+//! How `ZooKeeper` is run.
+
+use std::{fs, net::SocketAddr, path::Path};
+
+use crate::{
+    Durability, Error,
+    kind::{Kind, Site},
+    programs::{find, missing},
+    wire::{SHORT, exchange},
+};
+
+/// Where Debian puts the server's Java archive. It names the libraries that it needs itself.
+const ARCHIVE: &str = "/usr/share/java/zookeeper.jar";
+
+/// A logger that needs no configuration. Without one, nothing says why a server did not start.
+const LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+
+/// What a server writes at each start, just before it takes the port for clients.
+pub(super) const BINDING: &str = "binding to port";
+
+/// What makes a server the member of an ensemble.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Its number, from 1.
+    pub(super) id: usize,
+    /// Where each member is to be found, as settings: `server.N`.
+    pub(super) members: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Java {
+    path: String,
+    member: Option<Member>,
+}
+
+impl Java {
+    pub(super) fn find(member: Option<Member>) -> Result<Self, Error> {
+        if !Path::new(ARCHIVE).is_file() {
+            return Err(missing(ARCHIVE, "zookeeper"));
+        }
+        Ok(Self { path: find("java", "default-jre-headless")?, member })
+    }
+
+    /// What the Java machine is told about itself.
+    fn machine(&self) -> &'static [&'static str] {
+        if self.member.is_none() {
+            return &["-Xmx256m"];
+        }
+        // One that was alone for long asks the others again after this many milliseconds, and not after a minute.
+        &["-Xmx192m", "-Dzookeeper.fastleader.maxNotificationInterval=1000"]
+    }
+}
+
+impl Kind for Java {
+    fn name(&self) -> &'static str {
+        "zookeeper"
+    }
+
+    fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
+        let data = site.path("data")?;
+        fs::create_dir(&data).map_err(Error::io(&data))?;
+        if let Some(member) = &self.member {
+            site.write("data/myid", &member.id.to_string())?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
+        let mut settings = vec![
+            ("tickTime".to_owned(), "500".to_owned()),
+            ("dataDir".to_owned(), site.path("data")?),
+            ("clientPort".to_owned(), addr.port().to_string()),
+            ("clientPortAddress".to_owned(), "127.0.0.1".to_owned()),
+            ("admin.enableServer".to_owned(), "false".to_owned()),
+            // The default of 60 for each address is soon met on loopback.
+            ("maxClientCnxns".to_owned(), "0".to_owned()),
+            ("4lw.commands.whitelist".to_owned(), "*".to_owned()),
+        ];
+        if let Some(member) = &self.member {
+            settings
+                .extend([("initLimit", "10"), ("syncLimit", "4")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+            settings.extend(member.members.iter().cloned());
+        }
+        if site.options.durability != Durability::Disk {
+            settings.push(("forceSync".to_owned(), "no".to_owned()));
+        }
+        // The file is read as a table: a name that comes again replaces the first.
+        settings.extend(site.options.settings.iter().cloned());
+        let lines: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        site.write("zoo.cfg", &lines.concat())?;
+        let mut command = vec![self.path.clone()];
+        command.extend(self.machine().iter().map(ToString::to_string));
+        // A file in the system's temporary folder, which a killed one would leave behind.
+        command.push("-XX:-UsePerfData".to_owned());
+        // It would look for another logger than ours.
+        command.push("-Dzookeeper.jmx.log4j.disable=true".to_owned());
+        command.extend(["-cp".to_owned(), format!("{ARCHIVE}:{LOGGER}")]);
+        command.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".to_owned());
+        command.push(site.path("zoo.cfg")?);
+        Ok(command)
+    }
+
+    fn ready(&self, site: &Site<'_>, addr: SocketAddr, _pid: u32, log: &str) -> bool {
+        if self.member.is_some() {
+            // It answers no more than this until it has found the others, who may be down. If the port is a
+            // stranger's, it says so next and ends.
+            return log.contains(BINDING)
+                && exchange(addr, b"ruok", SHORT).is_ok_and(|answer| answer == "imok");
+        }
+        // The folder that it names tells ours from a stranger.
+        site.path("data").is_ok_and(|data| {
+            exchange(addr, b"conf", SHORT).is_ok_and(|conf| conf.contains(&format!("dataDir={data}/")))
+                && exchange(addr, b"ruok", SHORT).is_ok_and(|answer| answer == "imok")
+        })
+    }
+}
