@@ -99,7 +99,8 @@ impl Lane {
         let give_up = Moment::now().after(limit.min(self.0.timeout));
         let waiting = {
             let mut state = self.0.state();
-            if state.under_way < UNDER_WAY {
+            // Nobody overtakes those who wait: they may have to come first.
+            if state.under_way < UNDER_WAY && state.waiting.is_empty() {
                 state.under_way += 1;
                 Err(item)
             } else {

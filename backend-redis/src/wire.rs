@@ -101,6 +101,8 @@ struct Slot {
     /// When the last answer came, and how many calls have had none in time since.
     heard: Moment,
     silences: u32,
+    /// Whether the last attempt to make a connection failed.
+    failed: bool,
     /// The latest attempt to make a connection.
     dialled: Option<Dialled>,
 }
@@ -113,6 +115,7 @@ impl Wire {
             listening: 0,
             heard: Moment::now(),
             silences: 0,
+            failed: false,
             dialled: None,
         };
         Self { address, ear, slot: Mutex::new(slot) }
@@ -156,6 +159,7 @@ impl Wire {
         drop(tokio::spawn(async move {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
             let link = tokio::time::timeout(CONNECT, wire.connect()).await.unwrap_or_else(|_| too_late());
+            wire.slot().failed = link.is_err();
             let outcome = link.map(|link| {
                 let mut slot = wire.slot();
                 (slot.heard, slot.silences) = (Moment::now(), 0);
@@ -182,6 +186,14 @@ impl Wire {
             tracing::debug!("a connection does not answer and is replaced");
             slot.link = None;
         }
+    }
+
+    /// Whether the server looks dead: the last connection could not be made, or several calls in a row had no answer and
+    /// no other has had one lately.
+    pub(crate) fn looks_dead(&self) -> bool {
+        let slot = self.slot();
+        let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE / 2).has_passed();
+        (slot.failed && slot.link.is_none()) || silent
     }
 
     /// Gives a connection up that is of no use any more. One made since is left alone.
@@ -221,6 +233,17 @@ impl Wire {
             Ok(Ok(())) => (),
             Ok(Err(error)) => tracing::info!(%error, "no wake-ups from Redis; it is tried again"),
             Err(_) => tracing::info!("no wake-ups from Redis: no answer; it is tried again"),
+        }
+    }
+
+    /// Asks a server that looks dead whether it is.
+    pub(crate) async fn probe(self: &Arc<Self>) {
+        let Ok((mut link, generation)) = self.link().await else { return };
+        match tokio::time::timeout(CONNECT, link.query(&redis::cmd("PING"))).await {
+            // Any answer is one.
+            Ok(Ok(_)) => self.note_answer(),
+            Ok(Err(error)) if !error.is_io_error() => self.note_answer(),
+            Ok(Err(_)) | Err(_) => self.hang_up(generation),
         }
     }
 

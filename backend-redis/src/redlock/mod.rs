@@ -3,6 +3,7 @@
 //! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked for: a
 //! fencing token (see [`tally`]), and belief that is counted from before the first request.
 
+mod gather;
 mod node;
 mod renewal;
 mod round;
@@ -15,15 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::seats::Seats;
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Operation,
     Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, Semaphore};
 
+use self::gather::gather;
 use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
@@ -35,8 +36,14 @@ use crate::wire::Ear;
 
 /// The most nodes: every one costs a request for each operation.
 const MOST_NODES: usize = 63;
+/// How long slow nodes are waited for when a majority has answered a question.
+const GRACE: Duration = Duration::from_millis(100);
+/// The most rounds under way in one client.
+const ROUNDS: usize = 128;
 /// How often a claim that does not wait tries again when votes were split.
 const TRIES: u32 = 5;
+/// How often it tries again when too few nodes answered.
+const DARK_TRIES: u32 = 2;
 
 /// Locks held at a majority of independent Redis nodes.
 ///
@@ -54,6 +61,8 @@ struct Shared {
     tickets: AtomicI64,
     /// The highest token that this client knows of.
     highest: AtomicU64,
+    /// Bounds the rounds that are under way: more of them would only wait for each other, on their time.
+    rounds: Semaphore,
     /// Held to write while a lock is set again at a node that lost it, to read while one is released, so that the first
     /// cannot undo the second.
     planting: RwLock<()>,
@@ -93,6 +102,7 @@ impl Redlock {
             channel,
             tickets: AtomicI64::new(1),
             highest: AtomicU64::new(0),
+            rounds: Semaphore::new(ROUNDS),
             planting: RwLock::default(),
         }));
         redlock.check().await.map_err(context)?;
@@ -115,7 +125,7 @@ impl Redlock {
     /// Reaches the nodes: a majority at least, and none that refuses us.
     async fn check(&self) -> Result<()> {
         let settings = &self.shared.settings;
-        let limit = settings.options.timeout.min(Duration::from_secs(2));
+        let limit = settings.options.timeout;
         let looks = self.nodes.iter().map(|node| async move {
             let dialled = tokio::time::timeout(limit, node.lane.wire().link()).await;
             let unreachable = || crate::error::no_answer(None);
@@ -128,8 +138,9 @@ impl Redlock {
             node.examine(generation, limit, settings.longest_ttl).await
         });
         let (mut runs, mut missing, mut quiet) = (Vec::new(), None, 0);
-        for (look, address) in join_all(looks).await.into_iter().zip(&settings.nodes) {
-            match look {
+        let looks = gather(looks, self.majority(), GRACE).await;
+        for (look, address) in looks.into_iter().zip(&settings.nodes) {
+            match look.unwrap_or_else(|| Err(crate::error::no_answer(None))) {
                 Ok((run, votes_from)) => {
                     if !run.is_empty() && runs.contains(&run) {
                         let text =
@@ -166,13 +177,18 @@ impl Redlock {
     }
 
     async fn try_now(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let limit = self.shared.settings.node_timeout(claim.ttl());
+        let mut limit = self.shared.settings.node_timeout(claim.ttl());
         let mut tries = 0;
         loop {
             match round::play(&self.shared, &self.nodes, claim, tries + 1, None, limit).await {
                 Outcome::Granted(grant) => return Ok(Some(grant)),
                 Outcome::Held(_) => return Ok(None),
-                Outcome::Dark(error) => return Err(error),
+                Outcome::Dark(error) if tries == DARK_TRIES || !error.is_retryable() => return Err(error),
+                Outcome::Dark(_) => {
+                    // The network may be slow rather than down.
+                    tries += 1;
+                    limit = (limit * 2).min((claim.ttl() / 2).max(limit));
+                }
                 Outcome::Split if tries == TRIES => return Ok(None),
                 Outcome::Split => {
                     tries += 1;
@@ -188,10 +204,13 @@ impl Redlock {
         let calls = self.nodes.iter().map(|node| node.lane.call_within(item(), limit));
         let mut complaint = None;
         let mut values = Vec::new();
-        for answer in join_all(calls).await {
+        // A node that looks dead is not waited for; the others are, since it is the sum of them that counts.
+        let alive = self.nodes.iter().filter(|node| !node.looks_dead()).count();
+        for answer in gather(calls, alive.max(self.majority()), GRACE).await {
             match answer {
-                Ok(answer) => values.push(answer.value),
-                Err(error) => complaint = Some(error),
+                Some(Ok(answer)) => values.push(answer.value),
+                Some(Err(error)) => complaint = Some(error),
+                None => (),
             }
         }
         match complaint {

@@ -13,9 +13,14 @@ use crate::lane::{Item, Lane};
 use crate::script::{Script, VOTE};
 use crate::wire::{Ear, Wire};
 
+/// How often a node that looks dead is asked whether it is.
+const PROBE: Duration = Duration::from_millis(250);
+
 pub(crate) struct Node {
     pub(crate) lane: Lane,
     right: Mutex<Right>,
+    /// When the node may be probed again.
+    probe_at: Mutex<Moment>,
 }
 
 /// What is known of a node's memory.
@@ -33,11 +38,33 @@ impl Node {
     pub(crate) fn new(address: Address, ear: Ear, timeout: Duration) -> Self {
         let wire = Wire::new(address, Some(ear));
         let right = Right { asked_on: 0, run_id: String::new(), votes_from: Moment::NEVER };
-        Self { lane: Lane::new(Arc::new(wire), timeout), right: Mutex::new(right) }
+        let lane = Lane::new(Arc::new(wire), timeout);
+        Self { lane, right: Mutex::new(right), probe_at: Mutex::new(Moment::now()) }
     }
 
     fn right(&self) -> MutexGuard<'_, Right> {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the node looks dead, so that nobody is to wait for it. It is then probed in the background.
+    pub(crate) fn looks_dead(&self) -> bool {
+        let dead = self.lane.wire().looks_dead();
+        if dead {
+            self.probe();
+        }
+        dead
+    }
+
+    fn probe(&self) {
+        {
+            let mut probe_at = self.probe_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if !probe_at.has_passed() {
+                return;
+            }
+            *probe_at = Moment::now().after(PROBE);
+        }
+        let wire = Arc::clone(self.lane.wire());
+        drop(tokio::spawn(async move { wire.probe().await }));
     }
 
     /// Asks for a vote.

@@ -25,7 +25,8 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
     let began = Moment::now();
     let majority = nodes.len() / 2 + 1;
     let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or_default();
-    let limit = shared.settings.node_timeout(shortest).min(lease::Lease::patience(shortest));
+    // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
+    let limit = lease::Lease::patience(shortest) / 4 * 3;
     let longest = shared.settings.longest_ttl;
     let (mut keys, mut args) = (Vec::new(), Vec::new());
     for grant in grants {
@@ -68,7 +69,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
             Err(error) => complaint = Some(error),
         }
         // Returns at the majority. The slow ones go on: their lanes send what was sent.
-        let decided = |votes: &Votes| votes.extended >= majority || votes.extended + open < majority;
+        let decided = |votes: &Votes| votes.extended >= majority || votes.gone >= majority || open == 0;
         if votes.iter().all(decided) {
             break;
         }
@@ -143,7 +144,7 @@ fn plant(
             match node.numbers(&PLANT, keys, args, limit).await {
                 Ok(_) => tracing::info!("locks were set again at a node that had lost them"),
                 Err(error) => {
-                    tracing::info!(error = format!("{error:#}"), "a node that lost locks did not take them")
+                    tracing::info!(error = format!("{error:#}"), "a node that lost locks did not take them");
                 }
             }
         }

@@ -29,6 +29,8 @@ pub(crate) enum Outcome {
 
 /// What a node said.
 enum Reply {
+    /// It was not asked, since it looks dead.
+    Skipped(usize),
     Vote(usize, Result<Took>),
     Install(usize, bool),
 }
@@ -44,8 +46,10 @@ struct Round<'a> {
     number: u32,
     limit: Duration,
     tally: Tally,
-    /// Where the lock may be ours.
+    /// Where the lock is ours.
     voted: Vec<usize>,
+    /// Where it may be ours: the node was asked and did not answer.
+    doubtful: Vec<usize>,
     busy: Vec<(usize, Busy)>,
     complaint: Option<Error>,
 }
@@ -68,6 +72,7 @@ pub(crate) async fn play(
         limit,
         tally: Tally::new(nodes.len()),
         voted: Vec::new(),
+        doubtful: Vec::new(),
         busy: Vec::new(),
         complaint: None,
     };
@@ -76,12 +81,14 @@ pub(crate) async fn play(
 
 impl Round<'_> {
     async fn play(mut self, seat: Option<i64>) -> Outcome {
+        let _turn = self.shared.rounds.acquire().await;
         // Before the first request: belief counts from here.
         let began = Moment::now();
         let mut replies = self.ask_for_votes(seat);
         let mut step = Step::Wait;
         while let Some(reply) = replies.next().await {
             step = match reply {
+                Reply::Skipped(node) => self.tally.vote(node, Answer::Silent),
                 Reply::Vote(node, took) => self.take_vote(node, took),
                 Reply::Install(node, done) => self.tally.installed(node, done),
             };
@@ -108,8 +115,11 @@ impl Round<'_> {
             // Every node has answered or failed, so the tally has decided.
             _ => Why::NotInstalled,
         };
+        let had_votes = !self.voted.is_empty();
         self.withdraw(replies).await;
         match why {
+            // Nobody has a majority as long as the others are not one.
+            Why::Held if had_votes && self.tally.held() < self.tally.majority() => Outcome::Split,
             Why::Held => Outcome::Held(self.when_free()),
             Why::NotInstalled => Outcome::Split,
             Why::TooFewAnswers { silent, nodes } => Outcome::Dark(self.too_few(silent, nodes)),
@@ -134,6 +144,10 @@ impl Round<'_> {
         ];
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
+            if node.looks_dead() {
+                replies.push(Box::pin(async move { Reply::Skipped(index) }));
+                continue;
+            }
             let mut args = args.clone();
             args.push(seat.map_or_else(String::new, |seat| self.shared.seat(seat, index)));
             let item = Item { script: &VOTE, slot: 0, keys: keys.clone(), args };
@@ -154,9 +168,8 @@ impl Round<'_> {
                 Answer::Held
             }
             Err(error) => {
-                // It may have been carried out all the same.
-                self.voted.push(node);
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
+                self.doubtful.push(node);
                 if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
                     self.complaint = Some(error);
                 }
@@ -194,7 +207,7 @@ impl Round<'_> {
         let all = self.nodes.to_vec();
         drop(tokio::spawn(async move {
             while let Some(reply) = replies.next().await {
-                if let Reply::Vote(node, Ok(Took::Busy(_))) = reply
+                if let Reply::Vote(node, Ok(Took::Busy(_)) | Err(_)) = reply
                     && queued
                 {
                     nodes.push(Arc::clone(&all[node]));
@@ -215,17 +228,20 @@ impl Round<'_> {
             .drain(..)
             .map(|node| self.shared.give_back(&self.nodes[node], self.claim, self.number))
             .collect();
-        let (shared, claim, nodes) = (Arc::clone(self.shared), self.claim.clone(), self.nodes.to_vec());
-        let (number, late) = (self.number, !replies.is_empty());
         let all_back = async { while give_back.next().await.is_some() {} };
         let in_time = tokio::time::timeout(self.limit, all_back).await.is_ok();
-        if in_time && !late {
+        for node in self.doubtful.drain(..) {
+            give_back.push(self.shared.give_back(&self.nodes[node], self.claim, self.number));
+        }
+        if in_time && give_back.is_empty() && replies.is_empty() {
             return;
         }
+        let (shared, claim, nodes) = (Arc::clone(self.shared), self.claim.clone(), self.nodes.to_vec());
+        let number = self.number;
         drop(tokio::spawn(async move {
             while let Some(reply) = replies.next().await {
                 if let Reply::Vote(node, Ok(Took::Granted(_)) | Err(_)) = reply {
-                    shared.give_back(&nodes[node], &claim, number).await;
+                    give_back.push(shared.give_back(&nodes[node], &claim, number));
                 }
             }
             while give_back.next().await.is_some() {}

@@ -60,7 +60,7 @@ impl Settings {
     /// How long one node may take to answer a request of a claim with this lease: little of it, since what the slowest
     /// takes is missing from the time that the lock is held.
     pub(crate) fn node_timeout(&self, ttl: Duration) -> Duration {
-        let usual = (ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(250));
+        let usual = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_millis(250)).min(ttl / 4);
         self.node_timeout.unwrap_or(usual)
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_node_gets_little_of_the_lease() {
         let settings = Settings::read(&"redlock://a,b,c".parse().unwrap()).unwrap();
-        assert_eq!(settings.node_timeout(Duration::from_millis(300)), Duration::from_millis(50));
+        assert_eq!(settings.node_timeout(Duration::from_millis(300)), Duration::from_millis(75));
         assert_eq!(settings.node_timeout(Duration::from_secs(2)), Duration::from_millis(100));
         assert_eq!(settings.node_timeout(Duration::from_mins(5)), Duration::from_millis(250));
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::seats::Seat;
 use lockcore::{Claim, Error, Grant, Moment, Result};
 
+use super::gather::gather;
 use super::round::{self, Outcome};
 use super::{Redlock, bell};
 use crate::lock::nap;
@@ -43,10 +43,8 @@ impl Redlock {
             let round = round::play(&self.shared, &self.nodes, claim, number, seat, limit);
             let outcome = claim.within_wait(async { Ok(round.await) }).await?;
             let pause = match outcome {
-                Outcome::Granted(grant) => {
-                    claim.note_left_queue();
-                    return Ok(Some(grant));
-                }
+                // A slow node may still queue it: the release gives up what is left of its places, too.
+                Outcome::Granted(grant) => return Ok(Some(grant)),
                 Outcome::Held(busy) => {
                     (splits, dark_since) = (0, None);
                     nap(&busy)
@@ -69,8 +67,12 @@ impl Redlock {
             let Some((_, bells)) = &ticket else {
                 // Listens before it queues, so that no word is sent before somebody hears it.
                 let claimed = self.sit(claim);
+                let listening = self.nodes.iter().map(|node| async {
+                    node.lane.wire().listen().await;
+                    Ok(())
+                });
                 tokio::select! {
-                    _ = join_all(self.nodes.iter().map(|node| node.lane.wire().listen())) => (),
+                    _ = gather(listening, self.majority(), Duration::from_millis(5)) => (),
                     () = claim.given_up() => return Ok(None),
                 }
                 ticket = Some(claimed);
@@ -115,7 +117,8 @@ impl Redlock {
     /// Subscribes again where a connection was replaced, without waiting for it.
     fn listen_again(&self) {
         for node in &self.nodes {
-            if !node.lane.wire().is_listening() {
+            let wire = node.lane.wire();
+            if !wire.is_listening() && !wire.looks_dead() {
                 let node = Arc::clone(node);
                 drop(tokio::spawn(async move { node.lane.wire().listen().await }));
             }

@@ -1,8 +1,6 @@
 //! What can happen.
 
-use std::fmt;
-
-use crate::state::Set;
+use crate::state::{Repair, Set, State};
 use crate::tally::Answer;
 
 /// One event. A message that is lost is one whose event never comes.
@@ -55,6 +53,10 @@ pub(crate) enum Action {
     Extend {
         claim: usize,
     },
+    /// A claim for another name raises the counter of a node.
+    Stranger {
+        node: usize,
+    },
     Write {
         claim: usize,
     },
@@ -77,41 +79,48 @@ pub(crate) enum Action {
     },
 }
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |claim: usize| ["A", "B", "C", "D"][claim];
-        match *self {
-            Self::Begin { claim, floor } => write!(f, "{} begins with the floor {floor}", name(claim)),
+impl Action {
+    /// The event in words, with the names that claims and nodes had at the start: `claims[i]` is the name of claim `i`.
+    pub(crate) fn describe(self, before: &State, claims: &[usize], nodes: &[usize]) -> String {
+        let name = |claim: usize| ["A", "B", "C", "D"][claims[claim]];
+        let number = |node: usize| nodes[node] + 1;
+        let twice = |again: bool| if again { ", which will come once more" } else { "" };
+        let repair = |index: usize| {
+            let repair: &Repair = &before.repairs[index];
+            let since = if repair.outdated { ", begun before it lost its memory again," } else { "" };
+            format!("the repair of node {}{since}", number(repair.node))
+        };
+        match self {
+            Self::Begin { claim, floor } => format!("{} begins with the floor {floor}", name(claim)),
             Self::Ask { claim, node, again } => {
-                write!(f, "node {} takes phase 1 of {}{}", node + 1, name(claim), twice(again))
+                format!("node {} takes phase 1 of {}{}", number(node), name(claim), twice(again))
             }
             Self::Hear { claim, node, answer } => {
-                write!(f, "{} hears {answer:?} from node {}", name(claim), node + 1)
+                format!("{} hears {answer:?} from node {}", name(claim), number(node))
             }
-            Self::HearVotes { claim, nodes } => write!(f, "{} hears the votes of {nodes:?}", name(claim)),
-            Self::HearInstalls { claim } => write!(f, "{} hears that it is installed", name(claim)),
+            Self::HearVotes { claim, nodes } => {
+                let mut nodes: Vec<usize> = nodes.members().map(number).collect();
+                nodes.sort_unstable();
+                format!("{} hears the votes of the nodes {nodes:?}", name(claim))
+            }
             Self::Raise { claim, node, again } => {
-                write!(f, "node {} takes phase 2 of {}{}", node + 1, name(claim), twice(again))
+                format!("node {} takes phase 2 of {}{}", number(node), name(claim), twice(again))
             }
             Self::HearRaise { claim, node, ok } => {
                 let answer = if ok { "installed" } else { "refused" };
-                write!(f, "{} hears \"{answer}\" from node {}", name(claim), node + 1)
+                format!("{} hears \"{answer}\" from node {}", name(claim), number(node))
             }
-            Self::Expire { node } => write!(f, "the lock at node {} is gone", node + 1),
-            Self::End { claim } => write!(f, "{} is over", name(claim)),
-            Self::Extend { claim } => write!(f, "{} extends its leases", name(claim)),
-            Self::Write { claim } => write!(f, "{} writes", name(claim)),
-            Self::Forget { node } => write!(f, "node {} loses its memory", node + 1),
-            Self::Return { node } => write!(f, "node {} votes again", node + 1),
-            Self::BeginRepair { node } => write!(f, "a repair of node {} begins", node + 1),
-            Self::Read { repair, node } => {
-                write!(f, "repair {} reads the counter of node {}", repair + 1, node + 1)
-            }
-            Self::EndRepair { repair } => write!(f, "repair {} raises the counter", repair + 1),
+            Self::HearInstalls { claim } => format!("{} hears that its token is installed", name(claim)),
+            Self::Expire { node } => format!("the lock at node {} is gone", number(node)),
+            Self::End { claim } => format!("{} is over", name(claim)),
+            Self::Extend { claim } => format!("{} extends its leases", name(claim)),
+            Self::Stranger { node } => format!("a claim for another name raises node {}", number(node)),
+            Self::Write { claim } => format!("{} writes", name(claim)),
+            Self::Forget { node } => format!("node {} loses its memory", number(node)),
+            Self::Return { node } => format!("node {} votes again", number(node)),
+            Self::BeginRepair { node } => format!("a repair of node {} begins", number(node)),
+            Self::Read { repair: index, node } => format!("{} reads node {}", repair(index), number(node)),
+            Self::EndRepair { repair: index } => format!("{} raises the counter", repair(index)),
         }
     }
-}
-
-fn twice(again: bool) -> &'static str {
-    if again { ", which will come once more" } else { "" }
 }

@@ -8,11 +8,17 @@ use crate::state::{Claim, Line, Memory, Node, Phase, Repair, State};
 impl State {
     /// This state, with claims and nodes in an order that follows from what they are, not from their names.
     pub(crate) fn canonical(&self) -> Self {
+        let (claims, nodes) = self.order();
+        self.reordered(&claims, &nodes)
+    }
+
+    /// That order: of the claims, and of the nodes.
+    pub(crate) fn order(&self) -> (Vec<usize>, Vec<usize>) {
         let mut claims: Vec<usize> = (0..self.claims.len()).collect();
         claims.sort_by_cached_key(|&claim| self.face(claim));
         let mut nodes: Vec<usize> = (0..self.nodes.len()).collect();
         nodes.sort_by_cached_key(|&node| self.column(node, &claims));
-        self.reordered(&claims, &nodes)
+        (claims, nodes)
     }
 
     /// What can be said of a claim without naming a node or another claim.
@@ -25,22 +31,17 @@ impl State {
             Phase::Granted(token) => 10 + token,
             Phase::Ended(token) => 100 + token,
         };
-        let mut lines: Vec<_> = self
-            .nodes
-            .iter()
-            .zip(&claim.lines)
-            .map(|(node, line)| (node.lock == Some(index), node.counter, line))
-            .collect();
+        let lines = self.nodes.iter().zip(&claim.lines);
+        let mut lines: Vec<_> =
+            lines.map(|(node, line)| (node.lock == Some(index), node.counter, line)).collect();
         lines.sort_unstable();
-        let lines: Vec<(bool, u64, Line)> =
-            lines.into_iter().map(|(lock, counter, line)| (lock, counter, line.clone())).collect();
         let owner = self.resource.is_some_and(|(_, owner)| owner == index);
         (phase, claim.floor, claim.after.len(), claim.wrote, owner, lines)
     }
 
     /// All that concerns one node, once the claims are in order.
     fn column(&self, index: usize, claims: &[usize]) -> impl Ord {
-        let lines: Vec<Line> = claims.iter().map(|&claim| self.claims[claim].lines[index].clone()).collect();
+        let lines: Vec<&Line> = claims.iter().map(|&claim| &self.claims[claim].lines[index]).collect();
         let repairs: Vec<_> = self.repairs.iter().map(|it| (it.node == index, it.read.has(index))).collect();
         (self.nodes[index].reordered(claims), lines, repairs)
     }

@@ -55,11 +55,12 @@ impl State {
     /// Drops requests of phase 2 that can only be refused, and locks that matter to none.
     pub(crate) fn lean_tidy(&mut self, keep_locks: bool) {
         for (index, claim) in self.claims.iter_mut().enumerate() {
-            let asking = matches!(claim.phase, Phase::Asking(..));
+            let (asking, over) = (matches!(claim.phase, Phase::Asking(..)), claim.is_over());
             for (node, line) in self.nodes.iter_mut().zip(&mut claim.lines) {
                 let ours = node.lock == Some(index);
                 line.raise = line.raise.filter(|&token| ours && node.counter < token);
-                if ours && !asking && line.raise.is_none() && !keep_locks {
+                let done = if keep_locks { over } else { !asking };
+                if ours && done && line.raise.is_none() {
                     node.lock = None;
                 }
             }

@@ -151,7 +151,7 @@ impl State {
         let mut waits_for = it.voted;
         if let Memory::Lost { waits_for: earlier } = it.memory {
             // It was waiting already: it goes on, and forgets nobody.
-            (0..8).filter(|&claim| earlier.has(claim)).for_each(|claim| waits_for.add(claim));
+            earlier.members().for_each(|claim| waits_for.add(claim));
         }
         let memory =
             if rule.delay || rule.repair.is_some() { Memory::Lost { waits_for } } else { Memory::Whole };

@@ -24,12 +24,14 @@ pub(crate) struct Redlock {
     pub(crate) clocks: Clocks,
     /// How many requests are duplicated.
     pub(crate) duplicates: u8,
+    /// How many times a claim for another name raises a counter, where names share counters.
+    pub(crate) strangers: u8,
     /// Whether a claim may give up on one node.
     pub(crate) timeouts: bool,
     /// Whether granted claims write to the resource.
     pub(crate) writes: bool,
     pub(crate) forgetting: Option<Forgetting>,
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) twist: Option<Twist>,
     /// Whether to search the lean world, see `lean.rs`.
     pub(crate) lean: bool,
     /// Whether states that differ only in names are one. Without it, a path is easier to read.
@@ -44,13 +46,15 @@ pub(crate) enum Clocks {
     Wrong,
 }
 
-/// Near misses: rules that look right. The model must find out what is wrong with them.
+/// Another rule than the one that was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum Twist {
     /// Phase 1 answers one more than the counter, and does not raise it.
     VoteWithoutRaise,
     /// A counter above the token counts as having installed it.
     HigherIsInstalled,
+    /// A node that has set the lock to the claim already answers its counter as it stands.
+    RepeatWithoutRaise,
 }
 
 impl Redlock {
@@ -63,10 +67,11 @@ impl Redlock {
             counters: &[0],
             clocks: Clocks::Wrong,
             duplicates: 0,
+            strangers: 0,
             timeouts: false,
             writes: false,
             forgetting: None,
-            flaw: None,
+            twist: None,
             lean: false,
             merge: true,
         }
@@ -114,6 +119,7 @@ impl Model for Redlock {
                 repairs: Vec::new(),
                 resource: None,
                 duplicates: self.duplicates,
+                strangers: self.strangers,
                 losses: self.forgetting.map_or(0, |it| it.losses),
             };
             state.tidy();
@@ -134,6 +140,9 @@ impl Model for Redlock {
             }
         }
         for (node, it) in state.nodes.iter().enumerate() {
+            if state.strangers > 0 && it.memory.is_whole() {
+                actions.push(Action::Stranger { node });
+            }
             if !self.lean
                 && it.lock.is_some_and(|owner| self.clocks == Clocks::Wrong || state.claims[owner].is_over())
             {
@@ -152,6 +161,10 @@ impl Model for Redlock {
         }
         match action {
             Action::Expire { node } => state.nodes[node].lock = None,
+            Action::Stranger { node } => {
+                state.nodes[node].counter += 1;
+                state.strangers -= 1;
+            }
             Action::Write { claim } => {
                 state.resource = state.claims[claim].token().map(|token| (token, claim));
                 state.claims[claim].wrote = true;
@@ -161,7 +174,7 @@ impl Model for Redlock {
             | Action::Hear { .. }
             | Action::Raise { .. }
             | Action::HearRaise { .. }
-            | Action::End { .. } => state.protocol(action, self.flaw),
+            | Action::End { .. } => state.protocol(action, self.twist),
             Action::HearVotes { claim, nodes } => state.hear_votes(claim, nodes),
             Action::HearInstalls { claim } => state.hear_installs(claim),
             _ => state.memory(action, self.forgetting?),

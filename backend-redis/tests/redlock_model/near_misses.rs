@@ -1,33 +1,31 @@
-//! Rules that look right and are wrong. They prove that the search can find something.
+//! Rules that look right. Two are wrong, and prove that the search can find something.
 
-use crate::model::{DISTINCT, FENCED, Flaw, RISING, Redlock};
-use crate::search::breaks;
+use crate::model::{DISTINCT, FENCED, RISING, Redlock, Twist};
+use crate::search::{finds, holds};
 
-fn flawed(flaw: Flaw) -> Redlock {
-    Redlock { flaw: Some(flaw), ..Redlock::new(3, 2) }
+fn twisted(twist: Twist) -> Redlock {
+    Redlock { twist: Some(twist), ..Redlock::new(3, 2) }
 }
 
 #[test]
-fn a_vote_that_does_not_raise_the_counter_can_be_given_twice() {
-    let steps = breaks(flawed(Flaw::VoteWithoutRaise), DISTINCT);
-    assert!(steps.len() <= 14, "{}", steps.len());
+fn a_vote_that_does_not_raise_the_counter_is_given_twice() {
+    let steps = finds(twisted(Twist::VoteWithoutRaise), DISTINCT);
+    assert_eq!(steps.len(), 11);
+    finds(twisted(Twist::VoteWithoutRaise), RISING);
+    finds(Redlock { writes: true, ..twisted(Twist::VoteWithoutRaise) }, FENCED);
 }
 
+/// The order of tokens survives this one, as far as three claims can tell. That they differ does not.
 #[test]
-fn a_higher_counter_is_no_proof_of_the_token() {
-    let steps = breaks(flawed(Flaw::HigherIsInstalled), DISTINCT);
-    assert!(steps.len() <= 20, "{}", steps.len());
+fn a_counter_above_the_token_is_no_proof_that_it_was_installed() {
+    let steps = finds(twisted(Twist::HigherIsInstalled), DISTINCT);
+    assert_eq!(steps.len(), 18);
 }
 
+/// While the lock is ours without a break, nobody else can have raised this counter for this lock.
 #[test]
-fn a_higher_counter_lets_tokens_fall() {
-    breaks(flawed(Flaw::HigherIsInstalled), RISING);
-}
-#[test]
-fn a_higher_counter_lets_tokens_fall2() {
-    breaks(flawed(Flaw::VoteWithoutRaise), RISING);
-}
-#[test]
-fn a_higher_counter_lets_tokens_fall3() {
-    breaks(Redlock { writes: true, ..flawed(Flaw::VoteWithoutRaise) }, FENCED);
+#[ignore = "slow"]
+fn a_repeated_request_may_be_answered_without_a_raise() {
+    let world = Redlock { floors: &[0], duplicates: 1, ..twisted(Twist::RepeatWithoutRaise) };
+    holds(Redlock { strangers: 1, ..world });
 }

@@ -1,7 +1,7 @@
 //! What nodes and claims do with messages.
 
 use crate::action::Action;
-use crate::model::{Flaw, Redlock};
+use crate::model::{Redlock, Twist};
 use crate::state::{Phase, State};
 use crate::tally::{Answer, Step, Tally};
 
@@ -41,12 +41,12 @@ impl Redlock {
 }
 
 impl State {
-    pub(crate) fn protocol(&mut self, action: Action, flaw: Option<Flaw>) {
+    pub(crate) fn protocol(&mut self, action: Action, twist: Option<Twist>) {
         match action {
             Action::Begin { claim, floor } => self.begin(claim, floor),
-            Action::Ask { claim, node, again } => self.ask(claim, node, again, flaw),
-            Action::Hear { claim, node, answer } => self.hear(claim, node, answer, flaw),
-            Action::Raise { claim, node, again } => self.raise(claim, node, again, flaw),
+            Action::Ask { claim, node, again } => self.ask(claim, node, again, twist),
+            Action::Hear { claim, node, answer } => self.hear(claim, node, answer, twist),
+            Action::Raise { claim, node, again } => self.raise(claim, node, again, twist),
             Action::HearRaise { claim, node, ok } => {
                 let line = &mut self.claims[claim].lines[node];
                 (line.installed, line.refused) = (false, false);
@@ -74,12 +74,14 @@ impl State {
     }
 
     /// The script of phase 1 at a node.
-    fn ask(&mut self, claim: usize, node: usize, again: bool, flaw: Option<Flaw>) {
+    fn ask(&mut self, claim: usize, node: usize, again: bool, twist: Option<Twist>) {
         let (it, over) = (&mut self.nodes[node], self.claims[claim].is_over());
-        let answer = if it.lock.is_none_or(|owner| owner == claim) {
+        let answer = if it.lock == Some(claim) && twist == Some(Twist::RepeatWithoutRaise) {
+            Answer::Vote(it.counter)
+        } else if it.lock.is_none_or(|owner| owner == claim) {
             let vote = (it.counter + 1).max(self.claims[claim].floor);
             it.lock = Some(claim);
-            if flaw != Some(Flaw::VoteWithoutRaise) {
+            if twist != Some(Twist::VoteWithoutRaise) {
                 it.counter = vote;
             }
             if !over {
@@ -98,7 +100,7 @@ impl State {
     }
 
     /// The script of phase 2 at a node.
-    fn raise(&mut self, claim: usize, node: usize, again: bool, flaw: Option<Flaw>) {
+    fn raise(&mut self, claim: usize, node: usize, again: bool, twist: Option<Twist>) {
         let line = &mut self.claims[claim].lines[node];
         let Some(token) = line.raise else { return };
         let it = &mut self.nodes[node];
@@ -106,7 +108,7 @@ impl State {
         if ours && it.counter < token {
             it.counter = token;
             line.installed = true;
-        } else if ours && flaw == Some(Flaw::HigherIsInstalled) {
+        } else if ours && twist == Some(Twist::HigherIsInstalled) {
             line.installed = true;
         } else {
             line.refused = true;
@@ -117,12 +119,12 @@ impl State {
         self.duplicates -= u8::from(again);
     }
 
-    fn hear(&mut self, claim: usize, node: usize, answer: Answer, flaw: Option<Flaw>) {
+    fn hear(&mut self, claim: usize, node: usize, answer: Answer, twist: Option<Twist>) {
         let it = &mut self.claims[claim];
         it.lines[node].heard = true;
         if let Phase::Asking(tally, token) = &mut it.phase {
             let answer = match (answer, *token) {
-                (Answer::Vote(vote), Some(token)) if flaw == Some(Flaw::HigherIsInstalled) => {
+                (Answer::Vote(vote), Some(token)) if twist == Some(Twist::HigherIsInstalled) => {
                     Answer::Vote(vote.min(token))
                 }
                 _ => answer,

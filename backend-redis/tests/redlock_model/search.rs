@@ -1,41 +1,93 @@
 //! Searching a world, and telling what was found.
 
-use std::fmt::Write;
+use std::collections::HashSet;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::action::Action;
 use crate::model::Redlock;
+use crate::state::{Claim, State};
 
-/// Searches all of it, and expects that every property holds. Returns the number of different states.
-pub(crate) fn holds(world: Redlock) -> usize {
-    let began = Instant::now();
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    let (states, seconds) = (checker.unique_state_count(), began.elapsed().as_secs_f32());
-    println!("{states} states, {} steps deep, {seconds:.1} s", checker.max_depth());
-    checker.assert_properties();
-    states
+/// Searches all of it, and expects that every property holds.
+pub(crate) fn holds(world: Redlock) {
+    search(world).assert_properties();
 }
 
 /// The same for one property, where others do not hold.
 pub(crate) fn holds_only(world: Redlock, property: &'static str) {
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    println!("{} states, {} steps deep", checker.unique_state_count(), checker.max_depth());
-    checker.assert_no_discovery(property);
+    search(world).assert_no_discovery(property);
 }
 
-/// Searches until a property is violated. Returns the shortest way there, one step in each line.
-pub(crate) fn breaks(world: Redlock, property: &'static str) -> Vec<String> {
-    let world = Redlock { merge: false, ..world };
+fn search(world: Redlock) -> impl Checker<Redlock> {
+    let began = Instant::now();
+    let checker = world.checker().threads(2).spawn_bfs().join();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{states} states, {depth} steps deep, {:.1} s", began.elapsed().as_secs_f32());
+    checker
+}
+
+/// Searches until a property is violated, or "sometimes" has come. Returns the shortest way there, step by step.
+pub(crate) fn finds(world: Redlock, property: &'static str) -> Vec<String> {
     let checker = world.checker().finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
-    let Some(path) = checker.discovery(property) else {
-        panic!("no violation of \"{property}\" in {} states", checker.unique_state_count());
-    };
-    let steps: Vec<String> = path.into_actions().iter().map(ToString::to_string).collect();
-    let mut text = format!("\"{property}\", after {} states:\n", checker.unique_state_count());
+    let states = checker.unique_state_count();
+    let path =
+        checker.discovery(property).unwrap_or_else(|| panic!("{states} states, and never \"{property}\""));
+    let steps = retell(checker.model(), path.into_vec());
+    println!("\"{property}\", after {states} states:");
     for (index, step) in steps.iter().enumerate() {
-        writeln!(text, "{:3}. {step}", index + 1).expect("a string takes everything");
+        println!("{:3}. {step}", index + 1);
     }
-    println!("{text}");
     steps
+}
+
+/// The path in words. Where states were merged, claims and nodes changed their places on the way: here they keep the
+/// names that they had at the start.
+fn retell(world: &Redlock, path: Vec<(State, Option<Action>)>) -> Vec<String> {
+    let plain = Redlock { merge: false, ..world.clone() };
+    let mut claims: Vec<usize> = (0..world.claims).collect();
+    let mut nodes: Vec<usize> = (0..world.nodes).collect();
+    let mut steps = Vec::new();
+    for (state, action) in path {
+        let Some(action) = action else { break };
+        steps.push(action.describe(&state, &claims, &nodes));
+        if world.merge {
+            let next = plain.next_state(&state, action).expect("it was taken");
+            let (claims_now, nodes_now) = next.order();
+            claims = claims_now.iter().map(|&from| claims[from]).collect();
+            nodes = nodes_now.iter().map(|&from| nodes[from]).collect();
+        }
+    }
+    steps
+}
+
+/// What became of the claims, without names: of each granted claim its token, its floor, and the tokens of those that
+/// had been granted before it began.
+pub(crate) type Grants = Vec<(u64, u64, Vec<u64>)>;
+
+/// All that can become of the claims.
+pub(crate) fn outcomes(world: &Redlock) -> HashSet<Grants> {
+    let mut open = world.init_states();
+    let mut seen: HashSet<State> = open.iter().cloned().collect();
+    while let Some(state) = open.pop() {
+        for next in world.next_states(&state) {
+            if seen.insert(next.clone()) {
+                open.push(next);
+            }
+        }
+    }
+    seen.iter().map(grants).collect()
+}
+
+fn grants(state: &State) -> Grants {
+    let earlier = |claim: &Claim| {
+        let mut tokens: Vec<u64> = claim.after.members().filter_map(|it| state.claims[it].token()).collect();
+        tokens.sort_unstable();
+        tokens
+    };
+    let claims = state.claims.iter();
+    let mut grants: Grants =
+        claims.filter_map(|it| it.token().map(|token| (token, it.floor, earlier(it)))).collect();
+    grants.sort_unstable();
+    grants
 }

@@ -27,6 +27,10 @@ impl Set {
         self.0.count_ones() as usize
     }
 
+    pub(crate) fn members(self) -> impl Iterator<Item = usize> {
+        (0..8).filter(move |&member| self.has(member))
+    }
+
     pub(crate) fn subsets(self) -> impl Iterator<Item = Self> {
         (0..=self.0).filter(move |it| it & self.0 == *it).map(Self)
     }
@@ -147,8 +151,9 @@ pub(crate) struct State {
     pub(crate) repairs: Vec<Repair>,
     /// The highest token that the resource has accepted, and its owner.
     pub(crate) resource: Option<(u64, usize)>,
-    /// How many requests may still be duplicated, and how many memories lost.
+    /// How many requests may still be duplicated, counters raised by others, and memories lost.
     pub(crate) duplicates: u8,
+    pub(crate) strangers: u8,
     pub(crate) losses: u8,
 }
 

@@ -1,30 +1,71 @@
-//! Tokens, while no node forgets: leases may run out at any moment, messages may be lost, late or doubled.
+//! Tokens, while no node forgets: leases run out at any moment, messages are lost, late or doubled.
 
-use crate::model::{DOUBLE, Redlock};
-use crate::search::{breaks, holds};
+use crate::model::Redlock;
+use crate::search::{holds, outcomes};
 
 #[test]
-fn leases_that_run_out_early_let_two_claims_believe() {
-    let steps = breaks(Redlock::new(3, 2), DOUBLE);
-    assert!(steps.iter().any(|step| step.ends_with("is gone")), "{steps:?}");
+fn tokens_of_two_claims_rise_and_fence() {
+    holds(Redlock { writes: true, ..Redlock::new(3, 2) });
 }
 
 #[test]
-fn two_claims() {
-    holds(Redlock::new(3, 2));
+fn a_doubled_request_does_no_harm() {
+    holds(Redlock { duplicates: 1, floors: &[0], ..Redlock::new(3, 2) });
 }
 
 #[test]
-fn two_claims_lean() {
-    holds(Redlock::lean(3, 2));
+fn a_claim_may_give_up_on_a_node() {
+    holds(Redlock { timeouts: true, floors: &[0], ..Redlock::new(3, 2) });
 }
 
 #[test]
-fn three_claims_lean() {
+fn names_may_share_a_counter() {
+    holds(Redlock { strangers: 2, ..Redlock::lean(3, 2) });
+}
+
+#[test]
+fn tokens_of_three_claims_rise() {
     holds(Redlock::lean(3, 3));
 }
 
 #[test]
-fn two_claims_five_lean() {
+fn tokens_rise_on_five_nodes() {
     holds(Redlock::lean(5, 2));
+}
+
+#[test]
+fn the_lean_world_reaches_the_same_grants() {
+    let full = outcomes(&Redlock::new(3, 2));
+    assert_eq!(full, outcomes(&Redlock::lean(3, 2)));
+    assert_eq!(full, outcomes(&Redlock { merge: false, ..Redlock::lean(3, 2) }));
+    assert!(full.iter().any(|grants| grants.len() == 2));
+}
+
+#[test]
+#[ignore = "slow"]
+fn merging_states_loses_no_grants() {
+    assert_eq!(outcomes(&Redlock::new(3, 2)), outcomes(&Redlock { merge: false, ..Redlock::new(3, 2) }));
+    let three = Redlock { floors: &[0], ..Redlock::lean(3, 3) };
+    assert_eq!(outcomes(&three), outcomes(&Redlock { merge: false, ..three }));
+}
+
+#[test]
+#[ignore = "slow"]
+fn two_claims_with_doubled_requests_and_any_counters() {
+    holds(Redlock { duplicates: 1, ..Redlock::new(3, 2) });
+    holds(Redlock { counters: &[0, 1, 2], floors: &[0, 2, 3], ..Redlock::new(3, 2) });
+}
+
+#[test]
+#[ignore = "slow"]
+fn three_claims_with_any_counters_that_write() {
+    let world = Redlock { counters: &[0, 1], ..Redlock::lean(3, 3) };
+    holds(Redlock { writes: true, ..world });
+    holds(Redlock { strangers: 1, ..Redlock::lean(3, 3) });
+}
+
+#[test]
+#[ignore = "slow"]
+fn five_nodes_with_any_counters() {
+    holds(Redlock { counters: &[0, 1, 2], floors: &[0, 2, 3], ..Redlock::lean(5, 2) });
 }
