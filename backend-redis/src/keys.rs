@@ -91,7 +91,7 @@ impl Keys {
 }
 
 /// The slot of a key in a cluster: that of the text between the first brace and the next closing one, if there is any.
-fn slot(key: &str) -> u16 {
+pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))

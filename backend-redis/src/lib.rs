@@ -2,6 +2,7 @@
 //!
 //! * [`RedisLock`]: one server, the master behind sentinels, or a cluster.
 //! * [`Redlock`]: a majority of independent nodes.
+//! * [`FencedWrite`]: a write that only the latest holder of a lock can make.
 //!
 //! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
 //! them. Everything that decides runs in scripts in the server, on the server's clock (`src/scripts`).
@@ -10,6 +11,7 @@ mod address;
 mod answers;
 mod check;
 mod error;
+mod fenced;
 mod keys;
 mod lane;
 mod lock;
@@ -19,5 +21,6 @@ mod replicas;
 mod script;
 mod wire;
 
+pub use fenced::FencedWrite;
 pub use lock::RedisLock;
 pub use redlock::Redlock;

@@ -17,6 +17,21 @@
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
+
+-- The usual case: one claim, nobody holds the lock and nobody waits. Below are the same steps for all cases; a script that
+-- comes to them costs a fifth of a round trip more.
+if #KEYS == 4 and redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
+  local before = redis.call('GETSET', KEYS[1], stamp)
+  local token = stamp
+  if before and tonumber(before) >= now then
+    token = string.format('%.0f', tonumber(before) + 1)
+    redis.call('SET', KEYS[1], token)
+  end
+  if ARGV[1] ~= '0' then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
+  redis.call('SET', KEYS[2], ARGV[3] .. ':' .. token .. ':' .. stamp .. ':0:' .. ARGV[5], 'NX', 'PX', ARGV[4])
+  return {{1, token}}
+end
+
 local keep = tonumber(ARGV[2])
 local claims = (#ARGV - 2) / 4
 local token
