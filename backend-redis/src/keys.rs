@@ -10,6 +10,9 @@ const SEPARATOR: char = '\u{1f}';
 /// How many slots a cluster has.
 const SLOTS: u16 = 16384;
 
+/// Into how many buckets lock names fall for the token counters of Redlock.
+const BUCKETS: u16 = 256;
+
 /// For how long a token counter that nobody uses is kept in a cluster, where there is one for each slot.
 const TOKEN_LIFE: &str = "86400";
 
@@ -75,8 +78,21 @@ impl Keys {
     pub(crate) fn token_of_bucket(&self, name: &LockName) -> String {
         // Names share counters, so that their number is bounded although none is ever deleted; not all names share one,
         // so that claims for different names seldom cross on their way to the nodes.
-        let bucket = crc16::State::<crc16::XMODEM>::calculate(name.as_str().as_bytes()) % 256;
+        self.bucket(crc16::State::<crc16::XMODEM>::calculate(name.as_str().as_bytes()) % BUCKETS)
+    }
+
+    /// The token counters of all buckets.
+    pub(crate) fn all_token_buckets(&self) -> Vec<String> {
+        (0..BUCKETS).map(|bucket| self.bucket(bucket)).collect()
+    }
+
+    fn bucket(&self, bucket: u16) -> String {
         format!("{}{SEPARATOR}{bucket}", self.token)
+    }
+
+    /// Where a Redlock node notes which run of the server has its counters.
+    pub(crate) fn whole_note(&self) -> String {
+        format!("{}{SEPARATOR}run", self.token)
     }
 
     /// After how many seconds an unused token counter goes; `0` for never.

@@ -60,6 +60,10 @@ scripts! {
     LEAVE = "leave.lua", lead 0 0;
     /// Redlock: sets a lock again where it was lost.
     PLANT = "plant.lua", lead 0 0;
+    /// Redlock: reads the token counters.
+    COUNTERS = "counters.lua", lead 0 0;
+    /// Redlock: raises the token counters of a node that lost them.
+    MEND = "mend.lua", lead 0 0;
     /// Writes data if the token is acceptable.
     FENCED_WRITE = "fenced_write.lua", lead 0 0;
 }

@@ -6,6 +6,7 @@
 mod gather;
 mod node;
 mod renewal;
+mod repair;
 mod round;
 mod settings;
 mod tally;
@@ -75,6 +76,18 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Repairs a node that has lost its counters, if it is time for that.
+    async fn mend(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
+        if nodes[index].wants_repair()
+            && let Err(error) = repair::repair(self, nodes, index).await
+        {
+            let error = format!("{error:#}");
+            tracing::warn!(node = ?self.settings.nodes[index].place, error, "this node cannot be repaired yet: no vote");
+        }
+    }
+}
+
 /// The number of the bell that a node rings for a waiter.
 fn bell(ticket: i64, node: usize) -> i64 {
     ticket * 64 + i64::try_from(node).unwrap_or_default()
@@ -113,7 +126,7 @@ impl Redlock {
         let settings = &shared.settings;
         let node = |address: &crate::address::Address| {
             let ear = Ear { seats: Arc::clone(&shared.seats), channel: Arc::clone(&shared.channel) };
-            Arc::new(Node::new(address.clone(), ear, settings.options.timeout))
+            Arc::new(Node::new(address.clone(), ear, shared.keys.whole_note(), settings.options.timeout))
         };
         Self { nodes: settings.nodes.iter().map(node).collect(), shared }
     }
@@ -141,7 +154,8 @@ impl Redlock {
         let looks = gather(looks, self.majority(), GRACE).await;
         for (look, address) in looks.into_iter().zip(&settings.nodes) {
             match look.unwrap_or_else(|| Err(crate::error::no_answer(None))) {
-                Ok((run, votes_from)) => {
+                Ok(right) => {
+                    let (run, votes_from) = (right.run_id, right.votes_from);
                     if !run.is_empty() && runs.contains(&run) {
                         let text =
                             format!("{:?} is a node that is named twice, under two addresses", address.place);
@@ -160,6 +174,9 @@ impl Redlock {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        for index in 0..self.nodes.len() {
+            self.shared.mend(&self.nodes, index).await;
         }
         if runs.len() < self.majority() {
             let text = format!("{} of {} nodes answer: no majority", runs.len(), self.nodes.len());

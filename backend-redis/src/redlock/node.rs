@@ -10,36 +10,62 @@ use crate::address::Address;
 use crate::answers::{self, Took};
 use crate::check::{self, Info};
 use crate::lane::{Item, Lane};
-use crate::script::{Script, VOTE};
+use crate::script::{COUNTERS, Script, VOTE};
 use crate::wire::{Ear, Wire};
 
 /// How often a node that looks dead is asked whether it is.
 const PROBE: Duration = Duration::from_millis(250);
+/// How often the repair of a node is tried.
+const REPAIR: Duration = Duration::from_millis(500);
 
 pub(crate) struct Node {
     pub(crate) lane: Lane,
+    /// The key of the note that says which run has its counters.
+    whole_note: String,
     right: Mutex<Right>,
     /// When the node may be probed again.
     probe_at: Mutex<Moment>,
+    /// When its repair may be tried again.
+    repair_at: Mutex<Moment>,
 }
 
 /// What is known of a node's memory.
 #[derive(Clone, Debug)]
-struct Right {
+pub(crate) struct Right {
     /// The connection on which the node was asked.
     asked_on: u64,
     /// Which run of the server it was.
-    run_id: String,
+    pub(crate) run_id: Arc<str>,
     /// From when on its votes count.
-    votes_from: Moment,
+    pub(crate) votes_from: Moment,
+    /// Whether it has all its token counters.
+    whole: bool,
+}
+
+/// A run of a server whose counters are to be repaired.
+pub(crate) struct Run {
+    pub(crate) id: Arc<str>,
+    pub(crate) generation: u64,
+}
+
+impl Right {
+    fn has_vote(&self) -> bool {
+        self.whole && self.votes_from.has_passed()
+    }
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, ear: Ear, timeout: Duration) -> Self {
+    pub(crate) fn new(address: Address, ear: Ear, whole_note: String, timeout: Duration) -> Self {
         let wire = Wire::new(address, Some(ear));
-        let right = Right { asked_on: 0, run_id: String::new(), votes_from: Moment::NEVER };
+        let right = Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false };
         let lane = Lane::new(Arc::new(wire), timeout);
-        Self { lane, right: Mutex::new(right), probe_at: Mutex::new(Moment::now()) }
+        Self {
+            lane,
+            whole_note,
+            right: Mutex::new(right),
+            probe_at: Mutex::new(Moment::now()),
+            repair_at: Mutex::new(Moment::now()),
+        }
     }
 
     fn right(&self) -> MutexGuard<'_, Right> {
@@ -56,15 +82,10 @@ impl Node {
     }
 
     fn probe(&self) {
-        {
-            let mut probe_at = self.probe_at.lock().unwrap_or_else(PoisonError::into_inner);
-            if !probe_at.has_passed() {
-                return;
-            }
-            *probe_at = Moment::now().after(PROBE);
+        if due(&self.probe_at, PROBE) {
+            let wire = Arc::clone(self.lane.wire());
+            drop(tokio::spawn(async move { wire.probe().await }));
         }
-        let wire = Arc::clone(self.lane.wire());
-        drop(tokio::spawn(async move { wire.probe().await }));
     }
 
     /// Asks for a vote.
@@ -90,40 +111,85 @@ impl Node {
         limit: Duration,
         longest_ttl: Duration,
     ) -> Result<bool> {
-        let known = {
-            let right = self.right();
-            (right.asked_on == generation).then_some(right.votes_from)
-        };
-        let votes_from = match known {
-            Some(moment) => moment,
-            None => self.examine(generation, limit, longest_ttl).await?.1,
-        };
-        Ok(votes_from.has_passed())
+        Ok(self.right_on(generation, limit, longest_ttl).await?.has_vote())
     }
 
-    /// Asks the node what it remembers; says which run of the server it is and from when on it has a vote.
+    /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.
+    pub(crate) async fn may_extend(
+        &self,
+        generation: u64,
+        limit: Duration,
+        longest_ttl: Duration,
+    ) -> Result<bool> {
+        Ok(self.right_on(generation, limit, longest_ttl).await?.votes_from.has_passed())
+    }
+
+    async fn right_on(&self, generation: u64, limit: Duration, longest_ttl: Duration) -> Result<Right> {
+        let known = {
+            let right = self.right();
+            (right.asked_on == generation).then(|| right.clone())
+        };
+        match known {
+            Some(right) => Ok(right),
+            None => self.examine(generation, limit, longest_ttl).await,
+        }
+    }
+
+    /// The run whose counters are to be repaired, if it is time for that: only after the delay.
+    pub(crate) fn run_to_repair(&self) -> Option<Run> {
+        let right = self.right();
+        let due = right.asked_on > 0 && !right.whole && right.votes_from.has_passed();
+        due.then(|| Run { id: Arc::clone(&right.run_id), generation: right.asked_on })
+    }
+
+    /// The same, but only now and then.
+    pub(crate) fn wants_repair(&self) -> bool {
+        self.run_to_repair().is_some() && due(&self.repair_at, REPAIR)
+    }
+
+    pub(crate) fn note_whole(&self, generation: u64) {
+        let mut right = self.right();
+        right.whole |= right.asked_on == generation;
+    }
+
+    /// Whether the run of the server behind this connection has its counters.
+    pub(crate) fn is_whole_on(&self, generation: u64) -> bool {
+        let right = self.right();
+        right.asked_on == generation && right.whole
+    }
+
+    /// Asks the node what it remembers.
     pub(crate) async fn examine(
         &self,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
-    ) -> Result<(String, Moment)> {
+    ) -> Result<Right> {
         let asked_at = Moment::now();
         let info = check::info(self.lane.wire(), limit).await?;
         if info.get("role") == "slave" {
             let text = "a node is a replica: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
-        let votes_from = if self.keeps_every_change(&info, limit).await {
-            Moment::now()
-        } else {
-            // Without INFO it is taken for just started, as far as this client knows.
-            let uptime = info.get("uptime_in_seconds").parse().map_or(Duration::ZERO, Duration::from_secs);
-            asked_at.before(uptime).after(longest_ttl)
-        };
-        let run_id = info.get("run_id").to_owned();
-        *self.right() = Right { asked_on: generation, run_id: run_id.clone(), votes_from };
-        Ok((run_id, votes_from))
+        let run_id: Arc<str> = info.get("run_id").into();
+        let keeps = self.keeps_every_change(&info, limit).await;
+        // Without INFO it is taken for just started, as far as this client knows.
+        let uptime = info.get("uptime_in_seconds").parse().map_or(Duration::ZERO, Duration::from_secs);
+        let votes_from = if keeps { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
+        let whole =
+            keeps || (!run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id));
+        let right = Right { asked_on: generation, run_id, votes_from, whole };
+        *self.right() = right.clone();
+        Ok(right)
+    }
+
+    /// The run of the server that is noted to have its counters.
+    pub(crate) async fn noted_run(&self, limit: Duration) -> Option<String> {
+        let item = Item { script: &COUNTERS, slot: 0, keys: vec![self.whole_note.clone()], args: Vec::new() };
+        match self.lane.call_within(item, limit).await.ok()?.value {
+            Value::Array(values) => answers::text(values.first()).ok(),
+            value => answers::text(Some(&value)).ok(),
+        }
     }
 
     /// Whether the node answers only after its change is on the disk.
@@ -165,4 +231,14 @@ impl Node {
         };
         Ok((numbers, answer.generation))
     }
+}
+
+/// Whether it is time, and then not again for a while.
+fn due(at: &Mutex<Moment>, pause: Duration) -> bool {
+    let mut at = at.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = at.has_passed();
+    if due {
+        *at = Moment::now().after(pause);
+    }
+    due
 }

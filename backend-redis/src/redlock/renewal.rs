@@ -42,7 +42,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
             async move {
                 let asked = async {
                     let (numbers, generation) = node.numbers(&RENEW, keys, args, limit).await?;
-                    let counts = node.may_vote(generation, limit, longest).await?;
+                    let counts = node.may_extend(generation, limit, longest).await?;
                     Ok::<_, Error>((numbers, counts))
                 };
                 (index, asked.await)

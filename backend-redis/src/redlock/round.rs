@@ -170,6 +170,7 @@ impl Round<'_> {
             Err(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
+                self.mend(node);
                 if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
                     self.complaint = Some(error);
                 }
@@ -177,6 +178,14 @@ impl Round<'_> {
             }
         };
         self.tally.vote(node, answer)
+    }
+
+    /// A node that has no vote because it forgot may be due for its repair.
+    fn mend(&self, node: usize) {
+        if self.nodes[node].run_to_repair().is_some() {
+            let (shared, nodes) = (Arc::clone(self.shared), self.nodes.to_vec());
+            drop(tokio::spawn(async move { shared.mend(&nodes, node).await }));
+        }
     }
 
     fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {

@@ -9,7 +9,8 @@
 //! ("if the lock is still ours and the counter is strictly lower, raise it to the token") says so. The claim is granted
 //! when a majority has installed its token. When all answers agree there is no phase 2.
 //!
-//! Why tokens rise, without any assumption about time, as long as no node forgets its counter:
+//! Why tokens rise, without any assumption about time, as long as no node forgets its counter (what must be done before
+//! one that did may vote again is shown by `tests/redlock_model/forgetful.rs`):
 //!
 //! * Every granted token is installed at a majority, each time by an event that strictly raises that node's counter to
 //!   that very value. This is why a counter that is *already* as high as the token does not count.

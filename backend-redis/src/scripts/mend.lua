@@ -1,0 +1,15 @@
+-- Redlock: raises the token counters of a node that has lost them, and notes that this run of the server has its counters.
+--
+-- KEYS  1: the note; then the counters
+-- ARGV  1: the server's run id; then for each counter the value that it must reach at least
+-- Answer: how many were raised
+
+local raised = 0
+for i = 2, #KEYS do
+  if tonumber(redis.call('GET', KEYS[i]) or 0) < tonumber(ARGV[i]) then
+    redis.call('SET', KEYS[i], ARGV[i])
+    raised = raised + 1
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+return raised
