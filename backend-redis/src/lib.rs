@@ -21,6 +21,9 @@ mod replicas;
 mod script;
 mod wire;
 
+/// The client crate, for the connection that [`FencedWrite`] takes.
+pub use ::redis as client;
+
 pub use fenced::FencedWrite;
 pub use lock::RedisLock;
 pub use redlock::Redlock;

@@ -13,6 +13,21 @@
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
+
+-- The usual case: one claim for a free lock. What is below costs more.
+if #KEYS == 4 and ARGV[7] == '' and redis.call('EXISTS', KEYS[2]) == 0 then
+  local token = ARGV[5]
+  if tonumber(token) > now + 60000000 then token = stamp end
+  local before = redis.call('GETSET', KEYS[1], token)
+  if before and tonumber(before) >= tonumber(token) then
+    token = string.format('%.0f', tonumber(before) + 1)
+    redis.call('SET', KEYS[1], token)
+  end
+  redis.call('SET', KEYS[2], ARGV[2] .. ':' .. token .. ':' .. stamp .. ':' .. ARGV[6] .. ':' .. ARGV[4], 'NX',
+    'PX', ARGV[3])
+  return {{1, token}}
+end
+
 -- A floor from a clock that is far ahead would use the numbers up for everybody.
 local highest_floor = now + 60000000
 

@@ -7,6 +7,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 #[cfg(feature = "mysql")]
 use testbed::MariaDb;
+#[cfg(feature = "redis")]
+use testbed::Redis;
 use testbed::{Durability, Options};
 #[cfg(feature = "postgres")]
 use testbed::{Postgres, Proxy};
@@ -93,6 +95,34 @@ fn everyday_use_of_mariadb() {
         }
         let server = MariaDb::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
         everyday_use(&server.url());
+    });
+}
+
+#[test]
+#[cfg(feature = "redis")]
+fn everyday_use_of_redis() {
+    block_on(async {
+        if !installed(Redis::installed()) {
+            return;
+        }
+        let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
+        everyday_use(&server.url());
+    });
+}
+
+#[test]
+#[cfg(feature = "redis")]
+fn everyday_use_of_redlock() {
+    block_on(async {
+        if !installed(Redis::installed()) {
+            return;
+        }
+        let mut nodes = Vec::new();
+        for _ in 0..3 {
+            nodes.push(Redis::start().await.unwrap());
+        }
+        let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
+        everyday_use(&format!("redlock://{}", addrs.join(",")));
     });
 }
 
