@@ -7,8 +7,11 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Moment, Result};
 use redis::{ErrorKind as Kind, ServerErrorKind, Value};
 
+use crate::answers::text;
 use crate::error::{Verdict, fatal, no_answer, verdict};
+use crate::keys::Keys;
 use crate::options::Options;
+use crate::script::RIGHTS;
 use crate::wire::Wire;
 
 /// The fields of `INFO`.
@@ -65,6 +68,32 @@ pub(crate) async fn server(wire: &Arc<Wire>, options: &Options) -> Result<()> {
         tracing::warn!(address = ?wire.address.place, "this Redis server may lose locks: {doubt}");
     }
     Ok(())
+}
+
+/// Checks that the user has every right that will be needed: one that came to light at a release would leave a lock
+/// behind.
+pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout: Duration) -> Result<()> {
+    // By its text: a look that leaves nothing to the next one.
+    let mut command = RIGHTS.call(true, 0);
+    command.arg(keys.probe()).arg(keys.channel("rights")).arg(more);
+    let asked = tokio::time::timeout(timeout, async {
+        let (mut link, _) = wire.link().await?;
+        link.query(&command).await
+    });
+    let answer = asked.await.map_err(|_| no_answer(None))?;
+    let missing = match answer.map_err(|error| fatal(&error, Some(&RIGHTS)))? {
+        Value::Array(names) => names.iter().map(|name| text(Some(name))).collect::<Result<Vec<_>>>()?,
+        _ => Vec::new(),
+    };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let namespace = keys.namespace();
+    let text = format!(
+        "the user lacks rights: {} on the keys ~{namespace}* and the channels &{namespace}*",
+        missing.join(", ")
+    );
+    Err(Error::new(ErrorKind::Refused, text))
 }
 
 /// The server's `INFO`, empty where the user has no right to it. Waits for a server that is still loading.

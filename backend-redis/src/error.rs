@@ -80,7 +80,9 @@ const TOO_OLD: &str = "the server is too old: Redis 6.0 is needed";
 
 fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
     let command = script.and_then(|script| script.command_at(line_of(detail)?));
-    let denied = code == "NOPERM" || detail.contains("can't run this command") || detail.contains("NOPERM");
+    let denied = code == "NOPERM"
+        || detail.contains("The user executing the script can't")
+        || detail.contains("NOPERM");
     let (kind, hint) = match code {
         _ if denied => {
             let what =

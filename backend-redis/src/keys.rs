@@ -69,6 +69,15 @@ impl Keys {
         }
     }
 
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A key that stands for all of the namespace in a question about rights.
+    pub(crate) fn probe(&self) -> &str {
+        &self.token
+    }
+
     /// The lock's own key.
     pub(crate) fn lock(&self, name: &LockName) -> String {
         format!("{}{name}", self.namespace)

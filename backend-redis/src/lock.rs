@@ -67,13 +67,26 @@ impl RedisLock {
             tickets: AtomicI64::new(1),
             options,
         }));
-        check::server(lock.lane.wire(), &lock.shared.options).await.map_err(context)?;
+        lock.check().await.map_err(context)?;
         Ok(lock)
     }
 
     fn on(shared: Arc<Shared>) -> Self {
         let wire = Wire::new(shared.address.clone(), Some(shared.ear.clone()));
         Self { lane: Lane::new(Arc::new(wire), shared.options.timeout), shared }
+    }
+
+    async fn check(&self) -> Result<()> {
+        let (wire, shared) = (self.lane.wire(), &self.shared);
+        check::server(wire, &shared.options).await?;
+        let mut more = Vec::new();
+        if shared.address.is_cluster() {
+            more.push("EXPIRE");
+        }
+        if shared.wait_replicas > 0 {
+            more.push("WAIT");
+        }
+        check::rights(wire, &shared.keys, &more, shared.options.timeout).await
     }
 
     /// The key of a lock, as other programs see it.

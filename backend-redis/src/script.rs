@@ -64,6 +64,8 @@ scripts! {
     COUNTERS = "counters.lua", lead 0 0;
     /// Redlock: raises the token counters of a node that lost them.
     MEND = "mend.lua", lead 0 0;
+    /// Says which rights are missing.
+    RIGHTS = "rights.lua", lead 0 0;
     /// Writes data if the token is acceptable.
     FENCED_WRITE = "fenced_write.lua", lead 0 0;
 }

@@ -30,6 +30,7 @@ use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
 use crate::answers::{self, Freed};
+use crate::check;
 use crate::keys::Keys;
 use crate::lane::Item;
 use crate::script::{FORCE, INSPECT, RELEASE};
@@ -148,6 +149,7 @@ impl Redlock {
                     _ => crate::error::no_answer(Some(&error)),
                 }
             })?;
+            check::rights(node.lane.wire(), &self.shared.keys, &[], limit).await?;
             node.examine(generation, limit, settings.longest_ttl).await
         });
         let (mut runs, mut missing, mut quiet) = (Vec::new(), None, 0);

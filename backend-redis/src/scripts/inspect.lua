@@ -10,4 +10,6 @@ for _, seat in ipairs(redis.call('HVALS', KEYS[3])) do
   local until_when = string.match(seat, '^(%d+):')
   if until_when and tonumber(until_when) > now then waiters = waiters + 1 end
 end
-return {redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1]), now, waiters}
+local value = redis.call('GET', KEYS[1]) or ''
+local left = redis.call('PTTL', KEYS[1])
+return {value, left, now, waiters}

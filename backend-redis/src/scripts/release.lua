@@ -61,14 +61,18 @@ local function release(lock, queue, seats, owner, queued, round)
   return {released, wake_first(queue, seats)}
 end
 
+-- Redis names the line of an error only outside of pcall. Level 4 is the line that called Redis.
+local function locate(err)
+  local _, line = pcall(error, '', 4)
+  return (type(err) == 'table' and err.err or tostring(err)) .. ' on @' .. line
+end
+
 local answers = {}
-local claims = (#ARGV - 2) / 3
-for claim = 1, claims do
+for claim = 1, (#ARGV - 2) / 3 do
   local k, a = 3 * claim - 2, 3 * claim
-  local done, answer = pcall(release, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2])
-  if not done then
-    answer = {2, type(answer) == 'table' and answer.err or tostring(answer)}
-  end
-  answers[claim] = answer
+  local done, answer = xpcall(function()
+    return release(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2])
+  end, locate)
+  answers[claim] = done and answer or {2, answer}
 end
 return answers

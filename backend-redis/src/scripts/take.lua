@@ -121,14 +121,18 @@ local function take(lock, queue, seats, owner, ttl, label, seat)
   return answer
 end
 
+-- Redis names the line of an error only outside of pcall. Level 4 is the line that called Redis.
+local function locate(err)
+  local _, line = pcall(error, '', 4)
+  return (type(err) == 'table' and err.err or tostring(err)) .. ' on @' .. line
+end
+
 local answers = {}
 for claim = 1, claims do
   local k, a = 3 * claim - 1, 4 * claim - 1
-  local done, answer =
-    pcall(take, KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
-  if not done then
-    answer = {2, type(answer) == 'table' and answer.err or tostring(answer)}
-  end
-  answers[claim] = answer
+  local done, answer = xpcall(function()
+    return take(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+  end, locate)
+  answers[claim] = done and answer or {2, answer}
 end
 return answers

@@ -68,14 +68,19 @@ local function vote(counter, lock, queue, seats, owner, ttl, label, floor, round
   return {1, token}
 end
 
+-- Redis names the line of an error only outside of pcall. Level 4 is the line that called Redis.
+local function locate(err)
+  local _, line = pcall(error, '', 4)
+  return (type(err) == 'table' and err.err or tostring(err)) .. ' on @' .. line
+end
+
 local answers = {}
 for claim = 1, #KEYS / 4 do
   local k, a = 4 * claim - 3, 6 * claim - 4
-  local done, answer = pcall(vote, KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a], ARGV[a + 1],
-    ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
-  if not done then
-    answer = {2, type(answer) == 'table' and answer.err or tostring(answer)}
-  end
-  answers[claim] = answer
+  local done, answer = xpcall(function()
+    return vote(KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3],
+      ARGV[a + 4], ARGV[a + 5])
+  end, locate)
+  answers[claim] = done and answer or {2, answer}
 end
 return answers
