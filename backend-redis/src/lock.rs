@@ -115,21 +115,21 @@ impl RedisLock {
                 seat.unwrap_or_default(),
             ],
         };
-        let Answer { value, sent, .. } = claim.within_wait(self.lane.call(item)).await?;
-        Ok((answers::took(value, &TAKE)?, Answered(sent)))
+        let Answer { value, sent, generation, .. } = claim.within_wait(self.lane.call(item)).await?;
+        Ok((answers::took(value, &TAKE)?, Answered { sent, generation }))
     }
 
-    async fn granted(&self, claim: &Claim, token: lockcore::FencingToken, sent: Answered) -> Result<Grant> {
+    async fn granted(&self, claim: &Claim, token: lockcore::FencingToken, call: Answered) -> Result<Grant> {
         if self.shared.wait_replicas > 0 {
-            self.confirm(claim.ttl()).await?;
+            self.confirm(call.generation, claim.ttl()).await?;
         }
-        Ok(Grant::new(claim, token, sent.0))
+        Ok(Grant::new(claim, token, call.sent))
     }
 
     /// Waits until enough replicas have what was written on our connection.
-    async fn confirm(&self, ttl: Duration) -> Result<()> {
+    async fn confirm(&self, generation: u64, ttl: Duration) -> Result<()> {
         let limit = lease::Lease::patience(ttl);
-        replicas::confirm(self.lane.wire(), self.shared.wait_replicas, limit).await
+        replicas::confirm(self.lane.wire(), generation, self.shared.wait_replicas, limit).await
     }
 
     /// Queues and waits for the turn.
@@ -170,7 +170,7 @@ impl RedisLock {
         }
         let answer = self.lane.call_within(item, lease::Lease::patience(shortest)).await?;
         if self.shared.wait_replicas > 0 {
-            self.confirm(shortest).await?;
+            self.confirm(answer.generation, shortest).await?;
         }
         let values = match answer.value {
             redis::Value::Array(values) => values,
@@ -189,8 +189,11 @@ impl RedisLock {
     }
 }
 
-/// When the call that brought an answer was sent.
-struct Answered(Moment);
+/// When the call that brought an answer was sent, and on which connection.
+struct Answered {
+    sent: Moment,
+    generation: u64,
+}
 
 /// The owner as the scripts know it.
 pub(crate) fn owner(claim: &Claim) -> String {

@@ -173,8 +173,10 @@ impl Node {
         }
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await;
-        // Without INFO it is taken for just started, as far as this client knows.
-        let uptime = info.get("uptime_in_seconds").parse().map_or(Duration::ZERO, Duration::from_secs);
+        // Without INFO it is taken for just started. The figure is the difference of two times that were rounded down,
+        // so it can be a second too high.
+        let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
+        let uptime = Duration::from_secs(uptime.saturating_sub(1));
         let votes_from = if keeps { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
         let whole =
             keeps || (!run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id));

@@ -9,9 +9,9 @@ local answers = {}
 for claim = 1, #KEYS / 2 do
   local counter, lock = KEYS[2 * claim - 1], KEYS[2 * claim]
   local owner, token = ARGV[2 * claim - 1], ARGV[2 * claim]
-  local value = redis.call('GET', lock)
+  local value = redis.pcall('GET', lock)
   answers[claim] = 0
-  if value and string.sub(value, 1, 32) == owner
+  if type(value) == 'string' and string.sub(value, 1, 32) == owner
     and tonumber(redis.call('GET', counter) or 0) < tonumber(token) then
     redis.call('SET', counter, token)
     -- For those who look. A repeated call then answers 0, which is safe.

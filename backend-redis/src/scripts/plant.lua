@@ -12,7 +12,8 @@ local answers = {}
 for lock = 1, #KEYS / 2 do
   local counter, key = KEYS[2 * lock - 1], KEYS[2 * lock]
   local a = 4 * lock - 3
-  local value = redis.call('GET', key)
+  -- One of another kind must not keep the others from being set.
+  local value = redis.pcall('GET', key)
   if not value then
     if tonumber(redis.call('GET', counter) or 0) < tonumber(ARGV[a + 2]) then
       redis.call('SET', counter, ARGV[a + 2])
@@ -20,7 +21,7 @@ for lock = 1, #KEYS / 2 do
     redis.call('SET', key, ARGV[a] .. ':' .. ARGV[a + 2] .. ':' .. stamp .. ':0:' .. ARGV[a + 3], 'PX', ARGV[a + 1])
     answers[lock] = 1
   else
-    answers[lock] = string.sub(value, 1, 32) == ARGV[a] and 1 or 0
+    answers[lock] = type(value) == 'string' and string.sub(value, 1, 32) == ARGV[a] and 1 or 0
   end
 end
 return answers

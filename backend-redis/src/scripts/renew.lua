@@ -6,8 +6,9 @@
 
 local answers = {}
 for i, lock in ipairs(KEYS) do
-  local value = redis.call('GET', lock)
-  if value and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
+  -- What is of another kind is another program's: it must not keep the other leases from being extended.
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
     answers[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
   else
     answers[i] = 0
