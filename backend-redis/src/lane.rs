@@ -216,15 +216,19 @@ impl Inner {
             if left.is_zero() {
                 return Err(no_answer(last.as_ref()));
             }
-            let (mut link, generation) = match tokio::time::timeout(left, self.wire.link()).await {
-                Ok(Ok(link)) => link,
-                Ok(Err(error)) => {
-                    last = Some(bear(error, script)?);
-                    tries += 1;
-                    pause(tries, give_up).await;
-                    continue;
-                }
-                Err(_) => continue,
+            // The rare steps are boxed: they would make every call's future large.
+            let (mut link, generation) = match self.wire.ready() {
+                Some(ready) => ready,
+                None => match Box::pin(tokio::time::timeout(left, self.wire.link())).await {
+                    Ok(Ok(link)) => link,
+                    Ok(Err(error)) => {
+                        last = Some(bear(error, script)?);
+                        tries += 1;
+                        Box::pin(pause(tries, give_up)).await;
+                        continue;
+                    }
+                    Err(_) => continue,
+                },
             };
             let sent = Moment::now();
             let patience = left.min(self.patience);
@@ -245,7 +249,7 @@ impl Inner {
                     Verdict::Again => {
                         last = Some(error);
                         tries += 1;
-                        pause(tries, give_up).await;
+                        Box::pin(pause(tries, give_up)).await;
                     }
                     Verdict::Broken => {
                         tracing::debug!(%error, "a connection failed and is replaced");
@@ -253,7 +257,7 @@ impl Inner {
                         in_doubt = true;
                         last = Some(error);
                         tries += 1;
-                        pause(tries, give_up).await;
+                        Box::pin(pause(tries, give_up)).await;
                     }
                     Verdict::Unknown | Verdict::Fatal => return Err(fatal(&error, Some(script))),
                 },

@@ -125,7 +125,8 @@ impl Wire {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ready(&self) -> Option<(Link, u64)> {
+    /// The connection and its number, if there is one.
+    pub(crate) fn ready(&self) -> Option<(Link, u64)> {
         let slot = self.slot();
         slot.link.clone().map(|link| (link, slot.generation))
     }

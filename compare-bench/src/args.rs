@@ -6,17 +6,19 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use crate::plan::Plan;
+use crate::server::Durability;
 use crate::target::Kind;
 use crate::workload::{self, Workload};
 
 /// Compares the lock backends of lockwell on the same work, beside raw statements on the same server.
 ///
-/// Without arguments it compares memory, `SQLite`, and throwaway Postgres and `MariaDB` servers that it starts itself.
+/// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB` and Redis servers that it starts
+/// itself, one Redis alone and five for Redlock.
 #[derive(Debug, Parser)]
 #[command(version)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Args {
-    /// End within three minutes instead of about seven.
+    /// End within three minutes instead of about eleven.
     #[arg(long)]
     quick: bool,
 
@@ -39,6 +41,20 @@ pub(crate) struct Args {
     /// Keep the data in /dev/shm, so that round trips rather than disks are measured.
     #[arg(long)]
     pub(crate) tmpfs: bool,
+
+    /// What a commit waits for. `SQLite` waits for the disk whatever this says, since the backend sets that itself.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "url")]
+    pub(crate) durability: Durability,
+
+    /// Put a long line before each server, on which everything takes so long each way. Then round trips are counted,
+    /// whatever else this machine does.
+    #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
+    pub(crate) delay: humantime::Duration,
+
+    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis. Builds them
+    /// first, from workspaces of their own.
+    #[arg(long)]
+    pub(crate) peers: bool,
 
     /// Where the results go, for machines.
     #[arg(long, value_name = "FILE", default_value = "results.json")]
@@ -106,8 +122,8 @@ mod tests {
 
     #[test]
     fn backends_are_chosen_by_name() {
-        let args = Args::try_parse_from(["c", "--backend", "mysql,memory"]).unwrap();
-        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb]);
+        let args = Args::try_parse_from(["c", "--backend", "redlock,mysql,memory"]).unwrap();
+        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock]);
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
     }
 }

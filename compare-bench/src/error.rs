@@ -18,6 +18,9 @@ pub(crate) enum Error {
     /// The raw statements failed.
     #[error("the raw statements: {0}")]
     Raw(#[from] sqlx::Error),
+    /// The raw commands failed.
+    #[error("the raw commands: {0}")]
+    RawRedis(#[from] redis::RedisError),
     /// A file or a worker process.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -1,5 +1,6 @@
 //! What several holders of one name logged: is it possible, and how did the lock go from hand to hand?
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockwell::Moment;
@@ -43,14 +44,16 @@ pub(crate) struct Handing {
     pub(crate) shares: Vec<u64>,
     /// Jain's index of the shares: 1 is fair, 1/n is one party taking everything.
     pub(crate) jain: f64,
+    /// From a release to the turn of whoever had waited longest.
+    pub(crate) to_the_first_us: Spread,
     /// From asking to having.
     pub(crate) wait_us: Spread,
     /// How long the lock was held.
     pub(crate) hold_us: Spread,
-    /// Beliefs that overlapped. Anything but zero fails the whole run.
+    /// Beliefs that overlapped. Anything but zero fails the whole run, unless it is a peer's.
     pub(crate) overlaps: u64,
-    /// Whether the tokens rose in the order of the turns. Anything but true fails the whole run.
-    pub(crate) tokens_rise: bool,
+    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens has none.
+    pub(crate) tokens_rise: Option<bool>,
 }
 
 /// The turns of one name, in the order in which they happened, after the check that they can have happened.
@@ -58,9 +61,18 @@ pub(crate) struct Handing {
 pub(crate) struct History {
     turns: Vec<Turn>,
     parties: usize,
+    overlaps: u64,
+    tokens: bool,
 }
 
 impl History {
+    /// The turns of a lock that is not ours and has no tokens: what is wrong with them is counted.
+    pub(crate) fn of_peer(mut turns: Vec<Turn>, parties: usize) -> Self {
+        turns.sort_by_key(|turn| turn.acquired);
+        let overlaps = turns.windows(2).filter(|pair| pair[1].acquired < pair[0].released).count();
+        Self { turns, parties, overlaps: count(overlaps), tokens: false }
+    }
+
     /// Sorts the turns, and fails with [`Error::Violation`] if two parties believed at once that they held the lock,
     /// or if a token is not higher than that of the turn before.
     pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
@@ -75,7 +87,7 @@ impl History {
                 return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
             }
         }
-        Ok(Self { turns, parties })
+        Ok(Self { turns, parties, overlaps: 0, tokens: true })
     }
 
     /// Adds this round to those before it, with whose last token its first is compared.
@@ -96,7 +108,30 @@ impl History {
         for pair in self.turns.windows(2) {
             let (before, after) = (pair[0], pair[1]);
             if before.party != after.party && after.asked <= before.released {
-                sample.note(Duration::from_nanos(after.acquired - before.released), 1);
+                sample.note(Duration::from_nanos(after.acquired.saturating_sub(before.released)), 1);
+            }
+        }
+        sample
+    }
+
+    /// The time from a release to the turn of whoever had then waited longest. Where a lock serves in order it is that of
+    /// [`handovers`](Self::handovers); where others may barge in, it shows what that costs the one in front.
+    pub(crate) fn to_the_first(&self) -> Sample {
+        let mut asking: Vec<usize> = (0..self.turns.len()).collect();
+        asking.sort_by_key(|&turn| self.turns[turn].asked);
+        let (mut asking, mut waiting) = (asking.into_iter().peekable(), VecDeque::new());
+        let (mut sample, mut last) = (Sample::new(), None);
+        for (number, turn) in self.turns.iter().enumerate() {
+            while let Some(asked) = asking.next_if(|&other| self.turns[other].asked <= turn.released) {
+                waiting.push_back(asked);
+            }
+            // Turns are in order of their beginning: those up to this one wait no more.
+            while waiting.pop_front_if(|other| *other <= number).is_some() {}
+            if let Some(&first) = waiting.front()
+                && last.replace(first) != Some(first)
+            {
+                let span = self.turns[first].acquired.saturating_sub(turn.released);
+                sample.note(Duration::from_nanos(span), 1);
             }
         }
         sample
@@ -132,8 +167,13 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
     let repeats = pairs.filter(|pair| pair[0].party == pair[1].party).count();
     let time = rounds.iter().map(History::span).sum();
     let acquisitions = count(turns().count());
+    let mut to_the_first = Sample::new();
+    for round in rounds {
+        to_the_first.append(&round.to_the_first());
+    }
     Handing {
         acquisitions,
+        to_the_first_us: to_the_first.spread(),
         acquisitions_per_second: rate(acquisitions, time),
         handovers,
         handovers_per_second: rate(handovers, time),
@@ -142,8 +182,8 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
         shares,
         wait_us: spans(turns().map(|turn| turn.acquired - turn.asked)).spread(),
         hold_us: spans(turns().map(|turn| turn.released - turn.acquired)).spread(),
-        overlaps: 0,
-        tokens_rise: true,
+        overlaps: rounds.iter().map(|round| round.overlaps).sum(),
+        tokens_rise: rounds.iter().all(|round| round.tokens).then_some(true),
     }
 }
 
@@ -152,7 +192,8 @@ impl Handing {
     pub(crate) fn line(&self) -> String {
         let longest = self.wait_us.max / 1000.0;
         let handovers = self.handovers_per_second.round();
-        format!("{handovers} hand-overs/s, Jain {:.2}, longest wait {longest:.0} ms", self.jain)
+        let wrong = if self.overlaps > 0 { format!(", {} OVERLAPS", self.overlaps) } else { String::new() };
+        format!("{handovers} hand-overs/s, Jain {:.2}, longest wait {longest:.0} ms{wrong}", self.jain)
     }
 }
 
@@ -229,6 +270,28 @@ mod tests {
         assert_eq!((handing.acquisitions, handing.handovers, handing.repeats), (5, 2, 1));
         assert_eq!(handing.shares, [2, 3]);
         assert!((handing.wait_us.max - 3.5).abs() < 0.01, "{:?}", handing.wait_us);
+    }
+
+    #[test]
+    fn what_a_peer_does_wrong_is_counted() {
+        let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2);
+        let handing = summary(&[history]);
+        assert_eq!((handing.overlaps, handing.tokens_rise), (1, None));
+        assert!(handing.line().ends_with("1 OVERLAPS"), "{}", handing.line());
+    }
+
+    #[test]
+    fn who_barges_in_makes_the_first_wait() {
+        let turns = vec![
+            turn(0, 1, 0, 1_000, 2_000),
+            turn(0, 2, 2_100, 2_200, 3_000), // barges in before 1, who waits since 1.5 us
+            turn(2, 3, 2_900, 3_100, 4_000), // so does 2
+            turn(1, 4, 1_500, 5_000, 6_000), // 3 us after the first release that it waited for
+            turn(0, 5, 5_500, 6_500, 7_000), // 0.5 us
+        ];
+        let spread = History::check(turns, 3).unwrap().to_the_first().spread();
+        assert_eq!(spread.samples, 2);
+        assert!((spread.max - 3.0).abs() < 0.01 && (spread.p50 - 0.5).abs() < 0.01, "{spread:?}");
     }
 
     #[test]

@@ -5,10 +5,12 @@ mod error;
 mod floor;
 mod history;
 mod machine;
+mod peer;
 mod plan;
 mod progress;
 mod report;
 mod run;
+mod server;
 mod stats;
 mod table;
 mod target;
@@ -76,5 +78,9 @@ fn list() {
     println!("backends:");
     for kind in Kind::ALL {
         println!("  {:<12} {}", kind.name(), kind.missing().unwrap_or_else(|| "ready".to_owned()));
+    }
+    println!("other libraries, with --peers:");
+    for library in peer::ALL {
+        println!("  {:<12} for {}", library.name, library.schemes.join(", "));
     }
 }

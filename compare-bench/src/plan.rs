@@ -37,12 +37,12 @@ pub(crate) struct Plan {
     pub(crate) processes: &'static [usize],
     /// How long each of them holds the lock.
     pub(crate) holds: &'static [Duration],
-    /// Tasks of one process on one name.
-    pub(crate) crowd_tasks: usize,
+    /// Numbers of tasks of one process on one name.
+    pub(crate) crowds: &'static [usize],
 }
 
 impl Plan {
-    /// About seven minutes with all backends.
+    /// About eleven minutes with all backends.
     pub(crate) const FULL: Self = Self {
         mode: "full",
         uncontended: Rounds::new(40, 250, 250),
@@ -53,15 +53,15 @@ impl Plan {
         tasks: &[1, 16, 64],
         processes: &[2, 4],
         holds: &[Duration::ZERO, Duration::from_millis(1)],
-        crowd_tasks: 64,
+        crowds: &[64, 500],
     };
 
     /// Within three minutes with all backends.
     pub(crate) const QUICK: Self = Self {
         mode: "quick",
-        uncontended: Rounds::new(12, 250, 250),
-        independent: Rounds::new(4, 400, 250),
-        handoff: Rounds::new(3, 1000, 200),
+        uncontended: Rounds::new(10, 200, 200),
+        independent: Rounds::new(4, 250, 150),
+        handoff: Rounds::new(3, 700, 150),
         everything: false,
         ..Self::FULL
     };
@@ -76,7 +76,7 @@ impl Plan {
         tasks: &[1, 4],
         processes: &[2],
         holds: &[Duration::ZERO],
-        crowd_tasks: 8,
+        crowds: &[8],
         ..Self::FULL
     };
 }

@@ -17,7 +17,7 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// How the ratios are to be read: under the table and in the file.
 pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns. Latency: \
      1.10x is 10 % slower than the raw statements, lower is better. Throughput: 2.00x is twice the cycles of one raw \
-     connection, higher is better.";
+     connection (on Redis: of as many tasks on one raw connection), higher is better.";
 
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
@@ -89,6 +89,35 @@ pub(crate) struct Round {
     pub(crate) floor: f64,
 }
 
+/// One short round of another library, between ours and the floor's.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PeerRound {
+    pub(crate) ours: f64,
+    pub(crate) theirs: f64,
+    pub(crate) floor: f64,
+}
+
+/// Another library on the same work, in the same rounds.
+#[derive(Debug, Serialize)]
+pub(crate) struct PeerResult {
+    pub(crate) name: &'static str,
+    pub(crate) version: Option<String>,
+    /// How it was set up.
+    pub(crate) setup: Option<String>,
+    /// The median over the rounds.
+    pub(crate) theirs: f64,
+    /// The median over the rounds of theirs / floor.
+    pub(crate) ratio: f64,
+    /// The median over the rounds of ours / theirs.
+    pub(crate) ours_to_theirs: f64,
+    pub(crate) rounds: Vec<PeerRound>,
+    pub(crate) latency_us: Spread,
+    pub(crate) per_second: f64,
+    pub(crate) handing: Option<Handing>,
+    /// Why it was not measured, or not to the end.
+    pub(crate) error: Option<String>,
+}
+
 /// One workload on one backend.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measurement {
@@ -119,6 +148,11 @@ pub(crate) struct Measurement {
     pub(crate) per_second: f64,
     pub(crate) floor_per_second: f64,
     pub(crate) handing: Option<Handing>,
+    /// For handoff: a request that writes nothing, there and back, in microseconds.
+    pub(crate) trip_us: Option<f64>,
+    /// For handoff: the median over the rounds of ours in such trips.
+    pub(crate) trips: Option<f64>,
+    pub(crate) peers: Vec<PeerResult>,
 }
 
 /// Medians over the rounds: ours, the floor, and the ratio of the two.

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::error::{Error, Result};
 use crate::floor::Floor;
+use crate::peer::{self, Peer};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::{Backend, Failure, Missing, Report};
+use crate::server::Site;
 use crate::target::{Choice, data_folder, given};
 use crate::workload::{Bench, Workload};
 
@@ -25,8 +27,10 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     for missing in &report.missing {
         progress.say(&format!("{} is left out: {}", missing.backend, missing.reason));
     }
+    let peers = if args.peers { peers(&choices, &progress, &mut report).await } else { Vec::new() };
     for choice in &choices {
-        match measure(choice, plan, &workloads, &progress, &mut report).await {
+        let peer = peers.iter().find(|peer| peer.serves(choice.scheme())).cloned();
+        match measure(choice, peer, plan, &workloads, &progress, &mut report).await {
             Ok(()) => {}
             Err(Error::Violation(_)) => break,
             Err(error) => {
@@ -46,20 +50,41 @@ fn choices(args: &Args, report: &mut Report) -> Result<Vec<Choice>> {
     if !args.url.is_empty() {
         return given(&args.url);
     }
-    let folder = data_folder(args.tmpfs)?;
+    let (folder, delay) = (data_folder(args.tmpfs)?, args.delay.into());
+    let site = Site { folder, durability: args.durability, delay };
     let mut choices = Vec::new();
     for kind in args.kinds() {
         match kind.missing() {
-            None => choices.push(Choice::Own(kind, folder.clone())),
+            None => choices.push(Choice::Own(kind, site.clone())),
             Some(reason) => report.missing.push(Missing { backend: kind.name().to_owned(), reason }),
         }
     }
     Ok(choices)
 }
 
+/// Builds the other libraries that there are for these backends.
+async fn peers(choices: &[Choice], progress: &Progress, report: &mut Report) -> Vec<Peer> {
+    let mut peers = Vec::new();
+    for library in &peer::ALL {
+        if !choices.iter().any(|choice| library.serves(choice.scheme())) {
+            continue;
+        }
+        progress.stage(&format!("building {}", library.name));
+        match library.build().await {
+            Ok(peer) => peers.push(peer),
+            Err(reason) => {
+                progress.say(&format!("{} is left out: {reason}", library.name));
+                report.missing.push(Missing { backend: library.name.to_owned(), reason });
+            }
+        }
+    }
+    peers
+}
+
 /// One backend. An error means that it could not be measured at all; a workload that fails is noted in the report.
 async fn measure(
     choice: &Choice,
+    peer: Option<Peer>,
     plan: Plan,
     workloads: &[&'static dyn Workload],
     progress: &Progress,
@@ -79,7 +104,7 @@ async fn measure(
         floor: floor.what(),
     });
     let run = format!("{}-{:x}", std::process::id(), crate::history::nanos());
-    let mut bench = Bench { target, locks, floor, plan, progress: progress.clone(), run };
+    let mut bench = Bench { target, locks, floor, peer, plan, progress: progress.clone(), run };
     progress.spent(START);
     for workload in workloads {
         progress.stage(&format!("{}: {}", choice.name(), workload.name()));

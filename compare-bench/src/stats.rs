@@ -30,7 +30,12 @@ impl Sample {
 
     /// Notes that the work went on from `began` to now.
     pub(crate) fn close(&mut self, began: Instant) {
-        self.elapsed += began.elapsed();
+        self.took(began.elapsed());
+    }
+
+    /// Notes that the work took so long.
+    pub(crate) fn took(&mut self, span: Duration) {
+        self.elapsed += span;
     }
 
     /// Adds what another sample counted. Its time is added only by [`close`](Self::close) of one of them.

@@ -2,7 +2,8 @@
 
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::report::{HOW_TO_READ, Measurement, Quantity, Report};
+use crate::history::Handing;
+use crate::report::{HOW_TO_READ, Measurement, PeerResult, Quantity, Report};
 
 const HEADER: [&str; 9] =
     ["backend", "workload", "case", "p50", "p99", "per second", "floor", "ratio", "sharing"];
@@ -22,13 +23,16 @@ fn render(report: &Report) -> String {
     if !report.results.is_empty() {
         lines.push(table(&report.results).to_string());
         lines.push(HOW_TO_READ.to_owned());
-        lines.push(
-            "p50 and p99: of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
-             wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it); for memory a tokio Mutex. \
-             Jain: 1 is fair, 1/n is one taking everything."
-                .to_owned(),
-        );
+        lines.push(COLUMNS.to_owned());
     }
+    if report.results.iter().any(|result| !result.peers.is_empty()) {
+        lines.push(PEERS.to_owned());
+    }
+    let mut setups: Vec<_> =
+        report.results.iter().flat_map(|result| &result.peers).filter_map(setup).collect();
+    setups.sort();
+    setups.dedup();
+    lines.extend(setups);
     if report.results.iter().any(|result| result.unsteady) {
         lines.push(UNSTEADY.to_owned());
     }
@@ -48,6 +52,20 @@ fn render(report: &Report) -> String {
         lines.push(DEBUG.to_owned());
     }
     lines.join("\n")
+}
+
+const COLUMNS: &str = "p50 and p99: of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
+     wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it); for memory a tokio Mutex. Trips: p50 of a \
+     hand-over, in round trips of a request that writes nothing; not shown where a disk takes most of the time. Jain: 1 is \
+     fair, 1/n is one taking everything.";
+
+const PEERS: &str = "Other libraries do the same work in the same rounds, and their ratio is to the same floor. For handoff, theirs is \
+     from a release until whoever had waited longest has the lock: without a queue, others barge in.";
+
+/// How a peer was set up.
+fn setup(peer: &PeerResult) -> Option<String> {
+    let (version, setup) = (peer.version.as_deref()?, peer.setup.as_deref()?);
+    Some(format!("{} {version}: {setup}", peer.name))
 }
 
 const UNSTEADY: &str = "?: the floor itself changed by half or more between the rounds (the disk, or other work on this \
@@ -92,10 +110,41 @@ fn table(results: &[Measurement]) -> Table {
             right(number(result.per_second)),
             right(floor),
             right(ratio(result)),
-            Cell::new(result.handing.as_ref().map_or(String::new(), crate::history::Handing::line)),
+            Cell::new(result.handing.as_ref().map_or(String::new(), Handing::line)),
         ]);
+        for peer in &result.peers {
+            table.add_row(peer_row(result, peer));
+        }
     }
     table
+}
+
+/// Another library, below ours.
+fn peer_row(result: &Measurement, peer: &PeerResult) -> Vec<Cell> {
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let name = format!("  {} {}", peer.name, peer.version.as_deref().unwrap_or_default());
+    let mut row = vec![Cell::new(name.trim_end()), Cell::new(result.workload), Cell::new(&result.case)];
+    let figures = match &peer.error {
+        Some(error) => vec![String::new(), String::new(), String::new(), String::new(), error.clone()],
+        None => vec![
+            time(peer.latency_us.p50),
+            time(peer.latency_us.p99),
+            number(peer.per_second),
+            String::new(),
+            if peer.ratio < 100.0 { format!("{:.2}x", peer.ratio) } else { format!("{:.0}x", peer.ratio) },
+        ],
+    };
+    row.extend(figures.into_iter().map(right));
+    let against = match peer.ours_to_theirs {
+        small if small < 0.1 => format!("{} / lockwell: {:.0}x", peer.name, 1.0 / small),
+        usual => format!("lockwell / {}: {usual:.2}x", peer.name),
+    };
+    row.push(Cell::new(match (&peer.error, &peer.handing) {
+        (Some(_), _) => String::new(),
+        (None, None) => against,
+        (None, Some(handing)) => format!("{against}; {}", handing.line()),
+    }));
+    row
 }
 
 /// Three significant digits are enough for people.
@@ -113,7 +162,10 @@ fn time(micros: f64) -> String {
 fn ratio(result: &Measurement) -> String {
     let mark = if result.unsteady { " ?" } else { "" };
     let digits = if result.ratio < 0.1 { 3 } else { 2 };
-    format!("{:.digits$}x{mark}", result.ratio)
+    // Where the disk takes most of the time, counting trips makes no sense.
+    let quick = result.trip_us.is_some_and(|trip| result.floor < 10.0 * trip);
+    let trips = result.trips.filter(|_| quick).map_or(String::new(), |trips| format!(" = {trips:.1} trips"));
+    format!("{:.digits$}x{mark}{trips}", result.ratio)
 }
 
 fn number(value: f64) -> String {

@@ -1,13 +1,13 @@
 //! What is compared: backends that we start ourselves, or addresses that we are pointed at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use lockwell::ServerUrl;
-use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 use crate::machine::file_system;
+use crate::server::{Running, Site};
 
 /// A backend that can be started here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,10 +17,14 @@ pub(crate) enum Kind {
     Postgres,
     #[value(alias = "mysql")]
     Mariadb,
+    Redis,
+    /// Five Redis servers that know nothing of each other.
+    Redlock,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Sqlite, Self::Postgres, Self::Mariadb];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Memory, Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Redis, Self::Redlock];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -28,6 +32,8 @@ impl Kind {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
+            Self::Redis => "redis",
+            Self::Redlock => "redlock",
         }
     }
 
@@ -37,6 +43,7 @@ impl Kind {
             Self::Memory | Self::Sqlite => Ok(()),
             Self::Postgres => testbed::Postgres::installed(),
             Self::Mariadb => testbed::MariaDb::installed(),
+            Self::Redis | Self::Redlock => testbed::Redis::installed(),
         };
         installed.err().map(|error| error.to_string())
     }
@@ -45,8 +52,8 @@ impl Kind {
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice {
-    /// A backend that is started for the purpose, with its data below a folder.
-    Own(Kind, PathBuf),
+    /// A backend that is started for the purpose.
+    Own(Kind, Site),
     /// A server that somebody else runs.
     Given { name: String, url: String },
 }
@@ -59,21 +66,25 @@ impl Choice {
         }
     }
 
+    /// The scheme of its address.
+    pub(crate) fn scheme(&self) -> &str {
+        match self {
+            Self::Own(kind, _) => kind.name(),
+            Self::Given { url, .. } => url.split("://").next().unwrap_or(url),
+        }
+    }
+
     /// Starts what has to be started.
     pub(crate) async fn start(&self) -> Result<Target> {
-        let (url, storage, keep) = match self {
-            Self::Own(kind, folder) => {
-                let (url, keep) = start(*kind, folder).await?;
-                let storage = match kind {
-                    Kind::Memory => "memory".to_owned(),
-                    _ => file_system(folder),
-                };
-                (url, storage, keep)
+        let (url, storage, running) = match self {
+            Self::Own(kind, site) => {
+                let (url, running) = site.start(*kind).await?;
+                (url, site.storage(*kind), running)
             }
-            Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Keep::Nothing),
+            Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),
         };
         let parsed: ServerUrl = url.parse()?;
-        Ok(Target { name: self.name().to_owned(), url, parsed, storage, _keep: keep })
+        Ok(Target { name: self.name().to_owned(), url, parsed, storage, _running: running })
     }
 }
 
@@ -86,7 +97,7 @@ pub(crate) struct Target {
     pub(crate) parsed: ServerUrl,
     /// Where the data is.
     pub(crate) storage: String,
-    _keep: Keep,
+    _running: Running,
 }
 
 impl Target {
@@ -94,36 +105,6 @@ impl Target {
     pub(crate) fn is_shared(&self) -> bool {
         self.parsed.scheme() != "memory"
     }
-}
-
-/// What must live for as long as the target is used. Dropping it ends the server and removes its data.
-#[derive(Debug)]
-enum Keep {
-    Nothing,
-    Folder { _folder: TempDir },
-    Postgres { _server: testbed::Postgres },
-    MariaDb { _server: testbed::MariaDb },
-}
-
-async fn start(kind: Kind, folder: &Path) -> Result<(String, Keep)> {
-    let options = testbed::Options::new().parent(folder);
-    let failed = |error: testbed::Error| Error::failed(error.to_string());
-    Ok(match kind {
-        Kind::Memory => ("memory://".to_owned(), Keep::Nothing),
-        Kind::Sqlite => {
-            let folder = tempfile::Builder::new().prefix("lockwell-compare-").tempdir_in(folder)?;
-            let file = folder.path().join("locks.db");
-            (format!("sqlite://{}", file.display()), Keep::Folder { _folder: folder })
-        }
-        Kind::Postgres => {
-            let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
-            (server.url(), Keep::Postgres { _server: server })
-        }
-        Kind::Mariadb => {
-            let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
-            (server.url(), Keep::MariaDb { _server: server })
-        }
-    })
 }
 
 /// Names for addresses: the scheme, with a number where there are several of it.

@@ -82,6 +82,50 @@ fn check(result: &Value) {
 }
 
 #[test]
+fn redis_is_measured_alone_and_as_redlock() {
+    if let Err(reason) = testbed::Redis::installed() {
+        assert!(!testbed::servers_required(), "{reason}");
+        eprintln!("IGNORED: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (output, report) = compare(&["--smoke", "--backend", "redis,redlock"], folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let backends = report["backends"].as_array().unwrap();
+    assert_eq!(backends.len(), 2);
+    for backend in backends {
+        let settings = &backend["settings"];
+        assert_eq!((&settings["appendonly"], &settings["appendfsync"]), (&"yes".into(), &"always".into()));
+    }
+    assert!(backends[1]["version"].as_str().unwrap().starts_with("5 x Redis"), "{}", backends[1]);
+    for result in report["results"].as_array().unwrap() {
+        check(result);
+        assert_eq!(result["workload"] == "handoff", result["trips"].is_number(), "{result}");
+    }
+}
+
+#[test]
+fn servers_can_be_far_away_and_keep_nothing() {
+    if let Err(reason) = testbed::Redis::installed() {
+        assert!(!testbed::servers_required(), "{reason}");
+        eprintln!("IGNORED: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --backend redis --only uncontended --delay 5ms --durability none";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let backend = &report["backends"][0];
+    assert_eq!(backend["storage"], "memory, 5ms away");
+    assert_eq!(backend["settings"]["appendonly"], "no");
+    // Two trips there and back.
+    assert!(report["results"][0]["floor"].as_f64().unwrap() >= 20_000.0, "{}", report["results"][0]);
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_listed_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let url = "postgres://ann:hunter2@127.0.0.1:1/app";
@@ -113,7 +157,7 @@ fn the_list_runs_nothing() {
     let (output, report) = compare(&["--list"], folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && report.is_none());
-    for word in ["uncontended", "handoff", "sqlite", "mariadb"] {
+    for word in ["uncontended", "handoff", "sqlite", "mariadb", "redis", "redlock", "rslock"] {
         assert!(shown.contains(word), "{shown}");
     }
 }

@@ -29,8 +29,11 @@ fn is_needed(server: &Server, args: &[String]) -> bool {
         })
         .flat_map(|value| value.split(','))
         .collect();
-    // compare-bench knows MariaDB by two names.
-    let is_it = |name: &&str| *name == server.backend || (*name == "mysql" && server.backend == "mariadb");
+    // compare-bench knows MariaDB by two names, and has two backends on Redis.
+    let is_it = |name: &&str| {
+        *name == server.backend
+            || matches!((*name, server.backend), ("mysql", "mariadb") | ("redlock", "redis"))
+    };
     chosen.is_empty() || chosen.iter().any(is_it)
 }
 
@@ -45,10 +48,11 @@ mod tests {
 
     #[test]
     fn only_servers_that_will_be_started_are_needed() {
-        assert_eq!(needed(""), ["postgres", "mariadb"]);
-        assert_eq!(needed("--quick --tmpfs"), ["postgres", "mariadb"]);
+        assert_eq!(needed(""), ["postgres", "mariadb", "redis"]);
+        assert_eq!(needed("--quick --tmpfs"), ["postgres", "mariadb", "redis"]);
         assert_eq!(needed("--backend postgres,memory"), ["postgres"]);
         assert_eq!(needed("--backend=mysql --quick"), ["mariadb"]);
+        assert_eq!(needed("--backend redlock"), ["redis"]);
         for none in ["--url memory://", "--url=memory://", "--list", "--help", "--backend sqlite"] {
             assert!(needed(none).is_empty(), "{none}");
         }

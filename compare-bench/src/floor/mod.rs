@@ -1,12 +1,13 @@
 //! The floor: what the same server does for raw statements on one bare connection of the same client crate.
 //!
-//! A cycle is what any lock in a table has to do at least: one statement that takes a row with owner, token and
-//! expiry, one that clears it. No lease is renewed, nobody waits, nothing is cleaned up. What lockwell adds to that is
-//! the ratio that the comparison shows.
+//! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner, token and
+//! expiry, one that clears it; on Redis, one command that sets a key and one that deletes it. No lease is renewed, nobody
+//! waits, nothing is cleaned up. What lockwell adds to that is the ratio that the comparison shows.
 
 mod memory;
 mod mysql;
 mod postgres;
+mod redis;
 mod sqlite;
 
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::stats::Sample;
 use self::memory::MemoryFloor;
 use self::mysql::MySqlFloor;
 use self::postgres::PostgresFloor;
+use self::redis::RedisFloor;
 use self::sqlite::SqliteFloor;
 
 /// The table of the raw statements: columns and types as in the backend's own table.
@@ -35,6 +37,7 @@ pub(crate) enum Floor {
     Sqlite(Box<SqliteFloor>),
     Postgres(Box<PostgresFloor>),
     MySql(Box<MySqlFloor>),
+    Redis(Box<RedisFloor>),
 }
 
 impl Floor {
@@ -45,6 +48,7 @@ impl Floor {
             "sqlite" => Ok(Self::Sqlite(Box::new(SqliteFloor::connect(url).await?))),
             "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(PostgresFloor::connect(url).await?))),
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
+            "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
         }
     }
@@ -59,6 +63,7 @@ impl Floor {
             Self::MySql(_) => {
                 "INSERT .. ON DUPLICATE KEY UPDATE .. RETURNING, then UPDATE; one bare sqlx connection"
             }
+            Self::Redis(floor) => floor.what(),
         }
     }
 
@@ -80,6 +85,7 @@ impl Floor {
             Self::Sqlite(floor) => floor.cycle(name).await,
             Self::Postgres(floor) => floor.cycle(name).await,
             Self::MySql(floor) => floor.cycle(name).await,
+            Self::Redis(floor) => floor.cycle(name).await,
         }
     }
 
@@ -91,8 +97,14 @@ impl Floor {
         Ok(())
     }
 
-    /// Cycles on `names` names in turn, one at a time, for as long as `length`.
+    /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one at a time,
+    /// and all at once on Redis, whose clients share a connection.
     pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
+        if let Self::Redis(floor) = self
+            && names > 1
+        {
+            return floor.crowd(length, names).await;
+        }
         let batch = self.batch();
         let mut sample = Sample::new();
         let began = Instant::now();
@@ -108,6 +120,27 @@ impl Floor {
         Ok(sample)
     }
 
+    /// Round trips of a request that reads nothing and writes nothing, with a pause before each: a machine that dozes
+    /// answers later. `None` where there is no server.
+    pub(crate) async fn trips(&mut self, length: Duration, pause: Duration) -> Result<Option<Sample>> {
+        let mut sample = Sample::new();
+        let began = Instant::now();
+        while began.elapsed() < length {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let start = Instant::now();
+            match self {
+                Self::Memory(_) | Self::Sqlite(_) => return Ok(None),
+                Self::Postgres(floor) => floor.trip().await?,
+                Self::MySql(floor) => floor.trip().await?,
+                Self::Redis(floor) => floor.trip().await?,
+            }
+            sample.note(start.elapsed(), 1);
+        }
+        Ok(Some(sample))
+    }
+
     /// The server's version, and those of its settings that decide what a commit costs.
     pub(crate) async fn server(&mut self) -> Result<Server> {
         match self {
@@ -115,13 +148,15 @@ impl Floor {
             Self::Sqlite(floor) => floor.server().await,
             Self::Postgres(floor) => floor.server().await,
             Self::MySql(floor) => floor.server().await,
+            Self::Redis(floor) => floor.server().await,
         }
     }
 
     /// Drops the table and closes the connection.
     pub(crate) async fn finish(self) -> Result<()> {
         match self {
-            Self::Memory(_) => Ok(()),
+            // The keys of Redis are gone already.
+            Self::Memory(_) | Self::Redis(_) => Ok(()),
             Self::Sqlite(floor) => floor.finish().await,
             Self::Postgres(floor) => floor.finish().await,
             Self::MySql(floor) => floor.finish().await,

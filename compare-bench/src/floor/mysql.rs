@@ -77,6 +77,12 @@ impl MySqlFloor {
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 
+    /// A request that reads nothing and writes nothing.
+    pub(super) async fn trip(&mut self) -> Result<()> {
+        sqlx::query("SELECT 1").execute(&mut self.connection).await?;
+        Ok(())
+    }
+
     pub(super) async fn server(&mut self) -> Result<Server> {
         let sql = "SELECT VERSION(), CAST(@@innodb_flush_log_at_trx_commit AS CHAR)";
         let row = sqlx::query(sql).fetch_one(&mut self.connection).await?;

@@ -63,6 +63,12 @@ impl PostgresFloor {
         if cleared.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
     }
 
+    /// A request that reads nothing and writes nothing.
+    pub(super) async fn trip(&mut self) -> Result<()> {
+        sqlx::query("SELECT 1").execute(&mut self.connection).await?;
+        Ok(())
+    }
+
     pub(super) async fn server(&mut self) -> Result<Server> {
         let mut values = Vec::new();
         for sql in ["SHOW server_version", "SHOW fsync", "SHOW synchronous_commit"] {

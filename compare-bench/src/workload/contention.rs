@@ -89,7 +89,12 @@ pub(crate) struct FloorRound {
     /// Latencies of hand-overs, or of raw cycles.
     pub(crate) sample: Sample,
     pub(crate) per_second: f64,
+    /// How long a request takes that writes nothing, where there is a server.
+    pub(crate) trip_us: Option<f64>,
 }
+
+/// How long such requests are measured in each round.
+const TRIPS: Duration = Duration::from_millis(60);
 
 impl FloorRound {
     pub(crate) async fn take(
@@ -100,10 +105,10 @@ impl FloorRound {
     ) -> Result<Self> {
         if bench.target.is_shared() {
             let sample = bench.floor.round(length, 1).await?;
-            let per_second = sample.per_second();
-            return Ok(Self { sample, per_second });
+            let trip_us = bench.floor.trips(TRIPS, hold).await?.map(|trips| trips.median_us());
+            return Ok(Self { per_second: sample.per_second(), sample, trip_us });
         }
         let history = among_tasks(&Prize::Mutex(Arc::default()), tasks, hold, length).await?;
-        Ok(Self { sample: history.handovers(), per_second: history.per_second() })
+        Ok(Self { sample: history.handovers(), per_second: history.per_second(), trip_us: None })
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use lockwell::async_trait;
 
 use super::contention::{FloorRound, Prize, among_tasks};
-use super::{Bench, Workload};
+use super::{Bench, Workload, in_turns};
 use crate::error::Result;
-use crate::history::summary;
+use crate::history::{History, summary};
+use crate::peer::Rival;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -21,7 +22,7 @@ impl Workload for Crowd {
     }
 
     fn about(&self) -> &'static str {
-        "64 tasks of one process on one name: acquisitions per second, and how long each waits"
+        "64 and 500 tasks of one process on one name: acquisitions per second, and how long each waits"
     }
 
     fn only_in_full(&self) -> bool {
@@ -29,27 +30,43 @@ impl Workload for Crowd {
     }
 
     fn time(&self, plan: &Plan) -> Duration {
-        plan.crowd.time()
+        plan.crowds.iter().map(|_| plan.crowd.time()).sum()
     }
 
     async fn run(&self, bench: &mut Bench) -> Result<Vec<Measurement>> {
-        let (plan, tasks) = (bench.plan.crowd, bench.plan.crowd_tasks);
-        let name = bench.lock_name(self.name(), 0);
+        let mut measurements = Vec::new();
+        for tasks in bench.plan.crowds {
+            measurements.push(self.with(*tasks, bench).await?);
+        }
+        Ok(measurements)
+    }
+}
+
+impl Crowd {
+    async fn with(&self, tasks: usize, bench: &mut Bench) -> Result<Measurement> {
+        let plan = bench.plan.crowd;
+        let name = bench.lock_name(self.name(), tasks);
         bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut rival = Rival::start(bench, &name, 1, Quantity::PerSecond).await;
         let prize = Prize::Lock(bench.locks.clone(), name);
         let (mut waits, mut all_floor, mut rounds, mut histories) =
             (Sample::new(), Sample::new(), Vec::new(), Vec::new());
-        for _ in 0..plan.count {
-            let floor = FloorRound::take(bench, tasks, Duration::ZERO, plan.floor).await?;
-            let history = among_tasks(&prize, tasks, Duration::ZERO, plan.ours).await?;
-            rounds.push(Round { ours: history.per_second(), floor: floor.per_second });
+        for number in 0..plan.count {
+            let floor = FloorRound::take(bench, tasks, Duration::ZERO, plan.floor);
+            let ours = among_tasks(&prize, tasks, Duration::ZERO, plan.ours);
+            let theirs = rival.fight(tasks, Duration::ZERO, plan.ours, History::waits);
+            let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let (history, floor) = (history?, floor?);
+            let round = Round { ours: history.per_second(), floor: floor.per_second };
+            rival.note(theirs, round);
+            rounds.push(round);
             waits.append(&history.waits());
             all_floor.append(&floor.sample);
             history.join(&mut histories)?;
             bench.progress.spent(plan.ours + plan.floor);
         }
         let (ours, floor, ratio) = compare(&rounds);
-        Ok(vec![Measurement {
+        Ok(Measurement {
             backend: bench.target.name.clone(),
             workload: self.name(),
             case: format!("{tasks} tasks, one name"),
@@ -68,6 +85,9 @@ impl Workload for Crowd {
             per_second: ours,
             floor_per_second: floor,
             handing: Some(summary(&histories)),
-        }])
+            trip_us: None,
+            trips: None,
+            peers: rival.finish(),
+        })
     }
 }

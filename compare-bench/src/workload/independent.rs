@@ -7,8 +7,9 @@ use lockwell::{Locks, async_trait};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::{Bench, Workload};
+use super::{Bench, Workload, in_turns};
 use crate::error::Result;
+use crate::peer::Rival;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -43,16 +44,16 @@ impl Independent {
         let plan = bench.plan.independent;
         let names: Vec<_> = (0..tasks).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
+        let mut rival = Rival::start(bench, &names[0], 1, Quantity::PerSecond).await;
         let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
         for number in 0..plan.count {
-            let (ours, floor) = if number % 2 == 0 {
-                let ours = round(&bench.locks, &names, plan.ours).await?;
-                (ours, bench.floor.round(plan.floor, tasks).await?)
-            } else {
-                let floor = bench.floor.round(plan.floor, tasks).await?;
-                (round(&bench.locks, &names, plan.ours).await?, floor)
-            };
-            rounds.push(Round { ours: ours.per_second(), floor: floor.per_second() });
+            let ours = round(&bench.locks, &names, plan.ours);
+            let floor = bench.floor.round(plan.floor, tasks);
+            let (ours, floor, theirs) = in_turns(number, ours, floor, rival.cycles(tasks, plan.ours)).await;
+            let (ours, floor) = (ours?, floor?);
+            let round = Round { ours: ours.per_second(), floor: floor.per_second() };
+            rival.note(theirs, round);
+            rounds.push(round);
             all_ours.append(&ours);
             all_floor.append(&floor);
             bench.progress.spent(plan.ours + plan.floor);
@@ -77,6 +78,9 @@ impl Independent {
             per_second: all_ours.per_second(),
             floor_per_second: all_floor.per_second(),
             handing: None,
+            trip_us: None,
+            trips: None,
+            peers: rival.finish(),
         })
     }
 }

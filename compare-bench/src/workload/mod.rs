@@ -6,12 +6,14 @@ mod handoff;
 mod independent;
 mod uncontended;
 
+use std::future::Future;
 use std::time::Duration;
 
 use lockwell::{Locks, async_trait};
 
 use crate::error::Result;
 use crate::floor::Floor;
+use crate::peer::Peer;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Measurement;
@@ -51,6 +53,8 @@ pub(crate) struct Bench {
     pub(crate) target: Target,
     pub(crate) locks: Locks,
     pub(crate) floor: Floor,
+    /// Another library to measure beside ours.
+    pub(crate) peer: Option<Peer>,
     pub(crate) plan: Plan,
     pub(crate) progress: Progress,
     /// Keeps the names of this run apart from those of others on the same server.
@@ -69,5 +73,21 @@ impl Bench {
             self.locks.lock(name.as_str()).wait(PATIENCE).await?.release().await?;
         }
         self.floor.warm_up(names.len()).await
+    }
+}
+
+/// Does all three one after the other. Each goes first in every other round: what one leaves to the server hits all alike.
+async fn in_turns<A, B, C>(
+    round: u32,
+    ours: impl Future<Output = A>,
+    floor: impl Future<Output = B>,
+    theirs: impl Future<Output = C>,
+) -> (A, B, C) {
+    if round.is_multiple_of(2) {
+        let (ours, floor) = (ours.await, floor.await);
+        (ours, floor, theirs.await)
+    } else {
+        let (theirs, floor) = (theirs.await, floor.await);
+        (ours.await, floor, theirs)
     }
 }

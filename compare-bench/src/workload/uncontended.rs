@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use lockwell::{Locks, async_trait};
 
-use super::{Bench, Workload};
+use super::{Bench, Workload, in_turns};
 use crate::error::Result;
+use crate::peer::Rival;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -30,17 +31,16 @@ impl Workload for Uncontended {
         let plan = bench.plan.uncontended;
         let name = bench.lock_name(self.name(), 0);
         bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut rival = Rival::start(bench, &name, 1, Quantity::LatencyUs).await;
         let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
         for number in 0..plan.count {
-            // Each goes first in every other round: what one leaves to the server hits both alike.
-            let (ours, floor) = if number % 2 == 0 {
-                let ours = round(&bench.locks, &name, plan.ours).await?;
-                (ours, bench.floor.round(plan.floor, 1).await?)
-            } else {
-                let floor = bench.floor.round(plan.floor, 1).await?;
-                (round(&bench.locks, &name, plan.ours).await?, floor)
-            };
-            rounds.push(Round { ours: ours.median_us(), floor: floor.median_us() });
+            let ours = round(&bench.locks, &name, plan.ours);
+            let floor = bench.floor.round(plan.floor, 1);
+            let (ours, floor, theirs) = in_turns(number, ours, floor, rival.cycles(1, plan.ours)).await;
+            let (ours, floor) = (ours?, floor?);
+            let round = Round { ours: ours.median_us(), floor: floor.median_us() };
+            rival.note(theirs, round);
+            rounds.push(round);
             all_ours.append(&ours);
             all_floor.append(&floor);
             bench.progress.spent(plan.ours + plan.floor);
@@ -65,6 +65,9 @@ impl Workload for Uncontended {
             per_second: all_ours.per_second(),
             floor_per_second: all_floor.per_second(),
             handing: None,
+            trip_us: None,
+            trips: None,
+            peers: rival.finish(),
         }])
     }
 }

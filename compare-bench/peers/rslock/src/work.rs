@@ -1,0 +1,88 @@
+//! The work: what the tasks do.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rslock::LockManager;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::Result;
+
+/// The lease. Nothing is held for so long.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+/// Each task on a name of its own, again and again.
+pub(crate) async fn cycles(manager: &LockManager, name: &str, tasks: usize, length: u64) -> Result<Value> {
+    let length = Duration::from_nanos(length);
+    let start = Arc::new(Barrier::new(tasks + 1));
+    let mut set: JoinSet<Result<_>> = JoinSet::new();
+    for number in 0..tasks {
+        let (manager, name, start) = (manager.clone(), format!("{name}/{number}"), Arc::clone(&start));
+        set.spawn(async move {
+            start.wait().await;
+            let mut latencies = Vec::new();
+            let end = Instant::now() + length;
+            loop {
+                let begun = Instant::now();
+                if begun >= end {
+                    return Ok(latencies);
+                }
+                let lock = manager.acquire_no_guard(name.as_str(), TTL).await?;
+                manager.unlock(&lock).await;
+                latencies.push(u64::try_from(begun.elapsed().as_nanos())?);
+            }
+        });
+    }
+    start.wait().await;
+    let began = Instant::now();
+    let mut latencies = Vec::new();
+    while let Some(done) = set.join_next().await {
+        latencies.extend(done??);
+    }
+    Ok(json!({ "latencies_ns": latencies, "elapsed_ns": u64::try_from(began.elapsed().as_nanos())? }))
+}
+
+/// All tasks on one name. A turn is `[task, asked, acquired, released]`.
+pub(crate) async fn fight(
+    manager: &LockManager,
+    name: &str,
+    tasks: usize,
+    hold: u64,
+    until: u64,
+) -> Result<Value> {
+    let mut set: JoinSet<Result<_>> = JoinSet::new();
+    for task in 0..tasks {
+        let (manager, name) = (manager.clone(), name.to_owned());
+        set.spawn(async move {
+            let mut turns = Vec::new();
+            loop {
+                let asked = nanos();
+                if asked >= until {
+                    return Ok(turns);
+                }
+                let lock = manager.acquire_no_guard(name.as_str(), TTL).await?;
+                let acquired = nanos();
+                if hold > 0 {
+                    tokio::time::sleep(Duration::from_nanos(hold)).await;
+                }
+                let released = nanos();
+                manager.unlock(&lock).await;
+                turns.push(json!([task, asked, acquired, released]));
+            }
+        });
+    }
+    let mut turns = Vec::new();
+    while let Some(done) = set.join_next().await {
+        turns.extend(done??);
+    }
+    Ok(json!({ "turns": turns }))
+}
+
+/// The boot clock, which all processes of a host share.
+fn nanos() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
