@@ -1,0 +1,315 @@
+//! Taking a place in the queue, and the lock if it is free.
+//!
+//! A place is an ephemeral sequential node with the owner id in its name. Making it and looking at the queue travel
+//! back to back. The node is known by its path once the server has answered; before that, and after a lost answer, it
+//! is found by the owner id, and by its session: a node of another session can vanish at any time, so it is not ours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
+use zookeeper_client::{self as zk, CreateMode};
+
+use crate::child::{Child, Form, Kind, prefix};
+use crate::error::{Fate, explain, fate};
+use crate::names::lock_path;
+use crate::node::{Node, write_data};
+use crate::patience::{session, within};
+use crate::queue::{Place, place};
+use crate::recover::{Found, Met};
+use crate::release::release;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::turn::{Turn, wait_for_turn};
+
+/// The server's counter has 32 bits. Before its end the order of the queue is lost, so locks are refused a million
+/// earlier: that is time enough for the queue to run empty, which starts the numbers anew.
+const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
+
+/// One acquire under way.
+pub(crate) struct Acquire<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) claim: &'a Claim,
+    pub(crate) session: Arc<Session>,
+    /// The folder of the lock.
+    pub(crate) folder: String,
+    kind: Kind,
+    form: Form,
+    /// Sessions of this acquire that are over.
+    pub(crate) past: Vec<i64>,
+}
+
+/// How an attempt on one session ends.
+enum Ended {
+    Granted(Grant),
+    NotNow,
+    SessionOver,
+}
+
+/// What a look at the queue has told.
+pub(crate) struct Look {
+    pub(crate) sent: Moment,
+    pub(crate) queue: Vec<Child>,
+}
+
+pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, form: Form) -> Result<Option<Grant>> {
+    let kind = Kind::of(claim.mode())
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "this backend does not know this mode"))?;
+    if claim.wait() != Wait::No {
+        // The node is a place in the queue from the moment that it is there.
+        claim.note_queued();
+    }
+    // Asked for again, the claim stays on the session that has its node.
+    let former = shared.table.get(claim.owner().as_uuid()).map(|(node, _)| Arc::clone(&node.session));
+    let session = if let Some(session) = former.filter(|session| !session.is_over()) {
+        session
+    } else {
+        shared.table.remove(claim.owner().as_uuid());
+        session(shared, claim).await?
+    };
+    let folder = lock_path(&shared.options.base, claim.name());
+    let mut acquire = Acquire { shared, claim, session, folder, kind, form, past: Vec::new() };
+    loop {
+        match acquire.attempt().await? {
+            Ended::Granted(grant) => {
+                claim.note_left_queue();
+                return Ok(Some(grant));
+            }
+            Ended::NotNow => return Ok(None),
+            Ended::SessionOver if claim.is_given_up() => return Err(explain(&zk::Error::SessionExpired)),
+            // The place is lost; we start again at the end.
+            Ended::SessionOver => acquire.renew_session().await?,
+        }
+    }
+}
+
+impl Acquire<'_> {
+    async fn renew_session(&mut self) -> Result<()> {
+        tracing::info!(lock = %self.claim.name(), "the session ended while waiting; the claim queues again");
+        self.past.push(self.session.id());
+        self.shared.table.remove(self.claim.owner().as_uuid());
+        // Until the pool has noticed, too, it would hand out the same one.
+        while self.session.id() == self.past.last().copied().unwrap_or_default() {
+            self.session = session(self.shared, self.claim).await?;
+            if self.session.id() == self.past.last().copied().unwrap_or_default() {
+                if self.claim.is_given_up() {
+                    return Err(explain(&zk::Error::SessionExpired));
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn attempt(&self) -> Result<Ended> {
+        let owner = self.claim.owner().as_uuid();
+        let (mut node, mut look) = match self.shared.table.get(owner) {
+            // Asked for again.
+            Some((node, _)) => (node, None),
+            None => match self.enter().await? {
+                Some((node, Entered::First(sent))) => return self.granted(&node, sent).await,
+                Some((node, Entered::Look(look))) => (node, look),
+                None => return Ok(Ended::SessionOver),
+            },
+        };
+        loop {
+            let now = match look.take() {
+                Some(look) => look,
+                None => match self.look().await? {
+                    Some(look) => look,
+                    None => return Ok(Ended::SessionOver),
+                },
+            };
+            let (watch, ahead) = match place(&now.queue, node.name()) {
+                Place::Granted => return self.granted(&node, now.sent).await,
+                Place::Waiting { watch, ahead } => (watch, ahead),
+                Place::Clash(other) => return self.clash(other).await,
+                Place::Gone => {
+                    return Err(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"));
+                }
+                Place::Again(older) => match self.meet(&node, &older, &now).await? {
+                    Met::Adopted(older) => {
+                        node = older;
+                        continue;
+                    }
+                    Met::Elsewhere(grant) => return Ok(grant.map_or(Ended::NotNow, Ended::Granted)),
+                    Met::Gone => continue,
+                },
+            };
+            if self.claim.is_given_up() {
+                return self.leave().await;
+            }
+            match wait_for_turn(self, &node, &watch, ahead).await? {
+                Turn::Mine(since) => return self.granted(&node, since).await,
+                Turn::Look => (),
+                Turn::GivenUp => return Ok(Ended::NotNow),
+                Turn::SessionOver => return Ok(Ended::SessionOver),
+            }
+        }
+    }
+
+    /// The claim holds the lock since `sent`. A grant should last: if our last sign of life was some time ago, or is
+    /// slow to reach the leader, another is awaited first.
+    async fn granted(&self, node: &Arc<Node>, mut sent: Moment) -> Result<Ended> {
+        let mut answers = 0;
+        while answers < 4 && self.session.deadline().remaining() <= self.session.timeout / 3 {
+            match within(self.shared, self.claim, self.session.confirm(&self.folder)).await? {
+                Ok(()) => answers += 1,
+                Err(error) if fate(&error) == Fate::SessionOver => return Ok(Ended::SessionOver),
+                Err(_) if self.session.is_over() => return Ok(Ended::SessionOver),
+                // The connection is being replaced.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+            // The claim's own lease is counted by us, and need not have begun yet.
+            sent = Moment::now();
+        }
+        // It can only be ending if somebody gave the claim up meanwhile.
+        Ok(self.shared.grant(self.claim, node, sent).map_or(Ended::NotNow, Ended::Granted))
+    }
+
+    /// Makes the node. `None`: the session is over.
+    async fn enter(&self) -> Result<Option<(Arc<Node>, Entered)>> {
+        let (claim, client) = (self.claim, &self.session.client);
+        let known = self.shared.known.take(claim.name());
+        let head = format!("{}/{}", self.folder, prefix(claim.owner().as_uuid(), self.kind, self.form));
+        let data = write_data(claim);
+        let options = CreateMode::EphemeralSequential.with_acls(self.shared.options.acls());
+        loop {
+            let Ok(turn) = within(self.shared, claim, self.session.under_way.acquire()).await? else {
+                return Ok(None);
+            };
+            let sent = Moment::now();
+            // Requests go out when they are made, before anybody waits for them.
+            let creating = self.session.bounded(client.create(&head, &data, &options));
+            let listing = known.is_none().then(|| client.list_children(&self.folder));
+            let created = within(self.shared, claim, creating).await?;
+            drop(turn);
+            let error = match created {
+                Ok((stat, sequence)) => {
+                    self.session.answered(sent);
+                    self.shared.clock.saw(stat.ctime, sent);
+                    let path = format!("{head}{sequence}");
+                    let node = self.settle(path, sequence.into_i64(), stat.czxid).await?;
+                    if known.is_some_and(|last| last.proves_first(node.sequence, node.czxid)) {
+                        return Ok(Some((node, Entered::First(sent))));
+                    }
+                    let look = match listing {
+                        None => None,
+                        Some(listing) => {
+                            match within(self.shared, claim, self.session.bounded(listing)).await? {
+                                Ok(names) => Some(Look { sent, queue: Child::queue(names) }),
+                                // It is asked for again.
+                                Err(_) => None,
+                            }
+                        }
+                    };
+                    return Ok(Some((node, Entered::Look(look))));
+                }
+                Err(error) => error,
+            };
+            match fate(&error) {
+                Fate::Refused if error == zk::Error::NoNode => self.make_folder().await?,
+                Fate::Refused => return Err(explain(&error)),
+                Fate::SessionOver => return Ok(None),
+                Fate::Unknown => match self.find().await? {
+                    Found::Node(node) => return Ok(Some((node, Entered::Look(None)))),
+                    Found::Nothing => (),
+                    Found::SessionOver => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// Remembers the node, from now on.
+    pub(crate) async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>> {
+        let exclusive = self.kind == Kind::Exclusive;
+        let node = Node::new(&self.session, self.claim.name(), path, (sequence, czxid), exclusive);
+        self.shared.table.insert(self.claim.owner().as_uuid(), &node);
+        if !(0..LAST_SEQUENCE).contains(&sequence) {
+            release(self.shared, self.claim).await?;
+            let text = format!(
+                "the server's sequence numbers for {} are nearly used up, and with them the order of its queue; \
+                 let its queue run empty, or delete the node when nobody uses it",
+                self.folder
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, text));
+        }
+        Ok(node)
+    }
+
+    async fn make_folder(&self) -> Result<()> {
+        let (client, options) = (&self.session.client, &self.shared.options);
+        // A container: the server deletes it when it has been empty for a while.
+        let container = CreateMode::Container.with_acls(options.acls());
+        match within(
+            self.shared,
+            self.claim,
+            self.session.bounded(client.create(&self.folder, b"", &container)),
+        )
+        .await?
+        {
+            Err(zk::Error::NoNode) if options.create && !options.base.is_empty() => {
+                let directory = CreateMode::Persistent.with_acls(options.acls());
+                let making = self.session.bounded(client.mkdir(&options.base, &directory));
+                match within(self.shared, self.claim, making).await? {
+                    Err(error) if fate(&error) == Fate::Refused => Err(explain(&error)),
+                    _ => Ok(()),
+                }
+            }
+            Err(error) if fate(&error) == Fate::Refused && error != zk::Error::NodeExists => {
+                Err(explain(&error))
+            }
+            // An unknown outcome shows when the node is made.
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks at the queue. `None`: the session is over.
+    pub(crate) async fn look(&self) -> Result<Option<Look>> {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            let (sent, client) = (Moment::now(), &self.session.client);
+            // After a reconnect we may be talking to a server that is behind the last.
+            let (synced, listed) = (client.sync(&self.folder), client.list_children(&self.folder));
+            let both = self.session.bounded(async { synced.await.and(listed.await) });
+            let error = match within(self.shared, self.claim, both).await? {
+                Ok(names) => {
+                    self.session.answered(sent);
+                    return Ok(Some(Look { sent, queue: Child::queue(names) }));
+                }
+                Err(zk::Error::NoNode) => return Ok(Some(Look { sent, queue: Vec::new() })),
+                Err(error) => error,
+            };
+            match fate(&error) {
+                Fate::SessionOver => return Ok(None),
+                Fate::Unknown if self.session.is_over() => return Ok(None),
+                Fate::Refused => return Err(explain(&error)),
+                Fate::Unknown => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// The name is in use as something else.
+    async fn clash(&self, other: Kind) -> Result<Ended> {
+        release(self.shared, self.claim).await?;
+        let text =
+            format!("the name is in use as {}, and was asked for as {}", other.mode(), self.claim.mode());
+        Err(Error::new(ErrorKind::KindClash, text))
+    }
+
+    /// Leaves the queue. One who would have waited leaves it in the background.
+    async fn leave(&self) -> Result<Ended> {
+        if self.claim.wait() == Wait::No {
+            release(self.shared, self.claim).await?;
+        }
+        Ok(Ended::NotNow)
+    }
+}
+
+enum Entered {
+    /// Nobody can be before us. The request was sent then.
+    First(Moment),
+    /// What the look that travelled along has told.
+    Look(Option<Look>),
+}

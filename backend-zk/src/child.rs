@@ -1,0 +1,162 @@
+//! The names of the nodes that stand in a lock's queue: ours, and those of Curator, kazoo and others.
+
+use lockcore::Mode;
+use uuid::Uuid;
+
+/// The number of digits of a sequence number. The server writes at least so many.
+const DIGITS: usize = 10;
+
+/// How a node wants to hold the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Shared,
+    /// A permit of a semaphore with this limit.
+    Permit(u32),
+}
+
+impl Kind {
+    pub(crate) fn of(mode: Mode) -> Option<Self> {
+        match mode {
+            Mode::Exclusive => Some(Self::Exclusive),
+            Mode::Shared => Some(Self::Shared),
+            Mode::Permit { limit } => Some(Self::Permit(limit.get())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Self::Exclusive => Mode::Exclusive,
+            Self::Shared => Mode::Shared,
+            // A limit of zero is not parsed.
+            Self::Permit(limit) => {
+                std::num::NonZeroU32::new(limit).map_or(Mode::Exclusive, |limit| Mode::Permit { limit })
+            }
+        }
+    }
+
+    /// Whether both can stand in one queue: a mutex is a writer, a semaphore is something else.
+    pub(crate) fn is_akin(self, other: Self) -> bool {
+        self.mode().is_same_kind(other.mode())
+    }
+}
+
+/// How an exclusive claim writes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As Curator's `InterProcessMutex`.
+    Mutex,
+    /// As the writer of Curator's `InterProcessReadWriteLock`. The mutex of Curator does not see it.
+    Writer,
+}
+
+/// A node in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) sequence: i64,
+    /// The owner, where the name begins as Curator's protected nodes do.
+    pub(crate) owner: Option<Uuid>,
+}
+
+/// The name of a new node up to its sequence number: what Curator writes.
+pub(crate) fn prefix(owner: Uuid, kind: Kind, form: Form) -> String {
+    let owner = owner.hyphenated();
+    match (kind, form) {
+        (Kind::Exclusive, Form::Mutex) => format!("_c_{owner}-lock-"),
+        (Kind::Exclusive, Form::Writer) => format!("_c_{owner}-__WRIT__"),
+        (Kind::Shared, _) => format!("_c_{owner}-__READ__"),
+        // Ours alone: Curator's semaphore has no limit in its names, so a clash could not be noticed.
+        (Kind::Permit(limit), _) => format!("_c_{owner}-permit-{limit}-"),
+    }
+}
+
+impl Child {
+    /// Reads a name; `None` if it does not stand in a queue.
+    pub(crate) fn parse(name: String) -> Option<Self> {
+        let (head, sequence) = split_sequence(&name)?;
+        let kind = kind_of(head)?;
+        let owner = head.strip_prefix("_c_").and_then(|rest| rest.get(..36)).and_then(|id| id.parse().ok());
+        Some(Self { name, kind, sequence, owner })
+    }
+
+    /// All that stand in the queue, in its order.
+    pub(crate) fn queue(names: Vec<String>) -> Vec<Self> {
+        let mut queue: Vec<Self> = names.into_iter().filter_map(Self::parse).collect();
+        queue.sort_unstable_by(|a, b| (a.sequence, &a.name).cmp(&(b.sequence, &b.name)));
+        queue
+    }
+}
+
+fn split_sequence(name: &str) -> Option<(&str, i64)> {
+    let at = name.len().checked_sub(DIGITS)?;
+    let (mut head, digits) = (name.get(..at)?, &name[at..]);
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut sequence: i64 = digits.parse().ok()?;
+    // After an overflow the server writes a minus sign. Every form ends in `-` or `_`, so it cannot be the form's own
+    // unless there are two.
+    if let Some(shorter) = head.strip_suffix('-').filter(|shorter| shorter.ends_with(['-', '_'])) {
+        (head, sequence) = (shorter, -sequence);
+    }
+    Some((head, sequence))
+}
+
+fn kind_of(head: &str) -> Option<Kind> {
+    if head.ends_with("__READ__") || head.ends_with("__rlock__") {
+        return Some(Kind::Shared);
+    }
+    if ["lock-", "__lock__", "__WRIT__"].iter().any(|form| head.ends_with(form)) {
+        return Some(Kind::Exclusive);
+    }
+    let (_, limit) = head.strip_suffix('-')?.rsplit_once("-permit-")?;
+    limit.parse().ok().filter(|&limit| limit > 0).map(Kind::Permit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &str) -> Option<(Kind, i64, bool)> {
+        Child::parse(name.to_owned()).map(|child| (child.kind, child.sequence, child.owner.is_some()))
+    }
+
+    #[test]
+    fn ours_are_read_back() {
+        let owner = Uuid::from_u128(7);
+        for (kind, form) in [
+            (Kind::Exclusive, Form::Mutex),
+            (Kind::Exclusive, Form::Writer),
+            (Kind::Shared, Form::Mutex),
+            (Kind::Permit(3), Form::Mutex),
+        ] {
+            let child = Child::parse(prefix(owner, kind, form) + "0000000042").unwrap();
+            assert_eq!((child.kind, child.sequence, child.owner), (kind, 42, Some(owner)));
+        }
+    }
+
+    #[test]
+    fn those_of_others_are_read() {
+        let hex = "9f0b1d5c2f8e4b6ca1d2e3f405162738";
+        assert_eq!(parse(&format!("{hex}__lock__0000000003")), Some((Kind::Exclusive, 3, false)));
+        assert_eq!(parse(&format!("{hex}__rlock__0000000004")), Some((Kind::Shared, 4, false)));
+        assert_eq!(parse("lock-0000000005"), Some((Kind::Exclusive, 5, false)));
+        assert_eq!(parse("_c_x-lock-0000000006"), Some((Kind::Exclusive, 6, false)));
+        assert_eq!(parse("_c_x-lock--2147483648"), Some((Kind::Exclusive, -2_147_483_648, false)));
+        for strange in
+            ["", "lock-", "lock-000000005", "leases", "x-0000000001", "é0000000001", "-permit-0-0000000001"]
+        {
+            assert_eq!(parse(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_in_order() {
+        let names = ["_c_a-lock-0000000010", "zlock-0000000002", "other", "a__lock__0000000009"];
+        let queue = Child::queue(names.map(str::to_owned).to_vec());
+        assert_eq!(queue.iter().map(|child| child.sequence).collect::<Vec<_>>(), [2, 9, 10]);
+    }
+}

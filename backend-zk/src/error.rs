@@ -1,0 +1,76 @@
+//! From the errors of the client crate to ours.
+
+use lockcore::{Error, ErrorKind};
+use zookeeper_client as zk;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The server said no. Nothing was done.
+    Refused,
+    /// The session is over; what it held is gone or soon will be.
+    SessionOver,
+    /// It may have been executed, or may still be.
+    Unknown,
+}
+
+pub(crate) fn fate(error: &zk::Error) -> Fate {
+    use zk::Error::{
+        AuthFailed, BadArguments, BadVersion, ClientClosed, InvalidAcl, NoAuth, NoChildrenForEphemerals,
+        NoNode, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded, SessionExpired, SessionMoved, Throttled,
+        Unimplemented,
+    };
+    match error {
+        SessionExpired | SessionMoved | ClientClosed => Fate::SessionOver,
+        NoNode
+        | NodeExists
+        | NotEmpty
+        | NoAuth
+        | BadVersion
+        | BadArguments(_)
+        | InvalidAcl
+        | AuthFailed
+        | NoChildrenForEphemerals
+        | NotReadOnly
+        | QuotaExceeded
+        | Throttled
+        | Unimplemented => Fate::Refused,
+        // Among them `ConnectionLoss`, and `Custom` for a connection that was given up for its silence.
+        _ => Fate::Unknown,
+    }
+}
+
+/// The error that a user sees.
+pub(crate) fn explain(error: &zk::Error) -> Error {
+    use zk::Error as E;
+    let (kind, text) = match error {
+        E::NoAuth => {
+            (ErrorKind::Refused, "the access rules of the path forbid it: CREATE, READ and DELETE are needed")
+        }
+        E::AuthFailed => (ErrorKind::Refused, "the server refuses these credentials"),
+        E::InvalidAcl => (ErrorKind::InvalidInput, "acl=creator needs USER:PASSWORD in the address"),
+        E::NoNode => {
+            (ErrorKind::Misconfigured, "the base path is missing; let it be created, or use create=true")
+        }
+        E::NoChildrenForEphemerals => (
+            ErrorKind::KindClash,
+            "the name is in use by the recipe `simple`; all users of a base must use the same",
+        ),
+        E::NotReadOnly => (ErrorKind::Misconfigured, "the server is read only: it has lost its ensemble"),
+        E::QuotaExceeded => (ErrorKind::Misconfigured, "the quota of the path is used up"),
+        E::Throttled => (ErrorKind::Unreachable, "the server turns requests away, it has too many"),
+        E::SessionExpired | E::SessionMoved => (ErrorKind::Unreachable, "the session has expired"),
+        E::ClientClosed => (ErrorKind::Unreachable, "the session was closed"),
+        E::NoHosts | E::Timeout | E::ConnectionLoss | E::Custom(_) => {
+            (ErrorKind::Unreachable, "no server can be reached or answers")
+        }
+        E::BadArguments(_) => (ErrorKind::Internal, "the client refuses a request"),
+        _ => (ErrorKind::Internal, "an unexpected answer"),
+    };
+    Error::new(kind, text).with_source(error.to_string())
+}
+
+/// No answer in the time that we give it.
+pub(crate) fn no_answer() -> Error {
+    Error::new(ErrorKind::Unreachable, "no server can be reached or answers")
+}

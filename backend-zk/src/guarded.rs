@@ -1,0 +1,109 @@
+//! Writes to ZooKeeper that the lock guards.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Grant, Operation, Result};
+use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
+
+use crate::error::{Fate, explain, fate};
+use crate::node::Node;
+
+/// Writes that are done, all of them, if the lock is still held when they arrive, and none of them otherwise.
+///
+/// The servers check the lock's node in the transaction that writes. So a holder that was paused, and lost its lock
+/// without knowing, changes nothing.
+#[derive(Debug)]
+#[must_use = "nothing is written before commit"]
+pub struct GuardedWrite {
+    client: Client,
+    lock: String,
+    patience: Duration,
+    writes: Vec<Write>,
+}
+
+#[derive(Debug)]
+enum Write {
+    Set(String, Vec<u8>, Option<i32>),
+    Create(String, Vec<u8>),
+    Delete(String, Option<i32>),
+}
+
+impl GuardedWrite {
+    pub(crate) fn new(grant: &Grant) -> Result<Self> {
+        let node = grant.record::<Node>().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend")
+                .during(Operation::Verify)
+        })?;
+        Ok(Self {
+            client: node.session.client.clone(),
+            lock: node.path.clone(),
+            patience: node.session.timeout,
+            writes: Vec::new(),
+        })
+    }
+
+    /// Writes the data of a node, if it has this version or any.
+    pub fn set(mut self, path: &str, data: &[u8], version: Option<i32>) -> Self {
+        self.writes.push(Write::Set(path.to_owned(), data.to_vec(), version));
+        self
+    }
+
+    /// Creates a persistent node that everybody may touch.
+    pub fn create(mut self, path: &str, data: &[u8]) -> Self {
+        self.writes.push(Write::Create(path.to_owned(), data.to_vec()));
+        self
+    }
+
+    /// Deletes a node, if it has this version or any.
+    pub fn delete(mut self, path: &str, version: Option<i32>) -> Self {
+        self.writes.push(Write::Delete(path.to_owned(), version));
+        self
+    }
+
+    /// Does it. The error is [`Lost`](ErrorKind::Lost) if the lock is not held any more: then nothing was written.
+    ///
+    /// # Cancel safety
+    /// The writes may be done even if this future is dropped.
+    pub async fn commit(self) -> Result<()> {
+        self.send().await.map_err(|error| error.during(Operation::Verify).on_backend("zookeeper"))
+    }
+
+    async fn send(&self) -> Result<()> {
+        // Any version: the node's name holds the owner id and a number that comes once, so it is ours or gone.
+        let mut writer = self.client.new_check_writer(&self.lock, None).map_err(|error| explain(&error))?;
+        for write in &self.writes {
+            let added = match write {
+                Write::Set(path, data, version) => writer.add_set_data(path, data, *version),
+                Write::Create(path, data) => {
+                    writer.add_create(path, data, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
+                }
+                Write::Delete(path, version) => writer.add_delete(path, *version),
+            };
+            added.map_err(|error| {
+                Error::new(ErrorKind::InvalidInput, "a write is not acceptable")
+                    .with_source(error.to_string())
+            })?;
+        }
+        match tokio::time::timeout(self.patience, writer.commit()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(CheckWriteError::CheckFailed { .. })) => {
+                Err(Error::new(ErrorKind::Lost, "the lock is not held any more; nothing was written"))
+            }
+            Ok(Err(CheckWriteError::OperationFailed { index, source })) => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("write {index} is refused, and so nothing was written"),
+            )
+            .with_source(source.to_string())),
+            Ok(Err(CheckWriteError::RequestFailed { source })) => Err(match fate(&source) {
+                Fate::SessionOver => Error::new(ErrorKind::Lost, "the session is over, and with it the lock"),
+                Fate::Refused => explain(&source),
+                Fate::Unknown => unknown(),
+            }),
+            Err(_) => Err(unknown()),
+        }
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::UnknownOutcome, "no answer: the writes may or may not have been done")
+}

@@ -1,0 +1,141 @@
+//! Looking at a lock from outside, and the operator's release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
+use zookeeper_client as zk;
+
+use crate::child::{Child, Kind};
+use crate::error::explain;
+use crate::names::lock_path;
+use crate::node::read_data;
+use crate::options::Recipe;
+use crate::queue::holders;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// One who holds a lock or waits for it, as its node says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// Whether it holds the lock.
+    pub holds: bool,
+    /// The zxid of its node: its fencing token, if it is or will be granted.
+    pub czxid: FencingToken,
+    /// Who it is, for people: the data of the node.
+    pub label: String,
+    /// How it wants to hold the lock.
+    pub mode: Mode,
+    /// The lease, where it is one of ours.
+    pub ttl: Option<Duration>,
+    /// How long ago it came, by the server's clock.
+    pub waited: Duration,
+}
+
+/// The nodes of a lock, as of now.
+async fn list(shared: &Shared, session: &Session, path: &str) -> Result<Vec<Child>> {
+    let client = &session.client;
+    if shared.options.recipe == Recipe::Simple {
+        let (synced, found) = (client.sync(path), client.check_stat(path));
+        let stat = async { synced.await.and(found.await) }.await.map_err(|error| explain(&error))?;
+        // One node that is the lock itself.
+        let only = Child { name: String::new(), kind: Kind::Exclusive, sequence: 0, owner: None };
+        return Ok(stat.map(|_| only).into_iter().collect());
+    }
+    // Our server may be behind the others.
+    let (synced, listed) = (client.sync(path), client.list_children(path));
+    match async { synced.await.and(listed.await) }.await {
+        Ok(names) => Ok(Child::queue(names)),
+        Err(zk::Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(explain(&error)),
+    }
+}
+
+fn path_of(folder: &str, child: &Child) -> String {
+    if child.name.is_empty() { folder.to_owned() } else { format!("{folder}/{}", child.name) }
+}
+
+/// Reads the first `count` of a queue. The second answer says whether one of them has gone meanwhile.
+async fn read(
+    shared: &Shared,
+    session: &Session,
+    folder: &str,
+    queue: &[Child],
+    count: usize,
+) -> Result<(Vec<Place>, bool)> {
+    let holding = holders(queue);
+    let reading: Vec<_> =
+        queue[..count].iter().map(|child| session.client.get_data(&path_of(folder, child))).collect();
+    let (mut places, mut changed) = (Vec::with_capacity(count), false);
+    for ((at, child), answer) in queue.iter().enumerate().zip(reading) {
+        let (data, stat) = match answer.await {
+            Ok(read) => read,
+            Err(zk::Error::NoNode) => {
+                changed = true;
+                continue;
+            }
+            Err(error) => return Err(explain(&error)),
+        };
+        let (label, ttl) = read_data(&data);
+        places.push(Place {
+            holds: at < holding,
+            czxid: FencingToken::new(stat.czxid.cast_unsigned()),
+            label,
+            mode: child.kind.mode(),
+            ttl,
+            waited: shared.clock.since(stat.ctime),
+        });
+    }
+    Ok((places, changed))
+}
+
+pub(crate) async fn queue(shared: &Arc<Shared>, name: &LockName) -> Result<Vec<Place>> {
+    let session = shared.pool.any().await?;
+    let folder = lock_path(&shared.options.base, name);
+    let queue = list(shared, &session, &folder).await?;
+    Ok(read(shared, &session, &folder, &queue, queue.len()).await?.0)
+}
+
+pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<LockStatus> {
+    let session = shared.pool.any().await?;
+    let folder = lock_path(&shared.options.base, name);
+    let mut tries = 0;
+    loop {
+        let queue = list(shared, &session, &folder).await?;
+        let holding = holders(&queue);
+        let (places, changed) = read(shared, &session, &folder, &queue, holding).await?;
+        // A holder that left between the two questions has an heir by now.
+        if changed && tries < 5 {
+            tries += 1;
+            continue;
+        }
+        let found = places.into_iter().map(|place| {
+            // The session lives on as long as its process does, so the whole lease is always left.
+            let left = place.ttl.unwrap_or(session.timeout);
+            Holder::new(place.czxid, place.label, place.mode, left).held_for(place.waited)
+        });
+        return Ok(LockStatus::new(name.clone(), found.collect(), queue.len() - holding));
+    }
+}
+
+pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Result<usize> {
+    let session = shared.pool.any().await?;
+    let folder = lock_path(&shared.options.base, name);
+    let queue = list(shared, &session, &folder).await?;
+    // All go out before the first answer is waited for.
+    let deleting: Vec<_> = queue[..holders(&queue)]
+        .iter()
+        .map(|child| session.client.delete(&path_of(&folder, child), None))
+        .collect();
+    let mut freed = 0;
+    for answer in deleting {
+        match answer.await {
+            Ok(()) => freed += 1,
+            // It gave the lock up by itself.
+            Err(zk::Error::NoNode) => (),
+            Err(error) => return Err(explain(&error)),
+        }
+    }
+    Ok(freed)
+}

@@ -1,0 +1,103 @@
+//! From lock names to paths.
+//!
+//! The mapping is injective and leaves plain names alone, so that an operator finds a lock, and Curator and kazoo can
+//! be pointed at it. What a path cannot hold is percent-encoded, and so is the percent sign itself.
+
+use lockcore::{Error, ErrorKind, LockName, Result};
+
+/// A child of the base that no lock name maps to, since what follows its percent sign is not hexadecimal.
+pub(crate) const CLOCK: &str = "%clock-";
+
+/// The path of the node that stands for this lock.
+pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
+    let mut path = String::with_capacity(base.len() + name.as_str().len() + 8);
+    path.push_str(base);
+    path.push('/');
+    let text = name.as_str();
+    // "." and ".." have a meaning in a path, and "zookeeper" is the server's own below the root.
+    let reserved = matches!(text, "." | ".." | "zookeeper");
+    for (at, c) in text.char_indices() {
+        if is_plain(c) && !(reserved && at == 0) {
+            path.push(c);
+        } else {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                path.push('%');
+                path.extend(
+                    [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
+                );
+            }
+        }
+    }
+    path
+}
+
+/// Whether the server takes this character as it is. It looks at UTF-16 units, so everything beyond the basic plane is
+/// out with the surrogates.
+fn is_plain(c: char) -> bool {
+    !matches!(c, '/' | '%' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{d7ff}'..='\u{f8ff}' | '\u{fff0}'..)
+}
+
+/// The base path of an address, without a slash at its end; empty for the root.
+pub(crate) fn base_path(path: &str) -> Result<String> {
+    let base = match path {
+        "" => "/lockwell",
+        "/" => "",
+        other => other.strip_suffix('/').unwrap_or(other),
+    };
+    for part in base.split('/').skip(1) {
+        if matches!(part, "" | "." | "..") || part.chars().any(|c| c == '%' || !is_plain(c)) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "{path:?} is not a path of ZooKeeper: parts are not empty, \".\" or \"..\", and have no control characters or %"
+                ),
+            ));
+        }
+    }
+    if base == "/zookeeper" || base.starts_with("/zookeeper/") {
+        return Err(Error::new(ErrorKind::InvalidInput, "the path /zookeeper belongs to the server"));
+    }
+    Ok(base.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn path(name: &str) -> String {
+        lock_path("/b", &LockName::new(name).unwrap())
+    }
+
+    #[test]
+    fn plain_names_stay_and_others_are_escaped() {
+        assert_eq!(path("orders-42 é日"), "/b/orders-42 é日");
+        assert_eq!(path("a/b"), "/b/a%2Fb");
+        assert_eq!(path("100%"), "/b/100%25");
+        assert_eq!(path(".."), "/b/%2E.");
+        assert_eq!(path("..."), "/b/...");
+        assert_eq!(path("zookeeper"), "/b/%7Aookeeper");
+        assert_eq!(path("🔒"), "/b/%F0%9F%94%92");
+        assert_eq!(path("\u{e000}\u{fffd}"), "/b/%EE%80%80%EF%BF%BD");
+    }
+
+    #[test]
+    fn no_two_names_share_a_path() {
+        let names =
+            ["a/b", "a%2Fb", "a%252Fb", ".", "%2E", "..", "%2E.", "a", "A", "a ", "zookeeper", "%7Aookeeper"];
+        let paths: HashSet<String> = names.iter().map(|name| path(name)).collect();
+        assert_eq!(paths.len(), names.len());
+        assert!(!paths.iter().any(|path| path.contains(CLOCK)));
+    }
+
+    #[test]
+    fn bases() {
+        assert_eq!(base_path("").unwrap(), "/lockwell");
+        assert_eq!(base_path("/").unwrap(), "");
+        assert_eq!(base_path("/a/b/").unwrap(), "/a/b");
+        for bad in ["/a//b", "/./a", "/a/..", "/a\u{0}", "/zookeeper/x", "/a%b"] {
+            assert!(base_path(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The nodes that this client has made, and what they say.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use lockcore::{Claim, FencingToken, LockName, Moment};
+use tokio::sync::Notify;
+use uuid::Uuid;
+use zookeeper_client as zk;
+
+use crate::session::Session;
+
+/// The news of a node, which comes at most once.
+type News = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
+
+/// A node that a claim has made.
+pub(crate) struct Node {
+    pub(crate) session: Arc<Session>,
+    pub(crate) lock: LockName,
+    pub(crate) path: String,
+    pub(crate) sequence: i64,
+    pub(crate) czxid: i64,
+    /// Nobody else stood before it if it was granted.
+    pub(crate) exclusive: bool,
+    /// A watch on the node itself, if one has been set.
+    news: Mutex<Option<Shared<News>>>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        lock: &LockName,
+        path: String,
+        (sequence, czxid): (i64, i64),
+        exclusive: bool,
+    ) -> Arc<Self> {
+        let (session, lock, news) = (Arc::clone(session), lock.clone(), Mutex::default());
+        Arc::new(Self { session, lock, path, sequence, czxid, exclusive, news })
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        // The server counts from zero.
+        FencingToken::new(self.czxid.cast_unsigned())
+    }
+
+    /// The node's name in its folder.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(_, name)| name)
+    }
+
+    fn news(&self) -> MutexGuard<'_, Option<Shared<News>>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// Keeps a watch that has been set on the node.
+    ///
+    /// The watch stays with the node, whoever listens to it: dropping a watch costs a request, and the end of the node
+    /// ends it for nothing.
+    pub(crate) fn watched_by(&self, watcher: zk::OneshotWatcher) {
+        let news: News = Box::pin(watcher.changed());
+        *self.news() = Some(news.shared());
+    }
+
+    /// Whether a watch is set.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.news().is_some()
+    }
+
+    /// The next event of the node; `None` if no watch is set.
+    pub(crate) async fn event(&self) -> Option<zk::WatchedEvent> {
+        let news = self.news().clone()?;
+        let event = news.clone().await;
+        let mut slot = self.news();
+        if slot.as_ref().is_some_and(|other| other.ptr_eq(&news)) {
+            *slot = None;
+        }
+        Some(event)
+    }
+}
+
+/// The path of the folder in which a node lies.
+pub(crate) fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// What becomes of a claim's node.
+#[derive(Debug)]
+struct Entry {
+    node: Arc<Node>,
+    /// When the claim's lease ends; `None` while it waits.
+    until: Option<Moment>,
+    /// A deletion has been sent whose outcome is not known.
+    unsure: bool,
+    /// It is being deleted.
+    ended: bool,
+}
+
+/// A claim that is being given up.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) node: Arc<Node>,
+    /// It held the lock.
+    pub(crate) granted: bool,
+    /// A deletion has been sent whose outcome is not known.
+    pub(crate) unsure: bool,
+}
+
+/// The claims that have a node, and the ends of their leases.
+///
+/// The session keeps a node for as long as this process lives. But a claim that nobody renews must not hold its lock
+/// for longer than its lease: then the node is deleted by us.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Mutex<Rows>,
+    /// Rung when a lease ends earlier than the sweep is going to look.
+    pub(crate) bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    entries: HashMap<Uuid, Entry>,
+    /// When the sweep looks next; `None` while there is none.
+    wakes: Option<Moment>,
+}
+
+impl Table {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, owner: Uuid, node: &Arc<Node>) {
+        let entry = Entry { node: Arc::clone(node), until: None, unsure: false, ended: false };
+        self.rows().entries.insert(owner, entry);
+    }
+
+    /// The node of this claim, and whether it was granted.
+    pub(crate) fn get(&self, owner: Uuid) -> Option<(Arc<Node>, bool)> {
+        let rows = self.rows();
+        let entry = rows.entries.get(&owner).filter(|entry| !entry.ended)?;
+        Some((Arc::clone(&entry.node), entry.until.is_some()))
+    }
+
+    /// The claim's lease ends at `until`. `false`: the claim is ending or has ended. The second answer says whether a
+    /// sweep must be started.
+    pub(crate) fn lease(&self, owner: Uuid, until: Moment) -> (bool, bool) {
+        let mut rows = self.rows();
+        let Some(entry) = rows.entries.get_mut(&owner).filter(|entry| !entry.ended) else {
+            return (false, false);
+        };
+        entry.until = Some(entry.until.map_or(until, |old| old.max(until)));
+        match rows.wakes {
+            Some(wakes) if wakes <= until => (true, false),
+            Some(_) => {
+                rows.wakes = Some(until);
+                self.bell.notify_one();
+                (true, false)
+            }
+            None => {
+                rows.wakes = Some(until);
+                (true, true)
+            }
+        }
+    }
+
+    /// The claim is to be given up. From now on it cannot be renewed.
+    pub(crate) fn end(&self, owner: Uuid) -> Option<Ending> {
+        let mut rows = self.rows();
+        let entry = rows.entries.get_mut(&owner)?;
+        entry.ended = true;
+        Some(Ending { node: Arc::clone(&entry.node), granted: entry.until.is_some(), unsure: entry.unsure })
+    }
+
+    pub(crate) fn is_unsure(&self, owner: Uuid) {
+        if let Some(entry) = self.rows().entries.get_mut(&owner) {
+            entry.unsure = true;
+        }
+    }
+
+    pub(crate) fn remove(&self, owner: Uuid) {
+        self.rows().entries.remove(&owner);
+    }
+
+    /// Ends the claims whose lease is over, and says when to look next; `None` if no lease is left.
+    pub(crate) fn sweep(&self, now: Moment) -> (Vec<(Uuid, Arc<Node>)>, Option<Moment>) {
+        let mut rows = self.rows();
+        let (mut over, mut next) = (Vec::new(), None::<Moment>);
+        for (owner, entry) in &mut rows.entries {
+            match entry.until.filter(|_| !entry.ended) {
+                Some(until) if until <= now => {
+                    entry.ended = true;
+                    over.push((*owner, Arc::clone(&entry.node)));
+                }
+                Some(until) => next = Some(next.map_or(until, |next| next.min(until))),
+                None => (),
+            }
+        }
+        rows.wakes = next;
+        (over, next)
+    }
+}
+
+/// What is written into a node: the label for people, and behind a line break the lease for `inspect`. Labels have no
+/// line breaks. Other programs write what they like; all of it is a label then.
+pub(crate) fn write_data(claim: &Claim) -> Vec<u8> {
+    format!("{}\nlockwell ttl={}", claim.label(), claim.ttl().as_millis()).into_bytes()
+}
+
+/// The label and the lease of a node, from its data.
+pub(crate) fn read_data(data: &[u8]) -> (String, Option<Duration>) {
+    let text = String::from_utf8_lossy(data);
+    let Some((label, rest)) = text.split_once('\n') else { return (text.into_owned(), None) };
+    let ttl = rest
+        .strip_prefix("lockwell ttl=")
+        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
+    (label.to_owned(), ttl.map(Duration::from_millis))
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The path holds the owner id.
+        f.debug_struct("Node").field("lock", &self.lock).field("czxid", &self.czxid).finish_non_exhaustive()
+    }
+}

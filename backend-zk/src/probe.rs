@@ -1,0 +1,151 @@
+//! What kind of server this is.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use zookeeper_client::{self as zk, CreateMode};
+
+use crate::clock::ServerClock;
+use crate::error::explain;
+use crate::names::CLOCK;
+use crate::options::Options;
+use crate::session::connect;
+use crate::thread;
+
+/// Longer than any server allows by default.
+const LONG: Duration = Duration::from_hours(24);
+
+/// What the servers allow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The shortest session.
+    pub(crate) least: Duration,
+    /// The longest session.
+    pub(crate) most: Duration,
+    /// Whether there is a leader elsewhere that counts the time of our session.
+    pub(crate) ensemble: bool,
+    /// The server's unit of time. A guess where the server does not tell: the shortest session is two ticks unless
+    /// that was configured otherwise.
+    pub(crate) tick: Duration,
+    /// For how long a server may be cut off from its leader before it sends its clients away.
+    pub(crate) island: Option<Duration>,
+}
+
+impl Limits {
+    /// How long it may take until a sign of life has reached the leader: half a tick, and something for a slow one.
+    pub(crate) fn lag(&self) -> Duration {
+        if self.ensemble { self.tick * 5 / 8 } else { Duration::ZERO }
+    }
+}
+
+/// Learns the limits, makes the base path, and checks that nodes can be made in it.
+pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
+    let (short, long) = tokio::join!(
+        connect(options, &options.servers, options.session),
+        connect(options, &options.servers, LONG)
+    );
+    // The session that lives long enough for a slow network does the rest.
+    let long = long?;
+    let short = match short {
+        Ok(client) => client,
+        Err(_) => connect(options, &options.servers, Duration::from_secs(4)).await?,
+    };
+    let work = prepare(options, &long, clock);
+    tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
+    let ensemble = match tokio::time::timeout(options.timeout, long.get_config()).await {
+        Ok(Ok((config, _))) => String::from_utf8_lossy(&config).contains("server."),
+        // Who may not read it is told nothing; an ensemble is the safe guess.
+        _ => true,
+    };
+    let (least, most) = (short.session_timeout(), long.session_timeout());
+    let mut limits = Limits { least, most, ensemble, tick: least / 2, island: None };
+    if ensemble && let Some((tick, sync_limit)) = ask_conf(options).await {
+        limits.tick = tick;
+        limits.island = Some(tick * sync_limit);
+    }
+    heed_island(options, &mut limits);
+    Ok(limits)
+}
+
+async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) -> Result<()> {
+    let base = &options.base;
+    // Asked first: making a node that exists needs a right that an application should not have.
+    if !base.is_empty() && client.check_stat(base).await.map_err(|error| explain(&error))?.is_none() {
+        if !options.create {
+            let text = format!("the base path {base} does not exist, and create=false forbids to make it");
+            return Err(Error::new(ErrorKind::Misconfigured, text));
+        }
+        let directory = CreateMode::Persistent.with_acls(options.acls());
+        client.mkdir(base, &directory).await.map_err(|error| explain(&error))?;
+    }
+    // It goes with its session.
+    let sent = lockcore::Moment::now();
+    let passing = CreateMode::EphemeralSequential.with_acls(options.acls());
+    let (stat, _) =
+        client.create(&format!("{base}/{CLOCK}"), b"", &passing).await.map_err(|error| explain(&error))?;
+    clock.saw(stat.ctime, sent);
+    Ok(())
+}
+
+/// A server that is cut off serves its clients for `syncLimit` ticks more. A session that is shorter can be ended by the
+/// leader meanwhile.
+fn heed_island(options: &Options, limits: &mut Limits) {
+    let Some(island) = limits.island.filter(|island| limits.least <= *island) else { return };
+    if options.strict {
+        limits.least = island + limits.tick;
+    } else {
+        tracing::warn!(
+            shortest = ?limits.least, ?island,
+            "leases that are not longer than syncLimit x tickTime are lost when a server is cut off from its leader, \
+             before the server notices; strict=true refuses them"
+        );
+    }
+}
+
+/// Asks one of the servers for its configuration, where that is allowed (`4lw.commands.whitelist`).
+async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
+    if options.ca.is_some() {
+        return None;
+    }
+    let hosts = options.hosts.clone();
+    let asking = thread::spawn(async move {
+        for (name, port) in hosts {
+            let asking = async {
+                let mut stream = TcpStream::connect((name.as_str(), port)).await?;
+                stream.write_all(b"conf").await?;
+                let mut text = String::new();
+                stream.take(16_384).read_to_string(&mut text).await?;
+                Ok::<_, std::io::Error>(text)
+            };
+            if let Ok(Ok(text)) = tokio::time::timeout(Duration::from_millis(500), asking).await
+                && let Some(found) = read_conf(&text)
+            {
+                return Some(found);
+            }
+        }
+        None
+    });
+    asking.await.ok().flatten()
+}
+
+fn read_conf(text: &str) -> Option<(Duration, u32)> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.and_then(|value| value.trim().parse::<u32>().ok())
+    };
+    Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_read() {
+        let text = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\ninitLimit=10\nsyncLimit=5\n";
+        assert_eq!(read_conf(text), Some((Duration::from_secs(2), 5)));
+        assert_eq!(read_conf("conf is not executed because it is not in the whitelist."), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Who holds a lock and who waits for whom, from the list of its nodes. Nothing here does I/O.
+
+use uuid::Uuid;
+
+use crate::child::{Child, Kind};
+
+/// What a claim learns from the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It holds the lock.
+    Granted,
+    /// It waits. One of `watch` leaves before its turn comes; `ahead` nodes stand before it.
+    Waiting { watch: Vec<String>, ahead: usize },
+    /// The name is in use as another kind of lock.
+    Clash(Kind),
+    /// An older node carries the same owner id: the claim was asked for before.
+    Again(Child),
+    /// The node is not there.
+    Gone,
+}
+
+/// The place of the node `name` in the queue.
+///
+/// Each waits for the fewest that it can: a mutex for its predecessor, a reader for the last writer before it. A permit
+/// of a semaphore with `limit` waits for the `limit` nearest before it: it comes in when fewer than `limit` are left of
+/// those before it, so one of the nearest has gone by then. So a release wakes at most `limit` waiters, however many
+/// there are.
+pub(crate) fn place(queue: &[Child], name: &str) -> Place {
+    let Some(at) = queue.iter().position(|child| child.name == name) else { return Place::Gone };
+    let (me, before) = (&queue[at], &queue[..at]);
+    if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
+        return Place::Again(older.clone());
+    }
+    // Whoever is first decides what kind of lock the name is. Others of another kind are about to leave.
+    if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
+        return Place::Clash(first.kind);
+    }
+    let akin: Vec<&Child> = before.iter().filter(|child| child.kind.is_akin(me.kind)).collect();
+    let watch = match me.kind {
+        Kind::Exclusive => akin.last().into_iter().collect(),
+        Kind::Shared => akin.iter().rev().find(|child| child.kind == Kind::Exclusive).into_iter().collect(),
+        Kind::Permit(limit) => match akin.len().checked_sub(limit as usize) {
+            Some(first) => akin[first..].iter().collect::<Vec<_>>(),
+            None => Vec::new(),
+        },
+    };
+    if watch.is_empty() {
+        return Place::Granted;
+    }
+    let watch = watch.into_iter().map(|child| child.name.clone()).collect();
+    Place::Waiting { watch, ahead: before.len() }
+}
+
+/// How many of the first nodes hold the lock.
+pub(crate) fn holders(queue: &[Child]) -> usize {
+    let Some(first) = queue.first() else { return 0 };
+    match first.kind {
+        Kind::Exclusive => 1,
+        Kind::Shared => queue.iter().take_while(|child| child.kind == Kind::Shared).count(),
+        Kind::Permit(limit) => {
+            queue.iter().take_while(|child| child.kind == first.kind).take(limit as usize).count()
+        }
+    }
+}
+
+/// The nodes of this owner.
+pub(crate) fn of_owner(names: Vec<String>, owner: Uuid) -> Vec<Child> {
+    let mut queue = Child::queue(names);
+    queue.retain(|child| child.owner == Some(owner));
+    queue
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Form, prefix};
+
+    /// A queue from letters: `w`riter, `r`eader, `2` and `3` for permits.
+    fn queue(letters: &str) -> Vec<Child> {
+        let names = letters.chars().enumerate().map(|(at, letter)| {
+            let kind = match letter {
+                'w' => Kind::Exclusive,
+                'r' => Kind::Shared,
+                digit => Kind::Permit(digit.to_digit(10).unwrap()),
+            };
+            format!("{}{at:010}", prefix(Uuid::from_u128(at as u128), kind, Form::Mutex))
+        });
+        Child::queue(names.collect())
+    }
+
+    /// Whom the node at `at` waits for.
+    fn watches(letters: &str, at: usize) -> Vec<usize> {
+        let queue = queue(letters);
+        match place(&queue, &queue[at].name) {
+            Place::Granted => vec![],
+            Place::Waiting { watch, ahead } => {
+                assert_eq!(ahead, at);
+                watch.iter().map(|name| queue.iter().position(|child| &child.name == name).unwrap()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everybody_waits_for_the_fewest() {
+        assert!(watches("w", 0).is_empty());
+        assert_eq!(watches("www", 2), [1]);
+        assert!(watches("rrr", 2).is_empty());
+        assert_eq!(watches("rrw", 2), [1]);
+        assert_eq!(watches("wrwr", 3), [2]);
+        assert_eq!(watches("wrr", 2), [0]);
+        assert!(watches("22", 1).is_empty());
+        assert_eq!(watches("222", 2), [0, 1]);
+        assert_eq!(watches("22222", 4), [2, 3]);
+    }
+
+    #[test]
+    fn holders_are_counted() {
+        for (letters, count) in [("", 0), ("ww", 1), ("rrwr", 2), ("wr", 1), ("222", 2), ("3", 1), ("2w2", 1)]
+        {
+            assert_eq!(holders(&queue(letters)), count, "{letters}");
+        }
+    }
+
+    #[test]
+    fn kinds_do_not_mix() {
+        let mixed = queue("2w");
+        assert_eq!(place(&mixed, &mixed[1].name), Place::Clash(Kind::Permit(2)));
+        let limits = queue("23");
+        assert_eq!(place(&limits, &limits[1].name), Place::Clash(Kind::Permit(2)));
+        // A passing node of another kind is no obstacle.
+        let passing = queue("2w2");
+        assert_eq!(place(&passing, &passing[2].name), Place::Granted);
+    }
+
+    #[test]
+    fn an_older_node_of_the_same_owner_is_found() {
+        let name = |at: u32| format!("{}{at:010}", prefix(Uuid::from_u128(1), Kind::Exclusive, Form::Mutex));
+        let queue = Child::queue(vec![name(3), name(5)]);
+        assert!(matches!(place(&queue, &name(5)), Place::Again(child) if child.sequence == 3));
+        assert_eq!(place(&queue, &name(3)), Place::Granted);
+        assert_eq!(place(&queue, &name(4)), Place::Gone);
+    }
+}

@@ -1,0 +1,133 @@
+//! What a lock costs: round trips, and time beside the raw operations.
+
+use std::time::Duration;
+
+use lockcore::Moment;
+use testbed::Proxy;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::other::{Maker, Other};
+use crate::servers::{client, hold, options, queued, single, url};
+
+const EACH_WAY: Duration = Duration::from_millis(20);
+const ROUND_TRIP: f64 = 0.040;
+
+/// The median of some runs, in round trips.
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() / ROUND_TRIP
+}
+
+/// An acquire and a release take one round trip each, and a hand-over takes one from the release to the grant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn round_trips() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&url(proxy.addr())).await);
+    for locks in [&one, &two] {
+        hold(locks, "warm").await.release().await.expect("held");
+    }
+    proxy.delay(EACH_WAY);
+    let (mut first, mut again, mut releases, mut handovers) = (vec![], vec![], vec![], vec![]);
+    for round in 0..9 {
+        let name = format!("cost-{round}");
+        // The folder is made by another.
+        hold(&two, &name).await.release().await.expect("held");
+        for times in [&mut first, &mut again] {
+            let began = Moment::now();
+            let guard = hold(&one, &name).await;
+            times.push(Moment::now().since(began));
+            let began = Moment::now();
+            guard.release().await.expect("held");
+            releases.push(Moment::now().since(began));
+        }
+        let held = hold(&one, &name).await;
+        let waiter = tokio::spawn({
+            let (two, name) = (two.clone(), name.clone());
+            async move {
+                let guard = hold(&two, &name).await;
+                (Moment::now(), guard)
+            }
+        });
+        queued(&one, &name, 1).await;
+        tokio::time::sleep(EACH_WAY * 4).await;
+        let began = Moment::now();
+        held.release().await.expect("held");
+        let (granted, guard) = waiter.await.expect("no panic");
+        handovers.push(granted.since(began));
+        guard.release().await.expect("held");
+    }
+    let [first, again, releases, handovers] = [first, again, releases, handovers].map(median);
+    println!(
+        "round trips: acquire {first:.2}, again {again:.2}, release {releases:.2}, hand-over {handovers:.2}"
+    );
+    assert!(again < 1.6 && releases < 1.6 && handovers < 1.6, "more than one round trip");
+    assert!(first < 2.6, "more than two round trips");
+}
+
+/// Acquire and release beside create and delete of an ephemeral sequential node, in turns on one server, so that a busy
+/// machine is as bad for both. It says something in a release build only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_raw_operations() {
+    const CYCLES: usize = 1500;
+    let Some(server) = single(&options()).await else { return };
+    let raw = Client::connect(&server.addr().to_string()).await.expect("a client");
+    let locks = client(&server.url()).await;
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    hold(&locks, "cost").await.release().await.expect("held");
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..CYCLES {
+        let began = Moment::now();
+        let (_, sequence) = raw.create("/lockwell/raw-", b"some label", &options).await.expect("a node");
+        raw.delete(&format!("/lockwell/raw-{sequence}"), None).await.expect("deleted");
+        theirs.push(Moment::now().since(began));
+        let began = Moment::now();
+        hold(&locks, "cost").await.release().await.expect("held");
+        ours.push(Moment::now().since(began));
+    }
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    let (ours, theirs) = (ours[CYCLES / 2], theirs[CYCLES / 2]);
+    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+    println!("median: acquire + release {ours:?}, create + delete {theirs:?}, ratio {ratio:.2}");
+}
+
+/// The same work by other clients on the same server, in turns. It says something in a release build only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_other_clients() {
+    const ROUNDS: usize = 7;
+    const CYCLES: u32 = 150;
+    let Some(server) = single(&options()).await else { return };
+    let locks = client(&server.url()).await;
+    let mut others = Vec::new();
+    for maker in [Maker::Curator, Maker::Kazoo] {
+        if let Some(other) = Other::start(maker, &server.addr().to_string()).await {
+            others.push((maker, other, Vec::new()));
+        }
+    }
+    let mut ours = Vec::new();
+    // The first round is for warming up.
+    for round in 0..=ROUNDS {
+        let began = Moment::now();
+        for _ in 0..CYCLES {
+            hold(&locks, "cost").await.release().await.expect("held");
+        }
+        let took = Moment::now().since(began) / CYCLES;
+        let mut times = vec![took];
+        for (maker, other, _) in &mut others {
+            times.push(other.bench(&format!("/cost-{maker:?}"), CYCLES).await);
+        }
+        if round > 0 {
+            ours.push(times.remove(0));
+            others.iter_mut().zip(times).for_each(|((.., all), time)| all.push(time));
+        }
+    }
+    let middle = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    println!("acquire + release: ours {:?}", middle(ours));
+    for (maker, _, times) in others {
+        println!("acquire + release: {maker:?} {:?}", middle(times));
+    }
+}

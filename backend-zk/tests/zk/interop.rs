@@ -1,0 +1,128 @@
+//! Curator and kazoo: while one side holds, the other waits, and the queue keeps its order.
+
+use lockcore::{LockGuard, Locks};
+use testbed::ZooKeeper;
+use tokio::task::JoinHandle;
+
+use crate::other::{Maker, Other};
+use crate::servers::{connect, hold, options, queued, single};
+
+struct Stage {
+    _server: ZooKeeper,
+    other: Other,
+    /// How their path begins.
+    base: &'static str,
+    locks: Locks,
+    queue: std::sync::Arc<backend_zk::ZkLock>,
+}
+
+async fn stage(maker: Maker, suffix: &str) -> Option<Stage> {
+    let server = single(&options()).await?;
+    let other = Other::start(maker, &server.addr().to_string()).await?;
+    let (locks, queue) = connect(&format!("{}/interop{suffix}", server.url())).await;
+    Some(Stage { _server: server, other, base: "/interop", locks, queue })
+}
+
+fn waiting(locks: &Locks, name: &'static str) -> JoinHandle<LockGuard> {
+    let locks = locks.clone();
+    tokio::spawn(async move { hold(&locks, name).await })
+}
+
+async fn mutex(maker: Maker) {
+    let Some(mut stage) = stage(maker, "").await else { return };
+    let (other, locks) = (&mut stage.other, &stage.locks);
+    let path = format!("{}/plain", stage.base);
+    // They hold, we wait.
+    other.ask("a", "mutex", &path);
+    assert_eq!(other.word().await, "a held");
+    assert!(locks.lock("plain").try_now().await.expect("an answer").is_none(), "both hold");
+    let shown = stage.queue.queue(&"plain".try_into().expect("a name")).await.expect("an answer");
+    assert!(shown.len() == 1 && shown[0].holds && shown[0].ttl.is_none(), "{shown:?}");
+    assert!(!shown[0].label.is_empty(), "{shown:?}");
+    let ours = waiting(locks, "plain");
+    queued(locks, "plain", 1).await;
+    other.give("a");
+    assert_eq!(other.word().await, "a released");
+    let ours = ours.await.expect("our turn comes");
+    assert!(ours.token() > shown[0].czxid);
+    // We hold, they wait; and the queue is mixed.
+    other.ask("b", "mutex", &path);
+    queued(locks, "plain", 1).await;
+    let second = waiting(locks, "plain");
+    queued(locks, "plain", 2).await;
+    other.ask("c", "mutex", &path);
+    queued(locks, "plain", 3).await;
+    assert!(other.is_silent().await, "both hold");
+    ours.release().await.expect("held");
+    assert_eq!(other.word().await, "b held");
+    assert!(other.is_silent().await && !second.is_finished());
+    other.give("b");
+    assert_eq!(other.word().await, "b released");
+    let second = second.await.expect("our turn comes");
+    assert!(other.is_silent().await, "both hold");
+    second.release().await.expect("held");
+    assert_eq!(other.word().await, "c held");
+    assert!(locks.lock("plain").try_now().await.expect("an answer").is_none(), "both hold");
+    other.give("c");
+    assert_eq!(other.word().await, "c released");
+    hold(locks, "plain").await.release().await.expect("held");
+}
+
+async fn readers_and_writers(maker: Maker, suffix: &str) {
+    let Some(mut stage) = stage(maker, suffix).await else { return };
+    let (other, locks) = (&mut stage.other, &stage.locks);
+    let path = format!("{}/book", stage.base);
+    other.ask("r1", "read", &path);
+    assert_eq!(other.word().await, "r1 held");
+    let ours = locks.read("book").try_now().await.expect("an answer").expect("readers meet");
+    assert!(
+        locks.write("book").try_now().await.expect("an answer").is_none(),
+        "a writer among their readers"
+    );
+    other.ask("w1", "write", &path);
+    queued(locks, "book", 1).await;
+    assert!(
+        locks.read("book").try_now().await.expect("an answer").is_none(),
+        "a reader overtook their writer"
+    );
+    let writer = waiting(locks, "book");
+    queued(locks, "book", 2).await;
+    other.ask("r2", "read", &path);
+    queued(locks, "book", 3).await;
+    other.give("r1");
+    assert_eq!(other.word().await, "r1 released");
+    assert!(other.is_silent().await, "a writer beside our reader");
+    ours.release().await.expect("held");
+    assert_eq!(other.word().await, "w1 held");
+    assert!(other.is_silent().await && !writer.is_finished());
+    other.give("w1");
+    assert_eq!(other.word().await, "w1 released");
+    let writer = writer.await.expect("our turn comes");
+    assert!(other.is_silent().await, "a reader beside our writer");
+    writer.release().await.expect("held");
+    assert_eq!(other.word().await, "r2 held");
+    let ours = locks.read("book").try_now().await.expect("an answer").expect("readers meet");
+    other.give("r2");
+    assert_eq!(other.word().await, "r2 released");
+    ours.release().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mutex_of_curator() {
+    mutex(Maker::Curator).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mutex_of_kazoo() {
+    mutex(Maker::Kazoo).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reader_writer_lock_of_curator() {
+    readers_and_writers(Maker::Curator, "?recipe=curator-rw").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reader_writer_lock_of_kazoo() {
+    readers_and_writers(Maker::Kazoo, "").await;
+}

@@ -1,0 +1,111 @@
+//! Who may do what, and what is said when something is not right.
+
+use std::time::Duration;
+
+use backend_zk::ZkLock;
+use lockcore::{Error, ErrorKind, Moment};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::servers::{client, connect, ensemble, hold, options, single};
+
+async fn refusal(url: &str) -> Error {
+    ZkLock::connect(&url.parse().expect("an address")).await.map(drop).expect_err(url)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_belongs_to_its_creator() {
+    let Some(server) = single(&options()).await else { return };
+    let host = server.addr();
+    let ann = client(&format!("zk://ann:secret@{host}/hers?acl=creator")).await;
+    let again = client(&format!("zk://ann:secret@{host}/hers?acl=creator")).await;
+    let guard = hold(&ann, "a").await;
+    assert!(again.lock("a").try_now().await.expect("an answer").is_none());
+    for stranger in [format!("zk://{host}/hers"), format!("zk://ann:wrong@{host}/hers?acl=creator")] {
+        let error = refusal(&stranger).await;
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+        assert!(!format!("{error:#}").contains("wrong"), "{error:#}");
+    }
+    guard.release().await.expect("held");
+    hold(&again, "a").await.release().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_right_is_said() {
+    let Some(server) = single(&options()).await else { return };
+    let host = server.addr();
+    let admin = Client::connect(&host.to_string()).await.expect("a client");
+    let closed = CreateMode::Persistent.with_acls(Acls::anyone_read());
+    admin.create("/closed", b"", &closed).await.expect("a node");
+    for (url, kind) in [
+        (format!("zk://{host}/closed"), ErrorKind::Refused),
+        (format!("zk://{host}/closed/below"), ErrorKind::Refused),
+        (format!("zk://{host}/missing?create=false"), ErrorKind::Misconfigured),
+        (format!("zk://{host}/zookeeper/x"), ErrorKind::InvalidInput),
+        (format!("zk://{host}/a/../b"), ErrorKind::InvalidInput),
+        (format!("zk://{host}/a?tabel=x"), ErrorKind::InvalidInput),
+        ("zk://no-such-host.invalid".to_owned(), ErrorKind::Unreachable),
+        ("zk://127.0.0.1:1".to_owned(), ErrorKind::Unreachable),
+        ("zk://".to_owned(), ErrorKind::InvalidInput),
+    ] {
+        let began = Moment::now();
+        let error = refusal(&url).await;
+        assert_eq!(error.kind(), kind, "{url}: {error:#}");
+        assert!(Moment::now().since(began) < Duration::from_secs(12), "{url} took too long");
+    }
+    // One of two servers is enough.
+    hold(&client(&format!("zk://127.0.0.1:1,{host}")).await, "one of two")
+        .await
+        .release()
+        .await
+        .expect("held");
+}
+
+/// The recipes cannot be mixed up on one name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recipes_do_not_mix() {
+    let Some(server) = single(&options()).await else { return };
+    let (queue, simple) =
+        (client(&server.url()).await, client(&format!("{}?recipe=simple", server.url())).await);
+    assert!(!simple.capabilities().fifo && !simple.capabilities().herd_free && simple.capabilities().fencing);
+    let guard = hold(&queue, "a").await;
+    let error = simple.lock("a").try_now().await.expect_err("another recipe");
+    assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    guard.release().await.expect("held");
+    let guard = hold(&simple, "b").await;
+    let error = queue.lock("b").try_now().await.expect_err("another recipe");
+    assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+    guard.release().await.expect("held");
+}
+
+/// A server that has lost its leader serves its clients for `syncLimit` ticks more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_refuses_leases_that_an_island_outlives() {
+    let options = options().setting("tickTime", "500").setting("syncLimit", "5");
+    let Some(servers) = ensemble(&options).await else { return };
+    let usual = client(&servers.url()).await;
+    assert_eq!(usual.capabilities().min_ttl, Duration::from_secs(1));
+    let strict = client(&format!("{}?strict=true", servers.url())).await;
+    assert_eq!(strict.capabilities().min_ttl, Duration::from_secs(3));
+    let error = strict.lock("a").ttl(Duration::from_secs(2)).await.expect_err("too short");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+}
+
+/// Writes that the lock guards are done by its holder alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guarded_writes() {
+    let Some(server) = single(&options()).await else { return };
+    let (locks, lock) = connect(&server.url()).await;
+    let other = client(&server.url()).await;
+    let guard = hold(&locks, "data").await;
+    let write = lock.guarded(guard.grant()).expect("ours");
+    write.create("/data", b"one").set("/data", b"two", None).commit().await.expect("held");
+    let refused =
+        lock.guarded(guard.grant()).expect("ours").set("/data", b"three", Some(7)).create("/more", b"");
+    assert_eq!(refused.commit().await.expect_err("another version").kind(), ErrorKind::InvalidInput);
+    assert_eq!(other.force_release("data").await.expect("an answer"), 1);
+    let error = lock.guarded(guard.grant()).expect("ours").set("/data", b"four", None).commit().await;
+    assert_eq!(error.expect_err("stolen").kind(), ErrorKind::Lost);
+    let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
+    assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
+    assert!(reader.check_stat("/more").await.expect("an answer").is_none());
+}

@@ -1,0 +1,75 @@
+//! Servers and clients for the tests.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend_zk::ZkLock;
+use lockcore::{LockGuard, Locks, Moment};
+use testbed::{Durability, Options, ZooKeeper, ZooKeeperEnsemble};
+
+/// A folder in memory where there is one.
+fn folder() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+pub(crate) fn options() -> Options {
+    Options::new()
+        .durability(Durability::OsCache)
+        .parent(folder())
+        .setting("tickTime", "200")
+        .setting("maxSessionTimeout", "90000")
+}
+
+/// Why a test cannot run here; `None` if it can. It fails where servers are required.
+fn missing(what: &str, installed: Result<(), testbed::Error>) -> bool {
+    let Err(error) = installed else { return false };
+    assert!(!testbed::servers_required(), "{what}: {error}");
+    eprintln!("ignored: {error}");
+    true
+}
+
+/// A server, or `None`, with a word why, where it is not installed.
+pub(crate) async fn single(options: &Options) -> Option<ZooKeeper> {
+    if missing("ZooKeeper", ZooKeeper::installed()) {
+        return None;
+    }
+    Some(ZooKeeper::start_with(options).await.expect("the server starts"))
+}
+
+/// Three servers that can be cut off from each other.
+pub(crate) async fn ensemble(options: &Options) -> Option<ZooKeeperEnsemble> {
+    if missing("ZooKeeper", ZooKeeperEnsemble::installed()) {
+        return None;
+    }
+    Some(ZooKeeperEnsemble::start_with_links(3, options).await.expect("the servers start"))
+}
+
+pub(crate) fn url(addr: SocketAddr) -> String {
+    format!("zk://{addr}")
+}
+
+/// A client, and the backend behind it.
+pub(crate) async fn connect(url: &str) -> (Locks, Arc<ZkLock>) {
+    let lock = Arc::new(ZkLock::connect(&url.parse().expect("an address")).await.expect("a client"));
+    (Locks::new(Arc::clone(&lock) as Arc<_>), lock)
+}
+
+pub(crate) async fn client(url: &str) -> Locks {
+    connect(url).await.0
+}
+
+pub(crate) async fn hold(locks: &Locks, name: &str) -> LockGuard {
+    locks.lock(name).wait(Duration::from_secs(20)).await.expect("a free lock")
+}
+
+/// Waits until so many stand in the queue.
+pub(crate) async fn queued(locks: &Locks, name: &str, waiters: usize) {
+    let end = Moment::now().after(Duration::from_secs(30));
+    while locks.inspect(name).await.expect("an answer").waiters != waiters {
+        assert!(!end.has_passed(), "not {waiters} in the queue: {:?}", locks.inspect(name).await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,102 @@
+//! `ZooKeeper`: one server, and an ensemble of three.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use lockwell::conformance::{Harness, Link, Need, Server};
+use lockwell::{Locks, Result, async_trait};
+use testbed::{Options, Proxy, ZooKeeper, ZooKeeperEnsemble};
+
+use super::servers::{Cable, OneServer, missing};
+use super::targets::Started;
+
+pub(crate) fn offers() -> Vec<Need> {
+    use Need::{Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
+    vec![Shared, Permits, Fencing, Fifo, Durable, Process, Server, Link]
+}
+
+/// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick, which is the
+/// grain of the server's time, and no upper bound in the way.
+fn options() -> Options {
+    super::servers::options().setting("tickTime", "200").setting("maxSessionTimeout", "90000")
+}
+
+pub(crate) async fn one() -> Started {
+    let zookeeper = ZooKeeper::start_with(&options()).await.map_err(|error| missing(&error))?;
+    // A `ZooKeeper` is a `Server`, by its address.
+    let server = testbed::Server::clone(&zookeeper);
+    Ok(OneServer::new(server, offers(), Box::new(move |addr| zookeeper.url_via(addr)), None))
+}
+
+/// Three servers. They may be silent to each other for a while, since the machine may be busy.
+pub(crate) async fn three() -> Started {
+    let options = options().setting("syncLimit", "10").setting("initLimit", "50");
+    let ensemble = ZooKeeperEnsemble::start(3, &options).await.map_err(|error| missing(&error))?;
+    Ok(Arc::new(Three(ensemble)))
+}
+
+#[derive(Debug)]
+struct Three(ZooKeeperEnsemble);
+
+impl Three {
+    async fn start_those_that_are_down(&self) {
+        let mut starting = Vec::new();
+        for server in self.0.servers().iter().filter(|server| server.pid().is_none()) {
+            let server = server.clone();
+            starting.push(tokio::spawn(async move { server.restart().await }));
+        }
+        for start in starting {
+            start.await.expect("no panic").expect("the server starts again");
+        }
+        self.0.ready().await.expect("a leader and its followers");
+    }
+}
+
+#[async_trait]
+impl Harness for Three {
+    fn offers(&self) -> Vec<Need> {
+        offers()
+    }
+
+    async fn client(&self) -> Result<Locks> {
+        lockwell::connect(self.0.url()).await
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.0.url())
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(self)
+    }
+
+    async fn link(&self) -> Option<Box<dyn Link>> {
+        let mut proxies = Vec::new();
+        for addr in self.0.addresses() {
+            proxies.push(Proxy::start(addr).await.expect("a proxy"));
+        }
+        let addresses: Vec<SocketAddr> = proxies.iter().map(Proxy::addr).collect();
+        Some(Box::new(Cable { url: self.0.url_via(&addresses), proxies }))
+    }
+}
+
+#[async_trait]
+impl Server for Three {
+    async fn pause(&self) {
+        self.0.servers().iter().for_each(|server| server.pause().expect("the server runs"));
+    }
+
+    async fn resume(&self) {
+        for server in self.0.servers().iter().filter(|server| server.pid().is_some()) {
+            server.resume().expect("the server runs");
+        }
+        self.start_those_that_are_down().await;
+    }
+
+    async fn restart(&self) {
+        for server in self.0.servers() {
+            server.stop().await.expect("the server ends");
+        }
+        self.start_those_that_are_down().await;
+    }
+}
