@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Moment, Result};
-use redis::{ErrorKind as Kind, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::answers::text;
 use crate::error::{Verdict, fatal, no_answer, verdict};
@@ -51,18 +51,26 @@ impl Info {
 
 /// Reaches the server, and warns of (or with `strict=true` refuses) one that may lose locks.
 pub(crate) async fn server(wire: &Arc<Wire>, options: &Options) -> Result<()> {
+    let misconfigured = |text: &str| Err(Error::new(ErrorKind::Misconfigured, text));
     let info = info(wire, options.timeout).await?;
+    if info.get("redis_mode") == "sentinel" {
+        return misconfigured("the server is a sentinel: use redis+sentinel:// to reach its master");
+    }
     if info.get("role") == "slave" {
-        let text = "the server is a replica, and read only: connect to its master";
-        return Err(Error::new(ErrorKind::Misconfigured, text));
+        return misconfigured("the server is a replica, and read only: connect to its master");
+    }
+    if info.get("cluster_enabled") == "1" && !wire.address.is_cluster() {
+        return misconfigured("the server is part of a cluster: use redis+cluster:// to reach it");
+    }
+    if options.strict && info.get("role").is_empty() {
+        return Err(Error::new(ErrorKind::Refused, "strict=true needs the right to INFO"));
     }
     let doubts = info.doubts();
     if doubts.is_empty() {
         return Ok(());
     }
     if options.strict {
-        let text = format!("strict=true, and this server may lose locks: {}", doubts.join("; "));
-        return Err(Error::new(ErrorKind::Misconfigured, text));
+        return misconfigured(&format!("strict=true, and this server may lose locks: {}", doubts.join("; ")));
     }
     for doubt in doubts {
         tracing::warn!(address = ?wire.address.place, "this Redis server may lose locks: {doubt}");
@@ -76,12 +84,11 @@ pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout
     // By its text: a look that leaves nothing to the next one.
     let mut command = RIGHTS.call(true, 0);
     command.arg(keys.probe()).arg(keys.channel("rights")).arg(more);
-    let asked = tokio::time::timeout(timeout, async {
-        let (mut link, _) = wire.link().await?;
-        link.query(&command).await
-    });
-    let answer = asked.await.map_err(|_| no_answer(None))?;
-    let missing = match answer.map_err(|error| fatal(&error, Some(&RIGHTS)))? {
+    let answer = match ask(wire, &command, timeout).await? {
+        Ok(answer) => answer,
+        Err(error) => return Err(fatal(&error, Some(&RIGHTS))),
+    };
+    let missing = match answer {
         Value::Array(names) => names.iter().map(|name| text(Some(name))).collect::<Result<Vec<_>>>()?,
         _ => Vec::new(),
     };
@@ -90,35 +97,42 @@ pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout
     }
     let namespace = keys.namespace();
     let text = format!(
-        "the user lacks rights: {} on the keys ~{namespace}* and the channels &{namespace}*",
+        "the user lacks rights, or the server lacks commands: {} on the keys ~{namespace}* and the channels &{namespace}*",
         missing.join(", ")
     );
     Err(Error::new(ErrorKind::Refused, text))
 }
 
-/// The server's `INFO`, empty where the user has no right to it. Waits for a server that is still loading.
+/// The server's `INFO`, empty where the user has no right to it.
 pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
+    match ask(wire, &redis::cmd("INFO"), timeout).await? {
+        Ok(value) => Ok(Info::parse(&one_text(value))),
+        Err(error) if error.kind() == Kind::Server(ServerErrorKind::NoPerm) => {
+            tracing::info!(%error, "INFO is not allowed: the server is not checked");
+            Ok(Info::default())
+        }
+        Err(error) => Err(fatal(&error, None)),
+    }
+}
+
+/// Asks with patience for a server that is loading, busy or just restarting. The inner error is the server's final word.
+async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);
     let mut last = None;
-    let command = redis::cmd("INFO");
     while !end.has_passed() {
         let asked = tokio::time::timeout(end.remaining(), async {
             let (mut link, generation) = wire.link().await.map_err(|error| (error, 0))?;
-            link.query(&command).await.map_err(|error| (error, generation))
+            link.query(command).await.map_err(|error| (error, generation))
         });
         let (error, generation) = match asked.await {
             Err(_) => break,
-            Ok(Ok(value)) => return Ok(Info::parse(&one_text(value))),
+            Ok(Ok(value)) => return Ok(Ok(value)),
             Ok(Err(failed)) => failed,
         };
-        if error.kind() == Kind::Server(ServerErrorKind::NoPerm) {
-            tracing::info!(%error, "INFO is not allowed: the server is not checked");
-            return Ok(Info::default());
-        }
         match verdict(&error, true) {
             Verdict::Again => (),
             Verdict::Broken => wire.hang_up(generation),
-            Verdict::Unknown | Verdict::Fatal => return Err(fatal(&error, None)),
+            Verdict::Unknown | Verdict::Fatal => return Ok(Err(error)),
         }
         last = Some(error);
         tokio::time::sleep(Duration::from_millis(50).min(end.remaining())).await;

@@ -21,6 +21,10 @@ pub(crate) enum Verdict {
 pub(crate) fn verdict(error: &RedisError, elsewhere: bool) -> Verdict {
     match error.kind() {
         Kind::Server(ServerErrorKind::NoScript) => Verdict::Unknown,
+        // Somebody's script runs for long; ours has not begun.
+        _ if error.code() == Some("BUSY") => Verdict::Again,
+        // The server closes the connection behind this word.
+        _ if is_full(error) => Verdict::Broken,
         Kind::Server(
             ServerErrorKind::BusyLoading
             | ServerErrorKind::TryAgain
@@ -29,12 +33,15 @@ pub(crate) fn verdict(error: &RedisError, elsewhere: bool) -> Verdict {
         ) => Verdict::Again,
         // After a failover the old connection leads to a replica. Whoever can ask for the new master does.
         Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => Verdict::Broken,
-        Kind::MasterNameNotFoundBySentinel if error.is_io_error() => Verdict::Broken,
         Kind::Io | Kind::ClusterConnectionNotFound => Verdict::Broken,
         // A server that is shutting down or not yet up may cut its answer short.
         Kind::Parse if error.is_connection_dropped() => Verdict::Broken,
         _ => Verdict::Fatal,
     }
+}
+
+fn is_full(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
 /// What became of a request that reached no answer in time.
@@ -47,6 +54,8 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
         Kind::Server(ServerErrorKind::ClusterDown) => "the cluster is down: not all slots are served",
         Kind::Server(ServerErrorKind::MasterDown) => "the replica has lost its master",
         Kind::Server(ServerErrorKind::ReadOnly) => "no writable master could be found",
+        _ if is_full(cause) => "the server has reached its maxclients",
+        _ if cause.code() == Some("BUSY") => "Redis is busy with somebody's script (SCRIPT KILL ends it)",
         _ => "Redis cannot be reached or does not answer",
     };
     Error::new(ErrorKind::Unreachable, text).with_source(cause.to_string())
@@ -59,6 +68,9 @@ pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
         Kind::InvalidClientConfig => (ErrorKind::InvalidInput, "the address is not usable"),
         Kind::MasterNameNotFoundBySentinel => {
             (ErrorKind::Misconfigured, "no sentinel knows a master of this name")
+        }
+        Kind::Parse | Kind::UnexpectedReturnType => {
+            (ErrorKind::Misconfigured, "what answers at this address is not Redis")
         }
         Kind::RESP3NotSupported => (ErrorKind::Misconfigured, TOO_OLD),
         _ => match error.code() {
@@ -90,7 +102,11 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             return Error::new(ErrorKind::Refused, format!("the user lacks a right: {what}"))
                 .with_source(format!("{code} {detail}"));
         }
-        "WRONGPASS" | "NOAUTH" => (ErrorKind::Refused, WRONG_PASSWORD),
+        "WRONGPASS" => (ErrorKind::Refused, WRONG_PASSWORD),
+        "NOAUTH" => (
+            ErrorKind::Refused,
+            "the server asks for a password, and the address has none: redis://USER:PASSWORD@HOST",
+        ),
         "WRONGTYPE" => (
             ErrorKind::KindClash,
             "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson",
@@ -103,6 +119,15 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             (ErrorKind::Misconfigured, "the server is part of a cluster: use redis+cluster:// to reach it")
         }
         _ if detail.contains("unknown command 'HELLO'") => (ErrorKind::Misconfigured, TOO_OLD),
+        _ if detail.starts_with("unknown command") => (
+            ErrorKind::Misconfigured,
+            "the server does not know a command that locks need: is it a sentinel (redis+sentinel://), or are commands \
+             renamed?",
+        ),
+        _ if detail.contains("attempt to") => (
+            ErrorKind::Misconfigured,
+            "one of the keys beside the lock holds something else than lockwell wrote",
+        ),
         _ if detail.contains("cluster support disabled") => {
             (ErrorKind::Misconfigured, "the server is not part of a cluster: use redis:// to reach it")
         }

@@ -9,7 +9,7 @@ use lockcore::seats::Seats;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, RedisResult, TlsMode, Value,
 };
@@ -256,7 +256,16 @@ impl Wire {
             }
             Place::Sentinel { sentinels, master } => {
                 let mut client = self.sentinel(sentinels, master)?;
-                client.get_async_connection_with_config(&self.config()).await.map(Link::Node)
+                match client.get_async_connection_with_config(&self.config()).await {
+                    Err(error)
+                        if error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel
+                            && is_known(&mut client, master).await =>
+                    {
+                        // It will have a successor in a moment.
+                        Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::NotConnected)))
+                    }
+                    made => made.map(Link::Node),
+                }
             }
             Place::Cluster(nodes) => {
                 let infos =
@@ -279,11 +288,7 @@ impl Wire {
         }
     }
 
-    fn sentinel(
-        &self,
-        sentinels: &[redis::ConnectionAddr],
-        master: &str,
-    ) -> RedisResult<redis::sentinel::SentinelClient> {
+    fn sentinel(&self, sentinels: &[redis::ConnectionAddr], master: &str) -> RedisResult<SentinelClient> {
         let mut builder =
             SentinelClientBuilder::new(sentinels.iter().cloned(), master, SentinelServerType::Master)?
                 .set_client_to_redis_protocol(redis::ProtocolVersion::RESP3)
@@ -316,6 +321,18 @@ impl Wire {
             Ok(())
         })
     }
+}
+
+/// Whether the sentinels know a master of this name. The client crate says the same of one that is down.
+async fn is_known(client: &mut SentinelClient, master: &str) -> bool {
+    let asked = async {
+        let sentinel = client.async_get_sentinel_client().await?;
+        let mut conn = sentinel.get_multiplexed_async_connection().await?;
+        let mut command = redis::cmd("SENTINEL");
+        conn.req_packed_command(command.arg("GET-MASTER-ADDR-BY-NAME").arg(master)).await
+    };
+    // In doubt it is: trying again does no harm.
+    !matches!(asked.await, Ok(Value::Nil))
 }
 
 impl fmt::Debug for Wire {

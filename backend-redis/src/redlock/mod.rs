@@ -152,20 +152,20 @@ impl Redlock {
             check::rights(node.lane.wire(), &self.shared.keys, &[], limit).await?;
             node.examine(generation, limit, settings.longest_ttl).await
         });
-        let (mut runs, mut missing, mut quiet) = (Vec::new(), None, 0);
+        let (mut runs, mut missing, mut forgetful) = (Vec::new(), None, 0);
         let looks = gather(looks, self.majority(), GRACE).await;
         for (look, address) in looks.into_iter().zip(&settings.nodes) {
             match look.unwrap_or_else(|| Err(crate::error::no_answer(None))) {
                 Ok(right) => {
-                    let (run, votes_from) = (right.run_id, right.votes_from);
+                    let (run, votes_from) = (Arc::clone(&right.run_id), right.votes_from);
                     if !run.is_empty() && runs.contains(&run) {
                         let text =
                             format!("{:?} is a node that is named twice, under two addresses", address.place);
                         return Err(Error::new(ErrorKind::InvalidInput, text));
                     }
                     runs.push(run);
+                    forgetful += usize::from(!right.keeps);
                     if !votes_from.has_passed() {
-                        quiet += 1;
                         let wait = votes_from.remaining();
                         tracing::warn!(node = ?address.place, ?wait, "this node may have forgotten locks: no vote yet");
                     }
@@ -188,8 +188,9 @@ impl Redlock {
                 None => error,
             });
         }
-        if settings.options.strict && quiet > 0 {
-            let text = "strict=true, and a node does not write every change to its disk (appendfsync always)";
+        if settings.options.strict && forgetful > 0 {
+            let text = "strict=true, and a node does not write every change to its disk (appendfsync always), or the \
+                        user lacks the rights to INFO and CONFIG GET that would tell";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         Ok(())

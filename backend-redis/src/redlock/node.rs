@@ -40,6 +40,8 @@ pub(crate) struct Right {
     pub(crate) votes_from: Moment,
     /// Whether it has all its token counters.
     whole: bool,
+    /// Whether it answers only after its change is on the disk, as far as it may be asked.
+    pub(crate) keeps: bool,
 }
 
 /// A run of a server whose counters are to be repaired.
@@ -57,7 +59,8 @@ impl Right {
 impl Node {
     pub(crate) fn new(address: Address, ear: Ear, whole_note: String, timeout: Duration) -> Self {
         let wire = Wire::new(address, Some(ear));
-        let right = Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false };
+        let right =
+            Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
         let lane = Lane::new(Arc::new(wire), timeout);
         Self {
             lane,
@@ -171,6 +174,10 @@ impl Node {
             let text = "a node is a replica: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
+        if info.get("cluster_enabled") == "1" {
+            let text = "a node is part of a cluster: Redlock needs independent masters";
+            return Err(Error::new(ErrorKind::Misconfigured, text));
+        }
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await;
         // Without INFO it is taken for just started. The figure is the difference of two times that were rounded down,
@@ -180,7 +187,7 @@ impl Node {
         let votes_from = if keeps { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
         let whole =
             keeps || (!run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id));
-        let right = Right { asked_on: generation, run_id, votes_from, whole };
+        let right = Right { asked_on: generation, run_id, votes_from, whole, keeps };
         *self.right() = right.clone();
         Ok(right)
     }

@@ -7,8 +7,9 @@
 //! ever granted stands at one of those. The model finds no violation with this rule, and finds one with each part of
 //! it left out.
 //!
-//! A node that has its counters is known by a note that names the server's run. A new installation has no such notes at
-//! all: then all nodes are read, and tokens rest on the clock's floor until the notes are there.
+//! A node that has its counters is known by a note that names the server's run. In a new installation, and when a majority
+//! has forgotten, there are too few notes: then all nodes are read, none may be missing, and tokens rest on the clock's
+//! floor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,15 +44,14 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
         if is_whole && place != index {
             whole.push(values.clone());
         }
-        all.push((is_whole, values));
+        all.push(values);
     }
     let majority = nodes.len() / 2 + 1;
-    let is_new = all.len() == nodes.len() && all.iter().all(|(is_whole, _)| !is_whole);
     let sources = if whole.len() >= majority {
         whole
-    } else if is_new {
-        tracing::warn!("no Redlock node has a history of tokens: taken for a new installation");
-        all.into_iter().map(|(_, values)| values).collect()
+    } else if all.len() == nodes.len() {
+        tracing::warn!("too few Redlock nodes have a history of tokens: taken for a new installation");
+        all
     } else {
         let text =
             format!("{} nodes still have their tokens, and {majority} are needed to repair one", whole.len());
