@@ -43,7 +43,7 @@ impl Address {
         };
         require_tls_feature(url, tls)?;
         let path = url.path().trim_matches('/');
-        let mut db = url.parsed("db", "the number of a database")?;
+        let mut db = db_option(url)?;
         let place = match scheme {
             "redis+unix" => {
                 let location = url.location();
@@ -83,7 +83,7 @@ impl Address {
     pub(crate) fn read_nodes(url: &ServerUrl) -> Result<Vec<Self>> {
         let tls = url.scheme() == "redlocks";
         require_tls_feature(url, tls)?;
-        let db = db_in_path(url, url.parsed("db", "the number of a database")?)?;
+        let db = db_in_path(url, db_option(url)?)?;
         let nodes = nodes(url, PORT, tls)?;
         Ok(nodes.into_iter().map(|node| Self::new(url, Place::Node(node), db, tls)).collect())
     }
@@ -163,6 +163,10 @@ fn nodes(url: &ServerUrl, port: u16, tls: bool) -> Result<Vec<ConnectionAddr>> {
         }
     };
     Ok(url.hosts()?.into_iter().map(one).collect())
+}
+
+fn db_option(url: &ServerUrl) -> Result<Option<i64>> {
+    Ok(url.parsed::<u32>("db", "the number of a database")?.map(i64::from))
 }
 
 fn db_in_path(url: &ServerUrl, option: Option<i64>) -> Result<Option<i64>> {

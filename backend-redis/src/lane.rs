@@ -5,9 +5,9 @@
 //! caller itself, without a task between.
 //!
 //! A connection that failed or did not answer in time is dropped and replaced, and the calls are repeated: every script
-//! is idempotent for its owner, so that a lost reply does no harm. All calls travel on one connection, and the server
-//! carries them out in the order in which they were sent, so that a release never overtakes the acquire that it cleans
-//! up. An acquire that was repeated on a second connection can be met by its own copy from the first one even after its
+//! is idempotent for its owner, so that a lost reply does no harm. All calls travel on one connection, and a call that is
+//! made when another has ended is carried out after it: a release comes after the acquire that it cleans up. Calls that
+//! are under way at the same time keep no order. An acquire that was repeated on a second connection can be met by its own copy from the first one even after its
 //! release; what such a copy takes is never renewed, and ends with its lease.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,7 +110,11 @@ impl Lane {
             }
         };
         match waiting {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err(no_answer(None))),
+            // The calls before it may have more time than this one.
+            Ok(answer) => match tokio::time::timeout(give_up.remaining(), answer).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) | Err(_) => Err(no_answer(None)),
+            },
             Err(item) => {
                 let turn = Turn(&self.0);
                 let answers = self.0.run(item.script, vec![item], give_up).await;

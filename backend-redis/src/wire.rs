@@ -25,6 +25,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 const SILENCES: u32 = 2;
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// How long making a connection usually takes at most.
+const SLOW_DIAL: Duration = Duration::from_millis(100);
+
 /// How many commands the client crate takes in before the first is written.
 const BUFFER: usize = 1024;
 
@@ -103,6 +106,8 @@ struct Slot {
     silences: u32,
     /// Whether the last attempt to make a connection failed.
     failed: bool,
+    /// When the latest attempt began.
+    dialled_at: Moment,
     /// The latest attempt to make a connection.
     dialled: Option<Dialled>,
 }
@@ -116,6 +121,7 @@ impl Wire {
             heard: Moment::now(),
             silences: 0,
             failed: false,
+            dialled_at: Moment::NEVER,
             dialled: None,
         };
         Self { address, ear, slot: Mutex::new(slot) }
@@ -156,6 +162,7 @@ impl Wire {
         }
         let (tell, dialled) = watch::channel(None);
         slot.dialled = Some(dialled.clone());
+        slot.dialled_at = Moment::now();
         let wire = Arc::clone(self);
         drop(tokio::spawn(async move {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
@@ -189,12 +196,13 @@ impl Wire {
         }
     }
 
-    /// Whether the server looks dead: the last connection could not be made, or several calls in a row had no answer and
+    /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or several calls in a row had no answer and
     /// no other has had one lately.
     pub(crate) fn looks_dead(&self) -> bool {
         let slot = self.slot();
         let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE / 2).has_passed();
-        (slot.failed && slot.link.is_none()) || silent
+        let slow = slot.dialled_at.after(SLOW_DIAL).has_passed();
+        (slot.link.is_none() && (slot.failed || slow)) || silent
     }
 
     /// Gives a connection up that is of no use any more. One made since is left alone.

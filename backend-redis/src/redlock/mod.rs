@@ -40,6 +40,8 @@ use crate::wire::Ear;
 const MOST_NODES: usize = 63;
 /// How long slow nodes are waited for when a majority has answered a question.
 const GRACE: Duration = Duration::from_millis(100);
+/// How often is looked again when some nodes did not answer in time and the others show no holder.
+const LOOKS: u32 = 2;
 /// The most rounds under way in one client.
 const ROUNDS: usize = 128;
 /// How often a claim that does not wait tries again when votes were split.
@@ -224,9 +226,7 @@ impl Redlock {
         let calls = self.nodes.iter().map(|node| node.lane.call_within(item(), limit));
         let mut complaint = None;
         let mut values = Vec::new();
-        // A node that looks dead is not waited for; the others are, since it is the sum of them that counts.
-        let alive = self.nodes.iter().filter(|node| !node.looks_dead()).count();
-        for answer in gather(calls, alive.max(self.majority()), GRACE).await {
+        for answer in gather(calls, self.majority(), GRACE).await {
             match answer {
                 Some(Ok(answer)) => values.push(answer.value),
                 Some(Err(error)) => complaint = Some(error),
@@ -319,8 +319,16 @@ impl DistributedLock for Redlock {
         let keys = self.shared.keys.of(name);
         let keys = vec![keys.lock, keys.queue, keys.seats];
         let item = || Item { script: &INSPECT, slot: 0, keys: keys.clone(), args: Vec::new() };
-        let answers = self.ask_all(item).await?;
-        answers::majority_status(name, &answers, self.majority())
+        let mut looks = 0;
+        loop {
+            let answers = self.ask_all(item).await?;
+            let status = answers::majority_status(name, &answers, self.majority())?;
+            looks += 1;
+            // The nodes that were not waited for may hold what is missing to a majority.
+            if status.is_held() || answers.len() == self.nodes.len() || looks == LOOKS {
+                return Ok(status);
+            }
+        }
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -213,15 +213,23 @@ impl Round<'_> {
         let keys = self.shared.keys.of(self.claim.name());
         let (owner, limit) = (owner(self.claim), self.limit);
         let mut nodes: Vec<_> = held.iter().map(|&node| Arc::clone(&self.nodes[node])).collect();
+        let (shared, claim, number) = (Arc::clone(self.shared), self.claim.clone(), self.number);
         let all = self.nodes.to_vec();
         drop(tokio::spawn(async move {
+            let mut give_back = FuturesUnordered::new();
             while let Some(reply) = replies.next().await {
-                if let Reply::Vote(node, Ok(Took::Busy(_)) | Err(_)) = reply
-                    && queued
-                {
+                let Reply::Vote(node, took) = reply else { continue };
+                let busy = matches!(took, Ok(Took::Busy(_)));
+                if !busy && claim.is_cancelled() {
+                    // The release did not wait for this node, and its request may have overtaken the vote. It cancels
+                    // the claim before it sends anything, so a vote that ends before that is followed by it.
+                    give_back.push(shared.give_back(&all[node], &claim, number));
+                }
+                if queued && (busy || took.is_err()) {
                     nodes.push(Arc::clone(&all[node]));
                 }
             }
+            while give_back.next().await.is_some() {}
             for node in nodes {
                 let keys = vec![keys.queue.clone(), keys.seats.clone()];
                 // A place that stays is forgotten after its life.

@@ -59,8 +59,10 @@ local function first_of(queue, seats)
     local owner = redis.call('ZRANGE', queue, 0, 0)[1]
     if not owner then return nil end
     local seat = redis.call('HGET', seats, owner)
-    local until_when, who = string.match(seat or '', '^(%d+):(.*)$')
-    if until_when and tonumber(until_when) > now then return owner, who end
+    local until_when, who = string.match(seat or '', '^(%d+):(.*:%d+)$')
+    local left = until_when and tonumber(until_when) - now
+    -- One that lasts longer than any can is from before the clock was set back.
+    if left and left > 0 and left <= keep then return owner, who end
     redis.call('ZREM', queue, owner)
     redis.call('HDEL', seats, owner)
   end

@@ -38,11 +38,14 @@ pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
             let guard = stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock");
             hold.send(guard.token()).expect("the case listens");
             // More tasks than the runtime has threads, this one's included.
-            for _ in 0..4 {
-                drop(tokio::spawn(async move { std::thread::sleep(ttl * 3) }));
-            }
+            let block = || tokio::spawn(async move { std::thread::sleep(ttl * 3) });
+            let blocks = [block(), block(), block(), block()];
             std::thread::sleep(ttl * 3);
             let standing = guard.is_held().then_some(()).ok_or_else(|| guard.standing());
+            // From the release on nothing is renewed, and it needs a thread of the runtime to be sent.
+            for block in blocks {
+                block.await.expect("no panic");
+            }
             release(guard).await;
             standing
         }
