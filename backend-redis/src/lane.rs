@@ -7,8 +7,8 @@
 //! A connection that failed or did not answer in time is dropped and replaced, and the calls are repeated: every script
 //! is idempotent for its owner, so that a lost reply does no harm. All calls travel on one connection, and a call that is
 //! made when another has ended is carried out after it: a release comes after the acquire that it cleans up. Calls that
-//! are under way at the same time keep no order. An acquire that was repeated on a second connection can be met by its own copy from the first one even after its
-//! release; what such a copy takes is never renewed, and ends with its lease.
+//! are under way at the same time keep no order. An acquire that was repeated on a second connection can be met by its
+//! own copy from the first one even after its release; what such a copy takes is never renewed, and ends with its lease.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,8 +33,8 @@ const BATCH: usize = 128;
 pub(crate) struct Item {
     pub(crate) script: &'static Script,
     pub(crate) slot: u16,
-    pub(crate) keys: Vec<String>,
-    pub(crate) args: Vec<String>,
+    pub(crate) keys: Arc<Vec<String>>,
+    pub(crate) args: Arc<Vec<String>>,
 }
 
 /// What a script answered to one item.

@@ -105,7 +105,7 @@ impl RedisLock {
         let item = Item {
             script: &TAKE,
             slot,
-            keys: vec![token, lock, queue, seats],
+            keys: vec![token, lock, queue, seats].into(),
             args: vec![
                 self.shared.keys.token_life().to_owned(),
                 SEAT_LIFE.as_micros().to_string(),
@@ -113,7 +113,8 @@ impl RedisLock {
                 claim.ttl().as_millis().to_string(),
                 claim.label().to_owned(),
                 seat.unwrap_or_default(),
-            ],
+            ]
+            .into(),
         };
         let Answer { value, sent, generation, .. } = claim.within_wait(self.lane.call(item)).await?;
         Ok((answers::took(value, &TAKE)?, Answered { sent, generation }))
@@ -160,14 +161,15 @@ impl RedisLock {
     }
 
     async fn renew_group(&self, grants: &[&Grant], slot: u16) -> Result<Vec<Renewal>> {
-        let mut item = Item { script: &RENEW, slot, keys: Vec::new(), args: Vec::new() };
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
         let mut shortest = SEAT_LIFE;
         for grant in grants {
             let claim = grant.claim();
-            item.keys.push(self.shared.keys.lock(claim.name()));
-            item.args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
+            keys.push(self.shared.keys.lock(claim.name()));
+            args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
             shortest = shortest.min(claim.ttl());
         }
+        let item = Item { script: &RENEW, slot, keys: keys.into(), args: args.into() };
         let answer = self.lane.call_within(item, lease::Lease::patience(shortest)).await?;
         if self.shared.wait_replicas > 0 {
             self.confirm(answer.generation, shortest).await?;
@@ -274,14 +276,15 @@ impl DistributedLock for RedisLock {
         let item = Item {
             script: &RELEASE,
             slot,
-            keys: vec![lock, queue, seats],
+            keys: vec![lock, queue, seats].into(),
             args: vec![
                 self.shared.ear.channel.to_string(),
                 exact.to_owned(),
                 owner(claim),
                 queued.to_owned(),
                 String::new(),
-            ],
+            ]
+            .into(),
         };
         let answer = self.lane.call(item).await?;
         let freed = answers::freed(answer.value, &RELEASE)?;
@@ -292,13 +295,14 @@ impl DistributedLock for RedisLock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let LockKeys { lock, queue, seats, slot, .. } = self.shared.keys.of(name);
-        let item = Item { script: &INSPECT, slot, keys: vec![lock, queue, seats], args: Vec::new() };
+        let item =
+            Item { script: &INSPECT, slot, keys: vec![lock, queue, seats].into(), args: Arc::default() };
         answers::status(name, &self.lane.call(item).await?.value)
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let LockKeys { lock, queue, seats, slot, .. } = self.shared.keys.of(name);
-        let item = Item { script: &FORCE, slot, keys: vec![lock, queue, seats], args: Vec::new() };
+        let item = Item { script: &FORCE, slot, keys: vec![lock, queue, seats].into(), args: Arc::default() };
         let held = answers::int(Some(&self.lane.call(item).await?.value))?;
         Ok(usize::from(held == 1))
     }

@@ -317,8 +317,8 @@ impl DistributedLock for Redlock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let keys = self.shared.keys.of(name);
-        let keys = vec![keys.lock, keys.queue, keys.seats];
-        let item = || Item { script: &INSPECT, slot: 0, keys: keys.clone(), args: Vec::new() };
+        let keys = Arc::new(vec![keys.lock, keys.queue, keys.seats]);
+        let item = || Item { script: &INSPECT, slot: 0, keys: Arc::clone(&keys), args: Arc::default() };
         let mut looks = 0;
         loop {
             let answers = self.ask_all(item).await?;
@@ -333,8 +333,8 @@ impl DistributedLock for Redlock {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let keys = self.shared.keys.of(name);
-        let keys = vec![keys.lock, keys.queue, keys.seats];
-        let item = || Item { script: &FORCE, slot: 0, keys: keys.clone(), args: Vec::new() };
+        let keys = Arc::new(vec![keys.lock, keys.queue, keys.seats]);
+        let item = || Item { script: &FORCE, slot: 0, keys: Arc::clone(&keys), args: Arc::default() };
         let mut freed = 0;
         for answer in self.ask_all(item).await? {
             freed += usize::from(answers::int(Some(&answer))? == 1);

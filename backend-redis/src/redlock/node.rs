@@ -23,6 +23,8 @@ pub(crate) struct Node {
     /// The key of the note that says which run has its counters.
     whole_note: String,
     right: Mutex<Right>,
+    /// Held while the node is asked what it remembers.
+    examining: tokio::sync::Mutex<()>,
     /// When the node may be probed again.
     probe_at: Mutex<Moment>,
     /// When its repair may be tried again.
@@ -66,6 +68,7 @@ impl Node {
             lane,
             whole_note,
             right: Mutex::new(right),
+            examining: tokio::sync::Mutex::default(),
             probe_at: Mutex::new(Moment::now()),
             repair_at: Mutex::new(Moment::now()),
         }
@@ -132,9 +135,16 @@ impl Node {
             let right = self.right();
             (right.asked_on == generation).then(|| right.clone())
         };
-        match known {
-            Some(right) => Ok(right),
-            None => self.examine(generation, limit, longest_ttl).await,
+        if let Some(right) = known {
+            return Ok(right);
+        }
+        // One question serves all who come to ask it.
+        let _turn = self.examining.lock().await;
+        let right = self.right().clone();
+        if right.asked_on == generation {
+            Ok(right)
+        } else {
+            self.examine(generation, limit, longest_ttl).await
         }
     }
 
@@ -194,7 +204,12 @@ impl Node {
 
     /// The run of the server that is noted to have its counters.
     pub(crate) async fn noted_run(&self, limit: Duration) -> Option<String> {
-        let item = Item { script: &COUNTERS, slot: 0, keys: vec![self.whole_note.clone()], args: Vec::new() };
+        let item = Item {
+            script: &COUNTERS,
+            slot: 0,
+            keys: vec![self.whole_note.clone()].into(),
+            args: Arc::default(),
+        };
         match self.lane.call_within(item, limit).await.ok()?.value {
             Value::Array(values) => answers::text(values.first()).ok(),
             value => answers::text(Some(&value)).ok(),
@@ -226,11 +241,11 @@ impl Node {
     pub(crate) async fn numbers(
         &self,
         script: &'static Script,
-        keys: Vec<String>,
-        args: Vec<String>,
+        keys: impl Into<Arc<Vec<String>>>,
+        args: impl Into<Arc<Vec<String>>>,
         limit: Duration,
     ) -> Result<(Vec<i64>, u64)> {
-        let item = Item { script, slot: 0, keys, args };
+        let item = Item { script, slot: 0, keys: keys.into(), args: args.into() };
         let answer = self.lane.call_within(item, limit).await?;
         let numbers = match answer.value {
             Value::Array(values) => {

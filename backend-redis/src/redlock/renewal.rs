@@ -34,11 +34,12 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
         keys.push(shared.keys.lock(claim.name()));
         args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
     }
+    let (keys, args) = (Arc::new(keys), Arc::new(args));
     let mut answers: FuturesUnordered<_> = nodes
         .iter()
         .enumerate()
         .map(|(index, node)| {
-            let (node, keys, args) = (Arc::clone(node), keys.clone(), args.clone());
+            let (node, keys, args) = (Arc::clone(node), Arc::clone(&keys), Arc::clone(&args));
             async move {
                 let asked = async {
                     let (numbers, generation) = node.numbers(&RENEW, keys, args, limit).await?;

@@ -74,7 +74,7 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
 
 /// The counters of a node, and whether it has not forgotten them.
 async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)> {
-    let item = Item { script: &COUNTERS, slot: 0, keys: counters.to_vec(), args: Vec::new() };
+    let item = Item { script: &COUNTERS, slot: 0, keys: counters.to_vec().into(), args: Arc::default() };
     let answer = node.lane.call_within(item, LIMIT).await?;
     let Value::Array(values) = answer.value else { return Err(unexpected()) };
     let values = values

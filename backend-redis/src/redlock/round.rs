@@ -132,8 +132,8 @@ impl Round<'_> {
         let known = self.shared.highest.load(Ordering::Relaxed) + 1;
         let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
         let keys = self.shared.keys.of(self.claim.name());
-        let keys =
-            vec![self.shared.keys.token_of_bucket(self.claim.name()), keys.lock, keys.queue, keys.seats];
+        let bucket = self.shared.keys.token_of_bucket(self.claim.name());
+        let keys = Arc::new(vec![bucket, keys.lock, keys.queue, keys.seats]);
         let args = vec![
             SEAT_LIFE.as_micros().to_string(),
             owner(self.claim),
@@ -150,7 +150,7 @@ impl Round<'_> {
             }
             let mut args = args.clone();
             args.push(seat.map_or_else(String::new, |seat| self.shared.seat(seat, index)));
-            let item = Item { script: &VOTE, slot: 0, keys: keys.clone(), args };
+            let item = Item { script: &VOTE, slot: 0, keys: Arc::clone(&keys), args: args.into() };
             let (node, limit, longest) = (Arc::clone(node), self.limit, self.shared.settings.longest_ttl);
             replies.push(Box::pin(async move { Reply::Vote(index, node.vote(item, limit, longest).await) }));
         }
@@ -319,8 +319,9 @@ impl Shared {
         Item {
             script: &RELEASE,
             slot: 0,
-            keys: vec![keys.lock, keys.queue, keys.seats],
-            args: vec![self.channel.to_string(), "exact".to_owned(), owner(claim), queued.to_owned(), round],
+            keys: vec![keys.lock, keys.queue, keys.seats].into(),
+            args: vec![self.channel.to_string(), "exact".to_owned(), owner(claim), queued.to_owned(), round]
+                .into(),
         }
     }
 }
