@@ -28,7 +28,8 @@ const UNDER_WAY: usize = 2;
 /// The most items in one script call: enough to share its cost, few enough not to hold the server up.
 const BATCH: usize = 128;
 
-/// One item of a script call. Its first keys and arguments may concern the whole call (see [`Script::lead`]).
+/// One item of a script call. Its first keys and arguments may concern the whole call (see
+/// [`Script::lead`]).
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) script: &'static Script,
@@ -171,7 +172,8 @@ fn group(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     for job in jobs {
         let fits = |group: &&mut Vec<Job>| {
-            group.len() < BATCH
+            job.item.script.lead.is_some()
+                && group.len() < BATCH
                 && group.first().is_some_and(|first| {
                     std::ptr::eq(first.item.script, job.item.script) && first.item.slot == job.item.slot
                 })
@@ -242,10 +244,10 @@ impl Inner {
             }
             let answer = |value| Answer { value, sent, in_doubt, generation };
             match called {
+                Ok(Ok(value)) if script.lead.is_none() => return Ok(vec![answer(value)]),
                 Ok(Ok(Value::Array(values))) if values.len() == items.len() => {
                     return Ok(values.into_iter().map(answer).collect());
                 }
-                Ok(Ok(value)) if items.len() == 1 => return Ok(vec![answer(value)]),
                 Ok(Ok(_)) => return Err(unexpected()),
                 Ok(Err(error)) => match verdict(&error, self.wire.address.can_move()) {
                     // After SCRIPT FLUSH or a restart. Not carried out; the text brings the script back.
@@ -283,7 +285,7 @@ fn bear(error: RedisError, script: &Script) -> Result<RedisError> {
 }
 
 async fn invoke(link: &mut Link, script: &Script, by_text: bool, items: &[Item]) -> RedisResult<Value> {
-    let (lead_keys, lead_args) = script.lead;
+    let (lead_keys, lead_args) = script.lead.unwrap_or_default();
     let mut skip = 0;
     let keys = items.iter().map(|item| item.keys.len() - lead_keys).sum::<usize>() + lead_keys;
     let mut command = script.call(by_text, keys);

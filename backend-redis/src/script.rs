@@ -9,12 +9,13 @@ use redis::Cmd;
 pub(crate) struct Script {
     source: &'static str,
     hash: String,
-    /// How many keys and arguments at the front concern the whole call and not one item of it.
-    pub(crate) lead: (usize, usize),
+    /// How many keys and arguments at the front concern the whole call and not one item of it. `None`: a call takes one
+    /// item.
+    pub(crate) lead: Option<(usize, usize)>,
 }
 
 impl Script {
-    fn new(source: &'static str, lead: (usize, usize)) -> Self {
+    fn new(source: &'static str, lead: Option<(usize, usize)>) -> Self {
         Self { source, hash: redis::Script::new(source).get_hash().to_owned(), lead }
     }
 
@@ -34,40 +35,40 @@ impl Script {
 }
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal, lead $keys:literal $args:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $file:literal, $lead:expr;)*) => {
         $($(#[$doc])*
         pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), ($keys, $args)));)*
+            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), $lead));)*
     };
 }
 
 scripts! {
     /// Takes locks or joins their queues.
-    TAKE = "take.lua", lead 1 2;
+    TAKE = "take.lua", Some((1, 2));
     /// Gives claims up.
-    RELEASE = "release.lua", lead 0 2;
+    RELEASE = "release.lua", Some((0, 2));
     /// Extends leases.
-    RENEW = "renew.lua", lead 0 0;
+    RENEW = "renew.lua", None;
     /// Says who holds a lock.
-    INSPECT = "inspect.lua", lead 0 0;
+    INSPECT = "inspect.lua", None;
     /// Frees a lock whoever holds it.
-    FORCE = "force.lua", lead 0 0;
+    FORCE = "force.lua", None;
     /// Redlock, phase 1.
-    VOTE = "vote.lua", lead 0 1;
+    VOTE = "vote.lua", Some((0, 1));
     /// Redlock, phase 2.
-    INSTALL = "install.lua", lead 0 0;
+    INSTALL = "install.lua", Some((0, 0));
     /// Gives places in queues up.
-    LEAVE = "leave.lua", lead 0 0;
+    LEAVE = "leave.lua", None;
     /// Redlock: sets a lock again where it was lost.
-    PLANT = "plant.lua", lead 0 0;
+    PLANT = "plant.lua", None;
     /// Redlock: reads the token counters.
-    COUNTERS = "counters.lua", lead 0 0;
+    COUNTERS = "counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.
-    MEND = "mend.lua", lead 0 0;
+    MEND = "mend.lua", None;
     /// Says which rights are missing.
-    RIGHTS = "rights.lua", lead 0 0;
+    RIGHTS = "rights.lua", None;
     /// Writes data if the token is acceptable.
-    FENCED_WRITE = "fenced_write.lua", lead 0 0;
+    FENCED_WRITE = "fenced_write.lua", None;
 }
 
 #[cfg(test)]

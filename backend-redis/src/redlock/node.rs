@@ -9,6 +9,7 @@ use redis::Value;
 use crate::address::Address;
 use crate::answers::{self, Took};
 use crate::check::{self, Info};
+use crate::error::no_answer;
 use crate::lane::{Item, Lane};
 use crate::script::{COUNTERS, Script, VOTE};
 use crate::wire::{Ear, Wire};
@@ -94,30 +95,34 @@ impl Node {
         }
     }
 
-    /// Asks for a vote.
-    pub(crate) async fn vote(&self, item: Item, limit: Duration, longest_ttl: Duration) -> Result<Took> {
-        let answer = self.lane.call_within(item, limit).await?;
-        let took = answers::took(answer.value, &VOTE)?;
-        if matches!(took, Took::Granted(_)) && !self.may_vote(answer.generation, limit, longest_ttl).await? {
-            let text =
-                "a node was started a short while ago and may have forgotten locks: it has no vote yet";
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
-        Ok(took)
-    }
-
-    /// Whether what the node said on this connection counts.
+    /// Asks for a vote, if the node has one.
     ///
     /// The delayed restart of the Redlock description, kept by the client: a node that came back a short while ago and
-    /// does not write every change to its disk has forgotten locks that are still held. It has no vote until the
-    /// longest lease that it can have granted is over. A restart ends the connection, so asking once for each is enough.
-    pub(crate) async fn may_vote(
-        &self,
-        generation: u64,
-        limit: Duration,
-        longest_ttl: Duration,
-    ) -> Result<bool> {
-        Ok(self.right_on(generation, limit, longest_ttl).await?.has_vote())
+    /// does not write every change to its disk has forgotten locks that are still held. It has no vote until the longest
+    /// lease that it can have granted is over, and its counters are repaired. A restart ends the connection, so asking
+    /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection: a
+    /// vote that a node gives without the right to it leaves a lock with a low number there, which a later round would
+    /// find.
+    pub(crate) async fn vote(&self, item: Item, limit: Duration, longest_ttl: Duration) -> Result<Took> {
+        let no_vote = |text: &str| Err(Error::new(ErrorKind::Unreachable, text));
+        let generation = match self.lane.wire().ready() {
+            Some((_, generation)) => generation,
+            None => match tokio::time::timeout(limit, self.lane.wire().link()).await {
+                Ok(Ok((_, generation))) => generation,
+                Ok(Err(error)) => return Err(no_answer(Some(&error))),
+                Err(_) => return Err(no_answer(None)),
+            },
+        };
+        if !self.right_on(generation, limit, longest_ttl).await?.has_vote() {
+            let text =
+                "a node was started a short while ago and may have forgotten locks: it has no vote yet";
+            return no_vote(text);
+        }
+        let answer = self.lane.call_within(item, limit).await?;
+        if answer.generation != generation {
+            return no_vote("a node's connection was replaced while it voted");
+        }
+        answers::took(answer.value, &VOTE)
     }
 
     /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.
@@ -247,11 +252,11 @@ impl Node {
     ) -> Result<(Vec<i64>, u64)> {
         let item = Item { script, slot: 0, keys: keys.into(), args: args.into() };
         let answer = self.lane.call_within(item, limit).await?;
-        let numbers = match answer.value {
+        let numbers = match &answer.value {
             Value::Array(values) => {
                 values.iter().map(|value| answers::int(Some(value))).collect::<Result<Vec<_>>>()?
             }
-            one => vec![answers::int(Some(&one))?],
+            one => vec![answers::int(Some(one))?],
         };
         Ok((numbers, answer.generation))
     }

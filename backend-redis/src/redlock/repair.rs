@@ -74,6 +74,9 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
 
 /// The counters of a node, and whether it has not forgotten them.
 async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)> {
+    // Before and after: a node that is repaired in between shows numbers from before its repair.
+    let known = node.lane.wire().ready().map(|(_, generation)| generation);
+    let was_whole = known.is_some_and(|generation| node.is_whole_on(generation));
     let item = Item { script: &COUNTERS, slot: 0, keys: counters.to_vec().into(), args: Arc::default() };
     let answer = node.lane.call_within(item, LIMIT).await?;
     let Value::Array(values) = answer.value else { return Err(unexpected()) };
@@ -81,5 +84,5 @@ async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)>
         .iter()
         .map(|value| answers::text(Some(value))?.parse().map_err(|_| unexpected()))
         .collect::<Result<Vec<u64>>>()?;
-    Ok((values, node.is_whole_on(answer.generation)))
+    Ok((values, was_whole && known == Some(answer.generation)))
 }

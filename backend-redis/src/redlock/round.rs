@@ -223,7 +223,12 @@ impl Round<'_> {
                 if !busy && claim.is_cancelled() {
                     // The release did not wait for this node, and its request may have overtaken the vote. It cancels
                     // the claim before it sends anything, so a vote that ends before that is followed by it.
-                    give_back.push(shared.give_back(&all[node], &claim, number));
+                    let late = shared.give_back(&all[node], &claim, number);
+                    // Not before the release: what frees the lock is to be the call that is asked for the answer.
+                    give_back.push(async move {
+                        tokio::time::sleep(limit).await;
+                        late.await;
+                    });
                 }
                 if queued && (busy || took.is_err()) {
                     nodes.push(Arc::clone(&all[node]));
