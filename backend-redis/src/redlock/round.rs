@@ -95,6 +95,8 @@ impl Round<'_> {
             match &step {
                 Step::Wait => (),
                 Step::Install { token, nodes } => self.ask_to_install(*token, nodes, &replies),
+                // Lost, but to whom? Some of those who are still to answer may be free.
+                Step::Failed(Why::Held) if self.tally.held() < self.tally.majority() => (),
                 Step::Granted(_) | Step::Failed(_) => break,
             }
         }

@@ -10,7 +10,10 @@ for claim = 1, #KEYS / 2 do
   local counter, lock = KEYS[2 * claim - 1], KEYS[2 * claim]
   local owner, token = ARGV[2 * claim - 1], ARGV[2 * claim]
   local value = redis.pcall('GET', lock)
-  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    -- Asked again without protection, the error names its line.
+    redis.call('GET', lock)
+  end
   answers[claim] = 0
   if type(value) == 'string' and string.sub(value, 1, 32) == owner
     and tonumber(redis.call('GET', counter) or 0) < tonumber(token) then

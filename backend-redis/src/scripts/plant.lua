@@ -14,7 +14,10 @@ for lock = 1, #KEYS / 2 do
   local a = 4 * lock - 3
   -- One of another kind must not keep the others from being set.
   local value = redis.pcall('GET', key)
-  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    -- Asked again without protection, the error names its line.
+    redis.call('GET', key)
+  end
   if not value then
     if tonumber(redis.call('GET', counter) or 0) < tonumber(ARGV[a + 2]) then
       redis.call('SET', counter, ARGV[a + 2])

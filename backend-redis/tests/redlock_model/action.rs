@@ -41,6 +41,16 @@ pub(crate) enum Action {
         node: usize,
         ok: bool,
     },
+    /// The claim gives its round up and begins another.
+    Again {
+        claim: usize,
+    },
+    /// A request of an earlier round reaches a node.
+    Late {
+        claim: usize,
+        node: usize,
+        raise: bool,
+    },
     /// The lock at a node is gone: released, or its lease ran out.
     Expire {
         node: usize,
@@ -111,6 +121,11 @@ impl Action {
                 format!("{} hears \"{answer}\" from node {}", name(claim), number(node))
             }
             Self::HearInstalls { claim } => format!("{} hears that its token is installed", name(claim)),
+            Self::Again { claim } => format!("{} tries again", name(claim)),
+            Self::Late { claim, node, raise } => {
+                let phase = if raise { 2 } else { 1 };
+                format!("node {} takes an earlier round's phase {phase} of {}", number(node), name(claim))
+            }
             Self::Expire { node } => format!("the lock at node {} is gone", number(node)),
             Self::End { claim } => format!("{} is over", name(claim)),
             Self::Extend { claim } => format!("{} extends its leases", name(claim)),

@@ -33,7 +33,7 @@ impl State {
         };
         let lines = self.nodes.iter().zip(&claim.lines);
         let mut lines: Vec<_> =
-            lines.map(|(node, line)| (node.lock == Some(index), node.counter, line)).collect();
+            lines.map(|(node, line)| (node.owner() == Some(index), node.counter, line)).collect();
         lines.sort_unstable();
         let owner = self.resource.is_some_and(|(_, owner)| owner == index);
         (phase, claim.floor, claim.after.len(), claim.wrote, owner, lines)
@@ -71,7 +71,8 @@ impl Node {
             Memory::Whole => Memory::Whole,
             Memory::Lost { waits_for } => Memory::Lost { waits_for: waits_for.reordered(claims) },
         };
-        let lock = self.lock.and_then(|owner| claims.iter().position(|&it| it == owner));
+        let place = |owner: usize| claims.iter().position(|&it| it == owner);
+        let lock = self.lock.and_then(|(owner, number)| Some((place(owner)?, number)));
         Self { lock, counter: self.counter, voted: self.voted.reordered(claims), memory }
     }
 }

@@ -11,7 +11,7 @@ fn right_clocks() -> Redlock {
 /// The known double grant. This is why a token comes with every grant.
 #[test]
 fn a_lease_that_runs_out_early_lets_two_claims_believe() {
-    let steps = finds(Redlock::new(3, 2), DOUBLE);
+    let steps = finds(&Redlock::new(3, 2), DOUBLE);
     assert!(steps.iter().any(|step| step.ends_with("is gone")), "{steps:?}");
 }
 
@@ -22,7 +22,7 @@ fn with_right_clocks_one_claim_at_most_believes() {
 
 #[test]
 fn a_node_that_forgets_lets_two_claims_believe() {
-    finds(Redlock { forgetting: Some(Forgetting::carefree()), ..right_clocks() }, EXCLUSIVE);
+    finds(&Redlock { forgetting: Some(Forgetting::carefree()), ..right_clocks() }, EXCLUSIVE);
 }
 
 /// The lock, and only the lock: see `forgetful.rs` for the tokens.

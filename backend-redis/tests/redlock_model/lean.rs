@@ -12,32 +12,34 @@
 //! `tokens::the_lean_world_reaches_the_same_grants` compares both.
 
 use crate::action::Action;
-use crate::state::{Claim, Phase, Set, State};
+use crate::memory::Check;
+use crate::model::Redlock;
+use crate::state::{Claim, INSTALLED, Phase, Set, State};
 use crate::tally::{Answer, Step};
 
 impl State {
-    pub(crate) fn lean_actions(&self, claim: usize, actions: &mut Vec<Action>) {
+    pub(crate) fn lean_actions(&self, claim: usize, check: Check, actions: &mut Vec<Action>) {
         let it = &self.claims[claim];
+        let whole = |node: usize| self.nodes[node].memory.is_whole();
+        let counts = |&node: &usize| it.vote(node).is_some() && (check != Check::WhenHeard || whole(node));
         for (node, line) in it.lines.iter().enumerate() {
-            if line.ask && self.nodes[node].memory.is_whole() {
+            if line.ask && (check != Check::AtTheNode || whole(node)) {
                 actions.push(Action::Ask { claim, node, again: false });
             }
             let lower = line.raise.is_some_and(|token| self.nodes[node].counter < token);
-            if lower && self.nodes[node].lock == Some(claim) {
+            if lower && self.nodes[node].owner() == Some(claim) {
                 actions.push(Action::Raise { claim, node, again: false });
             }
         }
         match &it.phase {
             Phase::Asking(tally, None) => {
                 let mut voters = Set::default();
-                (0..self.nodes.len())
-                    .filter(|&node| it.vote(node).is_some())
-                    .for_each(|node| voters.add(node));
+                (0..self.nodes.len()).filter(counts).for_each(|node| voters.add(node));
                 let majorities = voters.subsets().filter(|set| set.len() == tally.majority());
                 actions.extend(majorities.map(|nodes| Action::HearVotes { claim, nodes }));
             }
             Phase::Asking(..) => {
-                for node in 0..self.nodes.len() {
+                for node in (0..self.nodes.len()).filter(counts) {
                     actions.extend(it.vote(node).map(|vote| Action::Hear {
                         claim,
                         node,
@@ -52,15 +54,31 @@ impl State {
         }
     }
 
+    /// A request of phase 1 comes when the lock of another has just gone, or it is as good as lost.
+    pub(crate) fn lean_expiry(&mut self, action: Action) {
+        if let Action::Ask { claim, node, .. } | Action::Late { claim, node, raise: false } = action
+            && self.nodes[node].owner() != Some(claim)
+        {
+            self.nodes[node].lock = None;
+        }
+    }
+
     /// Drops requests of phase 2 that can only be refused, and locks that matter to none.
-    pub(crate) fn lean_tidy(&mut self, keep_locks: bool) {
+    pub(crate) fn lean_tidy(&mut self, world: &Redlock) {
         for (index, claim) in self.claims.iter_mut().enumerate() {
-            let (asking, over) = (matches!(claim.phase, Phase::Asking(..)), claim.is_over());
+            let needs_lock = match claim.phase {
+                Phase::Granted(_) => world.forgetting.is_some(),
+                Phase::Failed => self.rounds > 0,
+                Phase::Idle | Phase::Asking(..) => true,
+                Phase::Ended(_) => false,
+            };
             for (node, line) in self.nodes.iter_mut().zip(&mut claim.lines) {
-                let ours = node.lock == Some(index);
-                line.raise = line.raise.filter(|&token| ours && node.counter < token);
-                let done = if keep_locks { over } else { !asking };
-                if ours && done && line.raise.is_none() {
+                let ours = node.owner() == Some(index);
+                // In another round, the lock may be ours again before the request comes.
+                if world.rounds == 0 {
+                    line.raise = line.raise.filter(|&token| ours && node.counter < token);
+                }
+                if ours && !needs_lock && line.raise.or(line.late_raise).is_none() {
                     node.lock = None;
                 }
             }
@@ -100,7 +118,7 @@ impl Claim {
         let mut step = Step::Wait;
         if let Phase::Asking(tally, _) = &self.phase {
             let mut tally = tally.clone();
-            for node in (0..self.lines.len()).filter(|&node| self.lines[node].installed) {
+            for node in (0..self.lines.len()).filter(|&node| self.lines[node].replies.has(INSTALLED)) {
                 step = tally.installed(node, true);
             }
         }

@@ -3,8 +3,9 @@
 //! Every order of messages, lost and late ones included, with leases that run out at any moment, and with nodes that
 //! forget. The decision of a claim is not a model: it is `redlock/tally.rs`, the code that production runs.
 //!
-//! What each test showed is written into docs/redis.md. The bigger searches are marked as slow:
-//! `cargo test --release -p backend-redis --test redlock_model -- --ignored --nocapture`.
+//! What was found is told in docs/redis.md. The searches for a violation print the way to it with `--nocapture`. The
+//! bigger ones are marked as slow; all of them take about a quarter of an hour:
+//! `cargo test --release -p backend-redis --test redlock_model -- --ignored --nocapture --test-threads 1`.
 
 mod action;
 mod canon;

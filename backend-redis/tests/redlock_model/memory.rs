@@ -1,7 +1,7 @@
 //! Nodes that lose their memory, lock and counter, and what must happen before they vote again.
 
 use crate::action::Action;
-use crate::state::{Memory, Node, Phase, Repair, State};
+use crate::state::{Memory, Node, Phase, Repair, Set, State};
 
 /// The rule for nodes that have lost their memory.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,19 @@ pub(crate) struct Forgetting {
     pub(crate) losses: u8,
     /// Redlock's delayed restart: no vote until every claim is over that had its vote before.
     pub(crate) delay: bool,
+    pub(crate) check: Check,
     pub(crate) repair: Option<Repairing>,
+}
+
+/// Who sees to it that a node has no vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// The script itself, which changes nothing then.
+    AtTheNode,
+    /// The node sets the lock, and raises its counter; the claim knows that this vote does not count.
+    WhenGiven,
+    /// The same, and the claim asks whether the node has a vote when it hears the answer.
+    WhenHeard,
 }
 
 /// No vote until the counter has been raised to the highest counter of some others.
@@ -31,7 +43,7 @@ pub(crate) struct Repairing {
 impl Forgetting {
     /// A node that has lost its memory votes at once.
     pub(crate) fn carefree() -> Self {
-        Self { losses: 1, delay: false, repair: None }
+        Self { losses: 1, delay: false, check: Check::AtTheNode, repair: None }
     }
 
     /// Redlock's rule.
@@ -71,9 +83,8 @@ impl Forgetting {
             match self.repair {
                 None if self.waited(node) => actions.push(Action::Return { node: index }),
                 Some(rule) if !node.memory.is_whole() && state.repairs.len() < rule.at_once => {
-                    if !rule.after_delay || self.waited(node) {
-                        actions.push(Action::BeginRepair { node: index });
-                    }
+                    let may_begin = !rule.after_delay || self.waited(node);
+                    actions.extend(may_begin.then_some(Action::BeginRepair { node: index }));
                 }
                 _ => {}
             }
@@ -120,7 +131,7 @@ impl State {
             Action::Forget { node } => self.forget(node, rule),
             Action::Return { node } => self.nodes[node].memory = Memory::Whole,
             Action::BeginRepair { node } => {
-                self.repairs.push(Repair { node, read: Default::default(), highest: 0, outdated: false });
+                self.repairs.push(Repair { node, read: Set::default(), highest: 0, outdated: false });
             }
             Action::Read { repair, node } => {
                 let counter = self.nodes[node].counter;
@@ -168,7 +179,7 @@ impl State {
     /// for longer than that node waits.
     fn can_extend(&self, claim: usize) -> bool {
         let lost = |node: &Node| matches!(node.memory, Memory::Lost { waits_for } if waits_for.has(claim));
-        let held = self.nodes.iter().filter(|node| node.lock == Some(claim)).count();
+        let held = self.nodes.iter().filter(|node| node.owner() == Some(claim)).count();
         matches!(self.claims[claim].phase, Phase::Granted(_))
             && self.nodes.iter().any(lost)
             && held > self.nodes.len() / 2

@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use crate::action::Action;
-use crate::memory::Forgetting;
+use crate::memory::{Check, Forgetting};
 use crate::state::{Claim, Line, Node, Phase, Set, State};
 
 pub(crate) const DISTINCT: &str = "the tokens of two grants differ";
@@ -26,15 +26,16 @@ pub(crate) struct Redlock {
     pub(crate) duplicates: u8,
     /// How many times a claim for another name raises a counter, where names share counters.
     pub(crate) strangers: u8,
+    /// How many times a claim gives a round up and tries again.
+    pub(crate) rounds: u8,
     /// Whether a claim may give up on one node.
     pub(crate) timeouts: bool,
     /// Whether granted claims write to the resource.
     pub(crate) writes: bool,
     pub(crate) forgetting: Option<Forgetting>,
     pub(crate) twist: Option<Twist>,
-    /// Whether to search the lean world, see `lean.rs`.
-    pub(crate) lean: bool,
-    /// Whether states that differ only in names are one. Without it, a path is easier to read.
+    pub(crate) detail: Detail,
+    /// Whether states that differ only in names are one, see `canon.rs`.
     pub(crate) merge: bool,
 }
 
@@ -46,6 +47,15 @@ pub(crate) enum Clocks {
     Wrong,
 }
 
+/// How closely messages are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Each on its own.
+    Full,
+    /// Only as far as it matters, see `lean.rs`.
+    Lean,
+}
+
 /// Another rule than the one that was written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Twist {
@@ -53,8 +63,6 @@ pub(crate) enum Twist {
     VoteWithoutRaise,
     /// A counter above the token counts as having installed it.
     HigherIsInstalled,
-    /// A node that has set the lock to the claim already answers its counter as it stands.
-    RepeatWithoutRaise,
 }
 
 impl Redlock {
@@ -68,22 +76,27 @@ impl Redlock {
             clocks: Clocks::Wrong,
             duplicates: 0,
             strangers: 0,
+            rounds: 0,
             timeouts: false,
             writes: false,
             forgetting: None,
             twist: None,
-            lean: false,
+            detail: Detail::Full,
             merge: true,
         }
     }
 
     pub(crate) fn lean(nodes: usize, claims: usize) -> Self {
-        Self { lean: true, ..Self::new(nodes, claims) }
+        Self { detail: Detail::Lean, ..Self::new(nodes, claims) }
     }
 
     /// Whether it matters that a claim is over: a right clock or a node that waits for it depends on that.
     fn claims_end(&self) -> bool {
         self.clocks == Clocks::Honest || self.forgetting.is_some()
+    }
+
+    pub(crate) fn check(&self) -> Check {
+        self.forgetting.map_or(Check::AtTheNode, |it| it.check)
     }
 
     /// Every choice of counters at the start. Nodes are alike, so their order does not matter.
@@ -120,6 +133,7 @@ impl Model for Redlock {
                 resource: None,
                 duplicates: self.duplicates,
                 strangers: self.strangers,
+                rounds: self.rounds,
                 losses: self.forgetting.map_or(0, |it| it.losses),
             };
             state.tidy();
@@ -143,9 +157,11 @@ impl Model for Redlock {
             if state.strangers > 0 && it.memory.is_whole() {
                 actions.push(Action::Stranger { node });
             }
-            if !self.lean
-                && it.lock.is_some_and(|owner| self.clocks == Clocks::Wrong || state.claims[owner].is_over())
-            {
+            let may_expire = |owner: usize| match self.detail {
+                Detail::Full => self.clocks == Clocks::Wrong || state.claims[owner].is_over(),
+                Detail::Lean => self.rounds > 0,
+            };
+            if it.owner().is_some_and(may_expire) {
                 actions.push(Action::Expire { node });
             }
         }
@@ -156,8 +172,8 @@ impl Model for Redlock {
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        if let (true, Action::Ask { node, .. }) = (self.lean, action) {
-            state.nodes[node].lock = None;
+        if self.detail == Detail::Lean {
+            state.lean_expiry(action);
         }
         match action {
             Action::Expire { node } => state.nodes[node].lock = None,
@@ -174,14 +190,16 @@ impl Model for Redlock {
             | Action::Hear { .. }
             | Action::Raise { .. }
             | Action::HearRaise { .. }
-            | Action::End { .. } => state.protocol(action, self.twist),
+            | Action::Again { .. }
+            | Action::Late { .. }
+            | Action::End { .. } => state.protocol(action, self),
             Action::HearVotes { claim, nodes } => state.hear_votes(claim, nodes),
             Action::HearInstalls { claim } => state.hear_installs(claim),
             _ => state.memory(action, self.forgetting?),
         }
         state.tidy();
-        if self.lean {
-            state.lean_tidy(self.forgetting.is_some());
+        if self.detail == Detail::Lean {
+            state.lean_tidy(self);
         }
         Some(if self.merge { state.canonical() } else { state })
     }

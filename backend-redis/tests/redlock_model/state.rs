@@ -50,12 +50,18 @@ impl Set {
 /// One Redis server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// The claim that the lock is set to.
-    pub(crate) lock: Option<usize>,
+    /// The claim that the lock is set to, and the number that this claim raised the counter to.
+    pub(crate) lock: Option<(usize, u64)>,
     pub(crate) counter: u64,
     /// The claims that this node voted for since it last lost its memory, as far as they are not over.
     pub(crate) voted: Set,
     pub(crate) memory: Memory,
+}
+
+impl Node {
+    pub(crate) fn owner(&self) -> Option<usize> {
+        self.lock.map(|(owner, _)| owner)
+    }
 }
 
 /// Whether a node may vote.
@@ -84,6 +90,10 @@ pub(crate) struct Repair {
     pub(crate) outdated: bool,
 }
 
+/// The answers to phase 2.
+pub(crate) const REFUSED: usize = 0;
+pub(crate) const INSTALLED: usize = 1;
+
 /// What is under way between a claim and a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line {
@@ -95,17 +105,19 @@ pub(crate) struct Line {
     pub(crate) heard: bool,
     /// The request of phase 2, with the token.
     pub(crate) raise: Option<u64>,
-    /// Its answers.
-    pub(crate) installed: bool,
-    pub(crate) refused: bool,
+    /// Its answers: `REFUSED` or `INSTALLED`, or both if the request was duplicated.
+    pub(crate) replies: Set,
+    /// Requests of an earlier round that are still under way. Nobody waits for their answers.
+    pub(crate) late_ask: bool,
+    pub(crate) late_raise: Option<u64>,
 }
 
-/// One claim of one client. A client that claims again is another claim, with another owner id.
+/// One claim of one client. It may try in several rounds, with the same owner id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claim {
     pub(crate) phase: Phase,
     pub(crate) floor: u64,
-    /// The claims that had been granted when this one began.
+    /// The claims that had been granted when this one, or its latest round, began.
     pub(crate) after: Set,
     /// The resource has accepted a write of this claim.
     pub(crate) wrote: bool,
@@ -151,9 +163,10 @@ pub(crate) struct State {
     pub(crate) repairs: Vec<Repair>,
     /// The highest token that the resource has accepted, and its owner.
     pub(crate) resource: Option<(u64, usize)>,
-    /// How many requests may still be duplicated, counters raised by others, and memories lost.
+    /// How many requests may still be duplicated, counters raised by others, rounds begun anew, and memories lost.
     pub(crate) duplicates: u8,
     pub(crate) strangers: u8,
+    pub(crate) rounds: u8,
     pub(crate) losses: u8,
 }
 
@@ -181,7 +194,7 @@ impl State {
             let asking = matches!(claim.phase, Phase::Asking(..));
             for line in &mut claim.lines {
                 if !asking {
-                    (line.installed, line.refused, line.heard) = (false, false, true);
+                    (line.heard, line.replies) = (true, Set::default());
                 }
                 if line.heard {
                     line.answers.clear();

@@ -14,6 +14,11 @@ fn a_doubled_request_does_no_harm() {
 }
 
 #[test]
+fn a_claim_may_try_again_under_the_same_owner() {
+    holds(Redlock { rounds: 1, floors: &[0], ..Redlock::lean(3, 2) });
+}
+
+#[test]
 fn a_claim_may_give_up_on_a_node() {
     holds(Redlock { timeouts: true, floors: &[0], ..Redlock::new(3, 2) });
 }
@@ -68,4 +73,16 @@ fn three_claims_with_any_counters_that_write() {
 #[ignore = "slow"]
 fn five_nodes_with_any_counters() {
     holds(Redlock { counters: &[0, 1, 2], floors: &[0, 2, 3], ..Redlock::lean(5, 2) });
+}
+
+#[test]
+#[ignore = "slow"]
+fn three_claims_and_every_message_on_its_own() {
+    holds(Redlock { floors: &[0], ..Redlock::new(3, 3) });
+}
+
+#[test]
+#[ignore = "slow"]
+fn four_claims() {
+    holds(Redlock { floors: &[0], ..Redlock::lean(3, 4) });
 }

@@ -1,0 +1,45 @@
+//! What these tests ask servers and clients, and claims that are made by hand.
+
+use std::time::Duration;
+
+use lockcore::{Claim, LockName, Locks, Mode, Wait};
+use testbed::Redis;
+
+use crate::servers::tell;
+
+/// A claim that does not wait, to be brought to a backend without a client: nobody renews what it is granted.
+pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
+    let name = LockName::new(name).expect("a name");
+    Claim::new(name, Mode::Exclusive, ttl, Wait::No, "by hand".into())
+}
+
+/// Waits until so many claims stand in the queue of a lock.
+pub(crate) async fn queued(locks: &Locks, name: &str, many: usize) {
+    for _ in 0..2_000 {
+        if locks.inspect(name).await.expect("an answer").waiters == many {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never {many} in the queue of {name}");
+}
+
+/// How often a server has been told this command since its numbers were reset.
+pub(crate) fn calls(server: &Redis, command: &str) -> usize {
+    let stats = tell(server, &["INFO", "commandstats"]);
+    let start = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    line.map_or(0, |rest| rest.split(',').next().and_then(|number| number.parse().ok()).expect("a number"))
+}
+
+/// The parts of an answer that is a list of texts.
+pub(crate) fn parts(answer: &str) -> Vec<&str> {
+    answer.split("\r\n").skip(1).filter(|line| !line.is_empty() && !line.starts_with('$')).collect()
+}
+
+/// Which connections there are at a server beside the one that asks: a line for each.
+pub(crate) fn connections(server: &Redis) -> Vec<String> {
+    let list = tell(server, &["CLIENT", "LIST"]);
+    let lines = list.lines().filter(|line| line.starts_with("id=") && !line.contains("cmd=client|list"));
+    lines.map(str::to_owned).collect()
+}

@@ -1,0 +1,19 @@
+//! What is particular to locks in Redis. What every backend must do is in the conformance suite.
+
+mod asking;
+mod bad_servers;
+mod cluster;
+mod crowd;
+mod fenced;
+mod input;
+mod interop;
+mod login;
+mod logs;
+mod programs;
+mod redlock;
+mod replicas;
+mod rights;
+mod scripts;
+mod sentinel;
+mod servers;
+mod tokens;

@@ -1,0 +1,71 @@
+//! Locks that a node has lost are set again there, but never after their release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::Renewal;
+use testbed::Redis;
+
+use super::nodes;
+use crate::asking::claim;
+use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
+
+#[tokio::test]
+async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let locks = client(&redlock_url(&nodes)).await;
+    let guard = locks.lock("a").ttl(Duration::from_millis(1500)).await.expect("a free lock");
+    for node in &nodes {
+        until("the node has it", || keys(node) == ["lockwell:a"]).await;
+        let before = tell(node, &["GET", "lockwell:a"]);
+        tell(node, &["FLUSHALL"]);
+        until("the node has it again", || keys(node) == ["lockwell:a"]).await;
+        let after = tell(node, &["GET", "lockwell:a"]);
+        let token = format!(":{}:", guard.token());
+        assert!(after.contains(&token) && before[..38] == after[..38], "{before} {after}");
+        assert!(guard.is_held());
+    }
+    guard.release().await.expect("held");
+    until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(nodes.iter().all(|node| keys(node).is_empty()));
+}
+
+/// Releases a lock while its renewal, which finds that a node has lost it, is under way.
+async fn race(nodes: &[Redis], rounds: u32) {
+    let backend = backend(&redlock_url(nodes)).await.expect("a connection");
+    let keeper = backend.for_keeper().expect("a second handle");
+    let mut planted = 0;
+    for round in 0..rounds {
+        let name = format!("name {round}");
+        // Long, so that what is left is seen.
+        let claim = claim(&name, Duration::from_secs(30));
+        let grant = backend.acquire(&claim).await.expect("an answer").expect("a free lock");
+        let node = &nodes[round as usize % nodes.len()];
+        let key = format!("lockwell:{name}");
+        until("the node has it", || keys(node).contains(&key)).await;
+        tell(node, &["DEL", &key]);
+        let renewal = tokio::spawn({
+            let keeper = Arc::clone(&keeper);
+            async move { keeper.renew(&[grant]).await }
+        });
+        tokio::time::sleep(Duration::from_micros(u64::from(round % 20) * 150)).await;
+        planted += usize::from(keys(node).contains(&key));
+        backend.release(&claim).await.expect("a majority");
+        let renewal = renewal.await.expect("no panic");
+        assert!(!matches!(renewal[0], Renewal::Unknown(_)), "{renewal:?}");
+    }
+    println!("{rounds} releases, before {planted} of which the lock had been set again");
+    assert!(planted > 0, "the renewals set nothing again");
+    until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for node in nodes {
+        assert!(keys(node).is_empty(), "set again after the release: {:?}", keys(node));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_never_set_again_after_its_release() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    race(&nodes, 200).await;
+}

@@ -1,0 +1,116 @@
+//! Grants that count only when replicas have them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockcore::{ErrorKind, Loss, Standing};
+use testbed::Redis;
+
+use crate::asking::claim;
+use crate::servers::{client, in_memory, keys, missing, redis, tell, until};
+
+/// A master and its replica, and the address of the master with the demand that the replica confirms.
+async fn pair() -> Option<(Redis, Redis, String)> {
+    if missing(Redis::installed()) {
+        return None;
+    }
+    let master = redis().await?;
+    let replica = Redis::start_replica(master.addr(), &in_memory()).await.expect("a replica starts");
+    // It hears of changes from its first sign of life on, which comes within a second.
+    tell(&master, &["SET", "first", "1"]);
+    until("in step", || !keys(&replica).is_empty()).await;
+    tell(&master, &["DEL", "first"]);
+    let url = format!("{}?wait_replicas=1", master.url());
+    Some((master, replica, url))
+}
+
+#[tokio::test]
+async fn a_replica_confirms_a_grant() {
+    let Some((_master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    let guard = locks.lock("a").ttl(Duration::from_millis(600)).await.expect("confirmed");
+    assert!(keys(&replica).contains(&"lockwell:a".to_owned()), "the replica has it");
+    let waiting = tokio::spawn(locks.lock("a").into_future());
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(guard.standing(), Standing::Held);
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+}
+
+#[tokio::test]
+async fn without_a_replica_the_outcome_is_unknown_and_the_lock_is_given_up() {
+    let Some((master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    replica.pause().expect("it runs");
+    for ttl in [Duration::from_secs(1), Duration::from_secs(10)] {
+        let start = Instant::now();
+        let error = locks.lock("a").ttl(ttl).await.expect_err("nobody confirms");
+        let took = start.elapsed();
+        println!("with a ttl of {ttl:?}: {error:#} after {took:?}");
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");
+        assert!(error.to_string().contains("0 of 1 replicas"), "{error:#}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        until("the lock is free again", || keys(&master).is_empty()).await;
+    }
+    replica.resume().expect("it runs");
+    locks.lock("a").await.expect("confirmed").release().await.expect("held");
+}
+
+#[tokio::test]
+async fn without_a_replica_a_holder_turns_suspect_and_then_loses_the_lock() {
+    let Some((_master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    let guard = locks.lock("a").ttl(Duration::from_secs(2)).await.expect("confirmed");
+    replica.pause().expect("it runs");
+    let start = Instant::now();
+    until("in doubt", || guard.standing() == Standing::Suspect).await;
+    assert!(guard.is_held() && start.elapsed() < Duration::from_millis(1990));
+    let loss = tokio::time::timeout(Duration::from_secs(3), guard.lost()).await;
+    assert_eq!(loss.expect("not held for ever"), Loss::Expired);
+    assert!(start.elapsed() < Duration::from_millis(2500), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_connection_that_fails_while_a_replica_is_waited_for_is_no_defect() {
+    let Some((master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    replica.pause().expect("it runs");
+    let waiting = tokio::spawn(locks.lock("a").ttl(Duration::from_secs(8)).into_future());
+    until("the lock is set", || !keys(&master).is_empty()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    tell(&master, &["CLIENT", "KILL", "TYPE", "normal"]);
+    let error = waiting.await.expect("no panic").expect_err("nobody confirms");
+    assert!(matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Unreachable), "{error:#}");
+    until("the lock is free again", || keys(&master).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_granted_while_no_replica_answers_whatever_happens_to_connections() {
+    let Some((master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    replica.pause().expect("it runs");
+    let over = Arc::new(AtomicBool::new(false));
+    let tasks = join_all((0..16).map(|task| {
+        let (locks, over) = (locks.clone(), Arc::clone(&over));
+        tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                let claim = claim(&format!("name {task}"), Duration::from_millis(40));
+                let outcome = locks.backend().acquire(&claim).await;
+                assert!(!matches!(outcome, Ok(Some(_))), "granted, and no replica has it");
+            }
+        })
+    }));
+    let cutting = async {
+        for _ in 0..300 {
+            tell(&master, &["CLIENT", "KILL", "TYPE", "normal"]);
+            tokio::time::sleep(Duration::from_millis(7)).await;
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    let (done, ()) = tokio::join!(tasks, cutting);
+    for task in done {
+        task.expect("nothing is granted");
+    }
+}

@@ -1,0 +1,103 @@
+//! The servers and the clients of these tests. Every test has servers of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backend_redis::{RedisLock, Redlock};
+use lockcore::{DistributedLock, Error, Locks, Result, ServerUrl};
+use testbed::{Durability, Options, Redis};
+
+/// A server that keeps all in memory. `None` where the program is not installed.
+pub(crate) async fn redis() -> Option<Redis> {
+    redis_with(&in_memory()).await
+}
+
+/// A server with these options. `None` where the program is not installed.
+pub(crate) async fn redis_with(options: &Options) -> Option<Redis> {
+    if missing(Redis::installed()) {
+        return None;
+    }
+    Some(Redis::start_with(options).await.expect("Redis starts"))
+}
+
+/// Options of a server that keeps all in memory.
+pub(crate) fn in_memory() -> Options {
+    Options::new().durability(Durability::Fast).parent(parent())
+}
+
+/// Options of a server that writes every change to its files before it answers: one that may vote from its start.
+pub(crate) fn on_disk() -> Options {
+    Options::new().durability(Durability::Disk).parent(parent())
+}
+
+/// Where the servers have their folders.
+fn parent() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Whether this is not installed. Says so, and fails where that is demanded.
+pub(crate) fn missing(installed: Result<(), testbed::Error>) -> bool {
+    let Err(reason) = installed else { return false };
+    not_tested(&reason.to_string());
+    true
+}
+
+/// Says that something cannot be tested here, and fails where it has to be.
+pub(crate) fn not_tested(reason: &str) {
+    assert!(!testbed::servers_required(), "{reason}");
+    eprintln!("not tested: {reason}");
+}
+
+/// The address of a Redlock over these nodes.
+pub(crate) fn redlock_url(nodes: &[Redis]) -> String {
+    let hosts: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
+    format!("redlock://{}", hosts.join(","))
+}
+
+/// The backend that the scheme of the address names.
+pub(crate) async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    let url: ServerUrl = url.parse()?;
+    Ok(if url.scheme().starts_with("redlock") {
+        Arc::new(Redlock::connect(&url).await?)
+    } else {
+        Arc::new(RedisLock::connect(&url).await?)
+    })
+}
+
+/// A client with connections of its own.
+pub(crate) async fn client(url: &str) -> Locks {
+    Locks::new(backend(url).await.expect("a connection"))
+}
+
+/// Why no connection can be made to this address.
+pub(crate) async fn refusal(url: &str) -> Error {
+    backend(url).await.expect_err("no connection")
+}
+
+/// Sends a command that has to succeed.
+pub(crate) fn tell(server: &Redis, words: &[&str]) -> String {
+    let answer = server.command(words).expect("an answer");
+    assert!(!answer.starts_with('-'), "{words:?}: {answer}");
+    answer
+}
+
+/// All keys of a server but the token counters, which stay by design. In order.
+pub(crate) fn keys(server: &Redis) -> Vec<String> {
+    let answer = tell(server, &["KEYS", "*"]);
+    let lines = answer.split("\r\n").skip(1).filter(|line| !line.is_empty() && !line.starts_with('$'));
+    let mut keys: Vec<_> = lines.filter(|key| !key.contains("\u{1f}token")).map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+/// Waits until this is so, or fails after five seconds. The clean-up after a failed call goes on in the background.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not within five seconds: {what}");
+}
