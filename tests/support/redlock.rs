@@ -50,12 +50,12 @@ pub(crate) async fn start(count: usize, trouble: Trouble) -> Started {
         Trouble::Dead(dead) => nodes.split_at(dead).1.to_vec(),
         _ => nodes.clone(),
     };
-    Ok(Arc::new(Nodes { nodes, alive, hole }))
+    Ok(Arc::new(Nodes { all: nodes, alive, hole }))
 }
 
 #[derive(Debug)]
 struct Nodes {
-    nodes: Vec<Redis>,
+    all: Vec<Redis>,
     alive: Vec<Redis>,
     /// Stands before the first node.
     hole: Option<Proxy>,
@@ -68,7 +68,7 @@ impl Nodes {
     }
 
     fn addrs(&self) -> Vec<SocketAddr> {
-        let mut addrs: Vec<_> = self.nodes.iter().map(|node| node.addr()).collect();
+        let mut addrs: Vec<_> = self.all.iter().map(|node| node.addr()).collect();
         if let Some(hole) = &self.hole {
             addrs[0] = hole.addr();
         }

@@ -18,7 +18,9 @@ fn command(args: &[String]) -> Vec<&'static str> {
     let ours = args.iter().take_while(|arg| *arg != "--");
     let chosen = |arg: &String| arg.starts_with("-p") || arg == "--package" || arg.starts_with("--package=");
     // Beside --workspace, cargo would take no notice of the chosen package.
-    let scope = if ours.into_iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
+    // The ZooKeeper backend is not part of the facade yet; `-p backend-zk` runs its tests.
+    let all = &["--workspace", "--exclude", "backend-zk"][..];
+    let scope = if ours.into_iter().any(chosen) { &[][..] } else { all };
     [&["test"][..], scope, &["--all-features"][..]].concat()
 }
 
@@ -32,8 +34,8 @@ mod tests {
 
     #[test]
     fn everything_is_tested_unless_a_package_is_chosen() {
-        assert_eq!(shown(""), "test --workspace --all-features");
-        assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features");
+        assert_eq!(shown(""), "test --workspace --exclude backend-zk --all-features");
+        assert_eq!(shown("--test conformance -- -p"), "test --workspace --exclude backend-zk --all-features");
         assert_eq!(shown("-p lockcore"), "test --all-features");
         assert_eq!(shown("--package=lockcore"), "test --all-features");
     }

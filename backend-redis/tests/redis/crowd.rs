@@ -8,7 +8,7 @@ use testbed::Redis;
 use tokio::task::JoinSet;
 
 use crate::asking::{calls, connections, parts, queued};
-use crate::servers::{client, redis, tell};
+use crate::servers::{client, redis, tell, until};
 
 const CROWD: usize = 500;
 
@@ -52,10 +52,11 @@ async fn a_crowd_needs_two_connections_and_few_commands_and_keeps_its_order() {
     let Some(server) = redis().await else { return };
     let locks = client(&server.url()).await;
     // Renewed soon, so that the keeper has its connection.
-    let holder = locks.lock("a").ttl(Duration::from_millis(600)).await.expect("a free lock");
+    let holder = locks.lock("a").ttl(Duration::from_millis(1500)).await.expect("a free lock");
     let (mut waiters, served) = (JoinSet::new(), Served::default());
     wait_for(&mut waiters, &locks, CROWD, &served);
     queued(&locks, "a", CROWD).await;
+    until("a renewal", || locks.stats().renewals > 0).await;
     let connections = connections(&server);
     assert!(connections.len() <= 2, "{connections:?}");
 

@@ -96,7 +96,7 @@ async fn odd_names_are_different_locks_of_redlock() {
 /// A label stands at the end of the lock's value, and must not be taken for other parts of it.
 async fn odd_labels(locks: &Locks) {
     for label in ["", ":", ":1:2:3:", "1:2:3", "worker: 7", "🔒 %d %s", "a\\nb", &"\u{e9}".repeat(127)] {
-        let guard = locks.lock("a").label(label).ttl(Duration::from_millis(500)).await.expect("a free lock");
+        let guard = locks.lock("a").label(label).ttl(Duration::from_secs(1)).await.expect("a free lock");
         let status = locks.inspect("a").await.expect("an answer");
         assert_eq!((&*status.holders[0].label, status.holders[0].token), (label, guard.token()));
         assert!(locks.lock("a").label(label).try_now().await.expect("an answer").is_none());

@@ -60,7 +60,8 @@ async fn they_exclude_each_other(mut pair: Pair) {
     assert_eq!(pair.other.ask("try b 10000"), "yes", "another name is another lock");
     guard.release().await.expect("held");
     assert_eq!(pair.other.ask("try a 10000"), "yes");
-    until("the lock's name is the key", || pair.servers.iter().all(|server| keys(server) == ["a", "b"])).await;
+    until("the lock's name is the key", || pair.servers.iter().all(|server| keys(server) == ["a", "b"]))
+        .await;
     assert!(pair.locks.lock("a").try_now().await.expect("an answer").is_none());
     let status = pair.locks.inspect("a").await.expect("an answer");
     assert_eq!((status.holders.len(), status.waiters), (1, 0));
@@ -77,39 +78,46 @@ async fn they_exclude_each_other(mut pair: Pair) {
 /// A waiter of ours has the lock soon after the other program has let go, which tells nobody.
 async fn the_wait_for_it_is_short(mut pair: Pair) {
     let waiters = [client(&pair.url).await, client(&pair.url).await];
-    for round in 0..3 {
+    let mut times = Vec::new();
+    for round in 0..5 {
         assert_eq!(pair.other.ask("try a 20000"), "yes");
         let first = tokio::spawn(waiters[round % 2].lock("a").into_future());
         while pair.locks.inspect("a").await.expect("an answer").waiters == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let second = tokio::spawn(waiters[1 - round % 2].lock("a").into_future());
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!first.is_finished() && !second.is_finished());
         let start = Instant::now();
         assert_eq!(pair.other.ask("release a"), "done");
         let guard = first.await.expect("no panic").expect("its turn");
-        let took = start.elapsed();
-        assert!(took < Duration::from_millis(200), "{took:?}");
+        times.push(start.elapsed());
         guard.release().await.expect("held");
         let guard = second.await.expect("no panic").expect("its turn");
         guard.release().await.expect("held");
     }
+    // The machine may be busy now and then.
+    times.sort();
+    assert!(times[2] < Duration::from_millis(200), "{times:?}");
     pair.nothing_is_left().await;
 }
 
 /// Ours waits for the lease of one that died, and the other program for ours.
 async fn a_lease_ends_for_the_other(mut pair: Pair) {
-    assert_eq!(pair.other.ask("try a 400"), "yes");
-    let start = Instant::now();
-    let guard = pair.locks.lock("a").await.expect("its turn");
-    let took = start.elapsed();
-    assert!(took > Duration::from_millis(300) && took < Duration::from_millis(700), "{took:?}");
-    pair.other.send("wait a 10000");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    guard.release().await.expect("held");
-    assert_eq!(pair.other.answer(), "yes");
-    assert_eq!(pair.other.ask("release a"), "done");
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(pair.other.ask("try a 300"), "yes");
+        let start = Instant::now();
+        let guard = pair.locks.lock("a").await.expect("its turn");
+        times.push(start.elapsed());
+        pair.other.send("wait a 10000");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        guard.release().await.expect("held");
+        assert_eq!(pair.other.answer(), "yes");
+        assert_eq!(pair.other.ask("release a"), "done");
+    }
+    times.sort();
+    assert!(times[0] > Duration::from_millis(200) && times[1] < Duration::from_millis(600), "{times:?}");
     pair.nothing_is_left().await;
 }
 

@@ -30,10 +30,10 @@ async fn pair() -> Option<(Redis, Redis, String)> {
 async fn a_replica_confirms_a_grant() {
     let Some((_master, replica, url)) = pair().await else { return };
     let locks = client(&url).await;
-    let guard = locks.lock("a").ttl(Duration::from_millis(600)).await.expect("confirmed");
+    let guard = locks.lock("a").ttl(Duration::from_millis(1500)).await.expect("confirmed");
     assert!(keys(&replica).contains(&"lockwell:a".to_owned()), "the replica has it");
     let waiting = tokio::spawn(locks.lock("a").into_future());
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(guard.standing(), Standing::Held);
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");

@@ -15,14 +15,14 @@ use crate::servers::{client, in_memory, on_disk, redis, redis_with, redlock_url,
 async fn everything(one: &Locks, two: &Locks, flush: impl Fn()) {
     for _ in 0..3 {
         flush();
-        let guard = one.lock("a").ttl(Duration::from_millis(900)).await.expect("a free lock");
+        let guard = one.lock("a").ttl(Duration::from_millis(2400)).await.expect("a free lock");
         flush();
         assert!(two.lock("a").try_now().await.expect("an answer").is_none());
         flush();
         let waiting = tokio::spawn(two.lock("a").into_future());
         queued(one, "a", 1).await;
         flush();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(guard.standing(), Standing::Held);
         flush();
         assert!(two.inspect("a").await.expect("an answer").is_held());
@@ -168,11 +168,11 @@ async fn one_bad_key_fails_one_renewal_of_a_call() {
     let locks = client(&server.url()).await;
     let mut guards = Vec::new();
     for n in 0..64 {
-        let guard = locks.lock(format!("name {n}")).ttl(Duration::from_millis(1500)).await;
+        let guard = locks.lock(format!("name {n}")).ttl(Duration::from_millis(2400)).await;
         guards.push(guard.expect("a free lock"));
     }
     spoil(&server, "name 17");
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     for (n, guard) in guards.iter().enumerate() {
         assert_eq!(guard.is_held(), n != 17, "{n}: {guard:?}");
     }

@@ -17,7 +17,7 @@ pub(super) async fn timeouts_are_punctual(stage: Stage) {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
         assert!(error.is_retryable(), "{error:#}");
         assert!(took >= wait, "a wait of {wait:?} ended after {took:?}");
-        assert!(took <= wait + millis(50), "a wait of {wait:?} ended after {took:?}, more than 50 ms late");
+        assert!(took <= wait + millis(100), "a wait of {wait:?} ended after {took:?}, more than 100 ms late");
     }
     release(held).await;
 }

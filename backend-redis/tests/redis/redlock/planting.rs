@@ -14,7 +14,7 @@ use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
 async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
-    let guard = locks.lock("a").ttl(Duration::from_millis(1500)).await.expect("a free lock");
+    let guard = locks.lock("a").ttl(Duration::from_millis(2400)).await.expect("a free lock");
     for node in &nodes {
         until("the node has it", || keys(node) == ["lockwell:a"]).await;
         let before = tell(node, &["GET", "lockwell:a"]);
@@ -27,7 +27,7 @@ async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
     }
     guard.release().await.expect("held");
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(nodes.iter().all(|node| keys(node).is_empty()));
 }
 

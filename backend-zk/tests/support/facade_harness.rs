@@ -1,3 +1,5 @@
+//! Not compiled here: the harness for `tests/conformance.rs` of the facade, once the backend is part of it.
+//!
 //! `ZooKeeper`: one server, and an ensemble of three.
 
 use std::net::SocketAddr;
