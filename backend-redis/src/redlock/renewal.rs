@@ -75,10 +75,24 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
             break;
         }
     }
-    if !answers.is_empty() {
-        drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
-    }
     plant(shared, nodes, grants, &votes, majority, limit);
+    if !answers.is_empty() {
+        // The slow ones may have lost locks, too.
+        let (shared, nodes, grants) = (Arc::clone(shared), nodes.to_vec(), grants.to_vec());
+        let mut late = votes.clone();
+        for votes in &mut late {
+            votes.without.clear();
+        }
+        drop(tokio::spawn(async move {
+            while let Some((node, answer)) = answers.next().await {
+                let Ok((numbers, _)) = answer else { continue };
+                for (votes, _) in late.iter_mut().zip(numbers).filter(|(_, number)| *number != 1) {
+                    votes.without.push(node);
+                }
+            }
+            plant(&shared, &nodes, &grants, &late, majority, limit);
+        }));
+    }
     let renewed = grants.iter().zip(votes);
     renewed
         .map(|(grant, votes)| {
