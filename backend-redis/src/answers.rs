@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Error, FencingToken, Holder, LockName, LockStatus, Mode, Result};
+use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use redis::Value;
 
 use crate::error::of_item;
@@ -145,9 +145,4 @@ pub(crate) fn majority_status(name: &LockName, answers: &[Value], majority: usiz
 /// The answers to a renewal: whether each lease was extended.
 pub(crate) fn extended(value: &Value) -> Result<bool> {
     Ok(int(Some(value))? == 1)
-}
-
-/// An error about the whole of something, repeated for each of its parts.
-pub(crate) fn repeat<T>(error: &Error, times: usize, form: impl Fn(Error) -> T) -> Vec<T> {
-    (0..times).map(|_| form(error.duplicate())).collect()
 }

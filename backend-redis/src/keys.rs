@@ -78,6 +78,11 @@ impl Keys {
         &self.token
     }
 
+    /// The cluster's slot that the keys of a lock are in; 0 where there is no cluster.
+    pub(crate) fn slot(&self, name: &LockName) -> u16 {
+        if self.cluster { slot(&self.lock(name)) } else { 0 }
+    }
+
     /// The lock's own key.
     pub(crate) fn lock(&self, name: &LockName) -> String {
         format!("{}{name}", self.namespace)

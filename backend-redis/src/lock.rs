@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::seats::Seats;
+use lockcore::seats::{SEAT_LIFE, SEAT_REFRESH, Seats};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
     Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait, lease,
@@ -21,10 +21,6 @@ use crate::script::{FORCE, INSPECT, RELEASE, RENEW, TAKE};
 use crate::wire::{Ear, Wire};
 use crate::{check, replicas};
 
-/// How long a place in a queue is kept without a sign of life from its waiter.
-pub(crate) const SEAT_LIFE: Duration = Duration::from_secs(4);
-/// How often a waiter gives one.
-pub(crate) const SEAT_REFRESH: Duration = Duration::from_millis(1300);
 /// How often the first in the queue asks while another program holds the lock, since that will not tell.
 const FOREIGN: Duration = Duration::from_millis(50);
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
@@ -197,6 +193,23 @@ struct Answered {
     generation: u64,
 }
 
+/// The releasing of a claim. `exact`: the server's count of listeners is to be trusted. `round`: only what this round of
+/// Redlock has taken; empty for all.
+pub(crate) fn release_item(
+    keys: LockKeys,
+    claim: &Claim,
+    channel: &str,
+    exact: bool,
+    queued: bool,
+    round: String,
+) -> Item {
+    let LockKeys { lock, queue, seats, slot, .. } = keys;
+    let exact = if exact { "exact" } else { "" };
+    let queued = if queued { "1" } else { "0" };
+    let args = vec![channel.to_owned(), exact.to_owned(), owner(claim), queued.to_owned(), round];
+    Item { script: &RELEASE, slot, keys: vec![lock, queue, seats].into(), args: args.into() }
+}
+
 /// The owner as the scripts know it.
 pub(crate) fn owner(claim: &Claim) -> String {
     claim.owner().as_uuid().simple().to_string()
@@ -248,7 +261,7 @@ impl DistributedLock for RedisLock {
         // In a cluster each slot has a call of its own.
         let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
         for (place, grant) in grants.iter().enumerate() {
-            let slot = self.shared.keys.of(grant.claim().name()).slot;
+            let slot = self.shared.keys.slot(grant.claim().name());
             match groups.iter_mut().find(|(one, _)| *one == slot) {
                 Some((_, places)) => places.push(place),
                 None => groups.push((slot, vec![place])),
@@ -257,9 +270,9 @@ impl DistributedLock for RedisLock {
         let calls = groups.iter().map(|(slot, places)| {
             let group: Vec<_> = places.iter().map(|&place| &grants[place]).collect();
             async move {
-                self.renew_group(&group, *slot)
-                    .await
-                    .unwrap_or_else(|error| answers::repeat(&error, group.len(), Renewal::Unknown))
+                self.renew_group(&group, *slot).await.unwrap_or_else(|error| {
+                    group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect()
+                })
             }
         });
         let answers = join_all(calls).await;
@@ -270,22 +283,9 @@ impl DistributedLock for RedisLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let LockKeys { lock, queue, seats, slot, .. } = self.shared.keys.of(claim.name());
-        let exact = if self.shared.address.is_cluster() { "" } else { "exact" };
-        let queued = if claim.may_be_queued() { "1" } else { "0" };
-        let item = Item {
-            script: &RELEASE,
-            slot,
-            keys: vec![lock, queue, seats].into(),
-            args: vec![
-                self.shared.ear.channel.to_string(),
-                exact.to_owned(),
-                owner(claim),
-                queued.to_owned(),
-                String::new(),
-            ]
-            .into(),
-        };
+        let (keys, exact) = (self.shared.keys.of(claim.name()), !self.shared.address.is_cluster());
+        let queued = claim.may_be_queued();
+        let item = release_item(keys, claim, &self.shared.ear.channel, exact, queued, String::new());
         let answer = self.lane.call(item).await?;
         let freed = answers::freed(answer.value, &RELEASE)?;
         freed.next.inspect(|&ticket| self.seats().wake(ticket));

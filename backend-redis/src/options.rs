@@ -22,10 +22,7 @@ impl Options {
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
         let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
         url.allow_options(&allowed)?;
-        let timeout = url.duration("timeout")?.unwrap_or(Duration::from_secs(5));
-        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
-            return Err(Error::new(ErrorKind::InvalidInput, "timeout must be between 50ms and 10m"));
-        }
+        let timeout = url.timeout()?;
         let namespace = url.option("namespace").unwrap_or("lockwell:");
         if namespace.len() > 256 || namespace.chars().any(char::is_control) {
             let text = "a namespace has at most 256 bytes and no control characters";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockcore::Moment;
 use lockcore::seats::Seats;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
@@ -65,8 +65,8 @@ pub(crate) struct Ear {
     pub(crate) channel: Arc<str>,
 }
 
-impl Ear {
-    fn hear(&self, push: &PushInfo) {
+impl AsyncPushSender for Ear {
+    fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match push.kind {
             PushKind::Message => {
                 let ticket = push.data.get(1).and_then(|payload| match payload {
@@ -82,6 +82,7 @@ impl Ear {
             PushKind::Disconnection => self.seats.wake_all(),
             _ => (),
         }
+        Ok(())
     }
 }
 
@@ -286,10 +287,7 @@ impl Wire {
                     .retries(3)
                     .response_timeout(CONNECT);
                 if let Some(ear) = self.ear.clone() {
-                    builder = builder.push_sender(move |push: PushInfo| -> Result<(), ()> {
-                        ear.hear(&push);
-                        Ok(())
-                    });
+                    builder = builder.push_sender(ear);
                 }
                 builder.build()?.get_async_connection().await.map(Link::Cluster)
             }
@@ -324,10 +322,7 @@ impl Wire {
             .set_connection_timeout(Some(CONNECT))
             .set_pipeline_buffer_size(BUFFER);
         let Some(ear) = self.ear.clone() else { return config };
-        config.set_push_sender(move |push: PushInfo| -> Result<(), ()> {
-            ear.hear(&push);
-            Ok(())
-        })
+        config.set_push_sender(ear)
     }
 }
 

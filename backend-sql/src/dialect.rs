@@ -7,11 +7,6 @@ use std::time::Duration;
 use lockcore::{Capabilities, Claim, FencingToken, Grant, LockName, LockStatus};
 use uuid::Uuid;
 
-/// How long a place in the queue outlives the last word of its waiter.
-pub(crate) const SEAT_LIFE: Duration = Duration::from_secs(4);
-/// How often a waiter says that it is still there.
-pub(crate) const SEAT_REFRESH: Duration = Duration::from_millis(1_300);
-
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus, Mode,
-    Moment, Operation, Released, Renewal, Result, Wait, async_trait, lease, seats::Seats,
+    Moment, Operation, Released, Renewal, Result, Wait, async_trait, lease,
+    seats::{SEAT_LIFE, SEAT_REFRESH, Seats},
 };
 
-use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, SEAT_LIFE, SEAT_REFRESH, Took};
+use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, Took};
 use crate::errand::{Enroll, Force, Inspect, Leave, Purge, Release, Renew, SetUp, Stay, Take, Tidy};
 use crate::lane::Lane;
 use crate::options::Options;

@@ -26,10 +26,7 @@ impl Options {
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
         let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
         url.allow_options(&allowed)?;
-        let timeout = url.duration("timeout")?.unwrap_or(Duration::from_secs(5));
-        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
-            return Err(Error::new(ErrorKind::InvalidInput, "timeout must be between 50ms and 10m"));
-        }
+        let timeout = url.timeout()?;
         Ok(Self {
             table: Table::new(url.option("table").unwrap_or(Table::DEFAULT))?,
             create: url.parsed("create", "true or false")?.unwrap_or(true),

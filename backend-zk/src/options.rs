@@ -82,7 +82,7 @@ impl Options {
             private,
             recipe,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
-            timeout: bounded(url, "timeout", 50, 600_000)?.unwrap_or(Duration::from_secs(5)),
+            timeout: url.timeout()?,
             session: bounded(url, "session", 100, 86_400_000)?.unwrap_or(Duration::from_secs(1)),
             strict: url.parsed("strict", "true or false")?.unwrap_or(false),
             ca,

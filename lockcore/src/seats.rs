@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::LockName;
 use crate::sync::lock;
+
+/// How long a place in a queue at a server is kept without a sign of life from its waiter.
+pub const SEAT_LIFE: Duration = Duration::from_secs(4);
+/// How often a waiter gives one.
+pub const SEAT_REFRESH: Duration = Duration::from_millis(1300);
 
 /// The waiters of one client, by their tickets, so that a word from the server wakes the one it is for.
 #[derive(Debug)]

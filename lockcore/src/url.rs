@@ -139,6 +139,15 @@ impl ServerUrl {
         })
     }
 
+    /// The option `timeout`: how long one request may take, reconnecting and repeating included.
+    pub fn timeout(&self) -> Result<Duration> {
+        let timeout = self.duration("timeout")?.unwrap_or(Duration::from_secs(5));
+        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
+            return Err(bad("timeout must be between 50ms and 10m"));
+        }
+        Ok(timeout)
+    }
+
     /// Takes an option out.
     pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)

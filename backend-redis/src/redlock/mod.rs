@@ -36,8 +36,6 @@ use crate::lane::Item;
 use crate::script::{FORCE, INSPECT, RELEASE};
 use crate::wire::Ear;
 
-/// The most nodes: every one costs a request for each operation.
-const MOST_NODES: usize = 63;
 /// How long slow nodes are waited for when a majority has answered a question.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often is looked again when some nodes did not answer in time and the others show no holder.
@@ -77,9 +75,7 @@ impl Shared {
     fn seat(&self, ticket: i64, node: usize) -> String {
         format!("{}:{}", self.channel, bell(ticket, node))
     }
-}
 
-impl Shared {
     /// Repairs a node that has lost its counters, if it is time for that.
     async fn mend(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
         if nodes[index].wants_repair()
@@ -104,10 +100,6 @@ impl Redlock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redlock");
         let settings = Settings::read(url).map_err(context)?;
-        if settings.nodes.len() > MOST_NODES {
-            let text = format!("Redlock takes at most {MOST_NODES} nodes");
-            return Err(context(Error::new(ErrorKind::InvalidInput, text)));
-        }
         let keys = Keys::new(&settings.options.namespace, false);
         let seats = Seats::new();
         let channel = keys.channel(seats.client.simple()).into();
@@ -135,7 +127,7 @@ impl Redlock {
     }
 
     fn majority(&self) -> usize {
-        self.nodes.len() / 2 + 1
+        tally::majority(self.nodes.len())
     }
 
     /// Reaches the nodes: a majority at least, and none that refuses us.
@@ -207,9 +199,8 @@ impl Redlock {
                 Outcome::Held(_) => return Ok(None),
                 Outcome::Dark(error) if tries == DARK_TRIES || !error.is_retryable() => return Err(error),
                 Outcome::Dark(_) => {
-                    // The network may be slow rather than down.
                     tries += 1;
-                    limit = (limit * 2).min((claim.ttl() / 2).max(limit));
+                    limit = waiting::more_patient(limit, claim.ttl());
                 }
                 Outcome::Split if tries == TRIES => return Ok(None),
                 Outcome::Split => {

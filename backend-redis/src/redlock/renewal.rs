@@ -8,6 +8,7 @@ use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, lease};
 
 use super::Shared;
 use super::node::Node;
+use super::tally::majority;
 use crate::lock::owner;
 use crate::script::{PLANT, RENEW};
 
@@ -23,7 +24,7 @@ struct Votes {
 /// Extends leases. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
 pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[Grant]) -> Vec<Renewal> {
     let began = Moment::now();
-    let majority = nodes.len() / 2 + 1;
+    let majority = majority(nodes.len());
     let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or_default();
     // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
     let limit = lease::Lease::patience(shortest) / 4 * 3;

@@ -20,6 +20,7 @@ use redis::Value;
 
 use super::Shared;
 use super::node::Node;
+use super::tally::majority;
 use crate::answers;
 use crate::lane::{Item, unexpected};
 use crate::script::{COUNTERS, MEND};
@@ -46,7 +47,7 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
         }
         all.push(values);
     }
-    let majority = nodes.len() / 2 + 1;
+    let majority = majority(nodes.len());
     let sources = if whole.len() >= majority {
         whole
     } else if all.len() == nodes.len() {

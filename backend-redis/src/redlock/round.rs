@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::seats::SEAT_LIFE;
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
 
 use super::Shared;
@@ -13,7 +14,7 @@ use super::node::Node;
 use super::tally::{Answer, Step, Tally, Why};
 use crate::answers::{self, Busy, Took};
 use crate::lane::Item;
-use crate::lock::{SEAT_LIFE, owner};
+use crate::lock::{self, owner};
 use crate::script::{INSTALL, LEAVE, RELEASE, VOTE};
 
 /// What a round came to.
@@ -321,14 +322,6 @@ impl Shared {
     }
 
     pub(crate) fn release_item(&self, claim: &Claim, queued: bool, round: String) -> Item {
-        let keys = self.keys.of(claim.name());
-        let queued = if queued { "1" } else { "0" };
-        Item {
-            script: &RELEASE,
-            slot: 0,
-            keys: vec![keys.lock, keys.queue, keys.seats].into(),
-            args: vec![self.channel.to_string(), "exact".to_owned(), owner(claim), queued.to_owned(), round]
-                .into(),
-        }
+        lock::release_item(self.keys.of(claim.name()), claim, &self.channel, true, queued, round)
     }
 }

@@ -8,6 +8,9 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use crate::address::Address;
 use crate::options::Options;
 
+/// The most nodes: every one costs a request for each operation.
+const MOST_NODES: usize = 63;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Options,
@@ -43,6 +46,9 @@ impl Settings {
                     "Redlock needs an odd number of nodes: {count} survive the loss of no more than {} do",
                     count - 1
                 )));
+            }
+            count if count > MOST_NODES => {
+                return Err(bad(format!("Redlock takes at most {MOST_NODES} nodes")));
             }
             _ => (),
         }

@@ -79,6 +79,11 @@ pub(crate) struct Tally {
     token: Option<u64>,
 }
 
+/// How many of so many nodes make a majority.
+pub(crate) fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
 impl Tally {
     /// A claim that asks this many nodes: an odd number, since an even one survives no more failures than the odd one
     /// below it.
@@ -88,7 +93,7 @@ impl Tally {
 
     /// How many nodes make a majority.
     pub(crate) fn majority(&self) -> usize {
-        self.nodes.len() / 2 + 1
+        majority(self.nodes.len())
     }
 
     /// At how many nodes another holds the lock.

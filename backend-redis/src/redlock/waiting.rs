@@ -22,6 +22,12 @@ pub(super) async fn back_off(tries: u32) {
     tokio::time::sleep(most.mul_f64(rand::random::<f64>())).await;
 }
 
+/// How long a node may take in the next round, when too few answered in this one: the network may be slow rather than
+/// down.
+pub(super) fn more_patient(limit: Duration, ttl: Duration) -> Duration {
+    (limit * 2).min((ttl / 2).max(limit))
+}
+
 impl Redlock {
     /// Tries, queues and waits for the turn.
     ///
@@ -59,8 +65,7 @@ impl Redlock {
                 }
                 Outcome::Dark(error) => {
                     self.bear(error, *dark_since.get_or_insert_with(Moment::now))?;
-                    // The network may be slow rather than down.
-                    limit = (limit * 2).min((claim.ttl() / 2).max(limit));
+                    limit = more_patient(limit, claim.ttl());
                     Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>())
                 }
             };

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockcore::seats::SEAT_LIFE;
 use lockcore::{Capabilities, Claim, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
@@ -18,7 +19,7 @@ use uuid::Uuid;
 use self::contended::Contended;
 use self::rows::Rows;
 use self::statements::Statements;
-use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took, Verdict, micros, span, token};
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::verify::{Record, verify_trait};

@@ -7,13 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockcore::seats::SEAT_LIFE;
 use lockcore::{Capabilities, Claim, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use self::statements::Statements;
-use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took, Verdict, micros, span, token};
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::verify::{Record, verify_trait};

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockcore::seats::SEAT_LIFE;
 use lockcore::{
     Capabilities, Claim, Error, ErrorKind, Grant, Holder, LockName, LockStatus, Mode, Result, ServerUrl,
 };
@@ -14,7 +15,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use self::statements::Statements;
-use crate::dialect::{Ask, Dialect, Extension, Freed, Local, SEAT_LIFE, Took, Verdict, micros, span, token};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took, Verdict, micros, span, token};
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::verify::{Record, verify_trait};
