@@ -73,6 +73,16 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         std::future::pending::<()>().await;
     }
 
+    /// `async fn doubted(&self, grant: &Grant)`
+    ///
+    /// Resolves when the grant has become doubtful: the connection that keeps it alive is down. The guard turns
+    /// [`Suspect`](crate::Standing::Suspect) at once, and a renewal decides. Called again after each doubt; pending for
+    /// ever where a grant does not depend on a connection. Called only where [`Capabilities::loss_push`] is set.
+    async fn doubted(&self, grant: &Grant) {
+        let _: &Grant = grant;
+        std::future::pending::<()>().await;
+    }
+
     /// A second handle on the same server, for the keeper thread: with connections of its own, made on the runtime
     /// that first uses them, so that renewals go on while the application's runtime is blocked or gone. `None`: this
     /// handle serves every thread, since it needs no runtime.

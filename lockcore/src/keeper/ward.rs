@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::{Notify, Semaphore};
@@ -16,6 +17,9 @@ use crate::{DistributedLock, Grant, Moment, Renewal, Standing};
 const BATCH: usize = 500;
 /// The most renewals of one client that are under way at a time.
 const UNDER_WAY: usize = 4;
+
+/// After a backend's doubt, the pause before it is asked for the next.
+const DOUBTED_AGAIN: Duration = Duration::from_millis(100);
 
 /// The leases of one client.
 ///
@@ -83,12 +87,30 @@ impl Ward {
         }
         if self.loss_push {
             let (ward, holding) = (Arc::clone(self), Arc::clone(holding));
-            super::spawn(async move {
-                tokio::select! {
-                    () = ward.backend.lost(holding.grant()) => { holding.on(Moment::now(), Event::Gone); }
-                    _ = holding.ended() => (),
+            super::spawn(async move { ward.listen(&holding).await });
+        }
+    }
+
+    /// Passes on what the backend hears about a lease without asking, until the lease ends.
+    async fn listen(&self, holding: &Holding) {
+        let lost = std::pin::pin!(self.backend.lost(holding.grant()));
+        let told = async {
+            loop {
+                self.backend.doubted(holding.grant()).await;
+                // What is in doubt already keeps the time of its next try.
+                if holding.standing() == Standing::Held {
+                    self.doubt(holding, &"the connection is down");
+                    holding.on(Moment::now(), Event::Unknown);
+                    self.bell.notify_one();
                 }
-            });
+                // A connection that stays down is one doubt, not a busy loop.
+                tokio::time::sleep(DOUBTED_AGAIN).await;
+            }
+        };
+        tokio::select! {
+            () = lost => { holding.on(Moment::now(), Event::Gone); }
+            () = told => (),
+            _ = holding.ended() => (),
         }
     }
 
