@@ -18,8 +18,13 @@ pub struct Capabilities {
     pub shared: bool,
     /// [`Mode::Permit`] works.
     pub permits: bool,
+    /// A writer can become a reader without a gap.
+    pub downgrade: bool,
     /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
     pub fencing: bool,
+    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that those who pass a lock on
+    /// within a process have one each.
+    pub token_blocks: bool,
     /// Waiters are served in the order in which the server saw them.
     pub fifo: bool,
     /// A waiter is woken by the server rather than by asking again and again.
@@ -47,7 +52,9 @@ impl Capabilities {
             backend,
             shared: false,
             permits: false,
+            downgrade: false,
             fencing: false,
+            token_blocks: false,
             fifo: false,
             push: false,
             loss_push: false,
@@ -86,7 +93,9 @@ impl Capabilities {
         match requirement {
             Requirement::Shared => self.shared,
             Requirement::Permits => self.permits,
+            Requirement::Downgrade => self.downgrade,
             Requirement::Fencing => self.fencing,
+            Requirement::TokenBlocks => self.token_blocks,
             Requirement::Fifo => self.fifo,
             Requirement::Push => self.push,
             Requirement::LossPush => self.loss_push,
@@ -119,6 +128,20 @@ impl Capabilities {
         }
         Ok(())
     }
+
+    /// Refuses a lock delay that makes the lease at the server longer than the backend can.
+    pub(crate) fn check_rest(&self, ttl: Duration, rest: Duration) -> Result<()> {
+        if ttl.saturating_add(rest) <= self.max_ttl {
+            return Ok(());
+        }
+        let message = format!(
+            "ttl and lock delay are {} and {}: together they may be {} at most",
+            humantime::format_duration(ttl),
+            humantime::format_duration(rest),
+            humantime::format_duration(self.max_ttl)
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message).on_backend(self.backend))
+    }
 }
 
 /// Something that an application can demand of its backend, by its name in a configuration file.
@@ -130,8 +153,12 @@ pub enum Requirement {
     Shared,
     /// Semaphores.
     Permits,
+    /// A writer can become a reader without a gap.
+    Downgrade,
     /// Strictly rising tokens.
     Fencing,
+    /// Each of those who pass a lock on within a process has a token of its own.
+    TokenBlocks,
     /// Waiters are served in order.
     Fifo,
     /// Waiters are woken by the server.
@@ -148,10 +175,12 @@ pub enum Requirement {
     FailoverSafe,
 }
 
-const REQUIREMENTS: [(Requirement, &str); 10] = [
+const REQUIREMENTS: [(Requirement, &str); 12] = [
     (Requirement::Shared, "shared"),
     (Requirement::Permits, "permits"),
+    (Requirement::Downgrade, "downgrade"),
     (Requirement::Fencing, "fencing"),
+    (Requirement::TokenBlocks, "token-blocks"),
     (Requirement::Fifo, "fifo"),
     (Requirement::Push, "push"),
     (Requirement::LossPush, "loss-push"),

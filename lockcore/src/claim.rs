@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +41,8 @@ struct Inner {
     mode: Mode,
     owner: OwnerId,
     ttl: Duration,
+    rest: Duration,
+    tokens: NonZeroU32,
     wait: Wait,
     label: Arc<str>,
     began: Moment,
@@ -56,9 +59,53 @@ impl Claim {
             mode,
             owner: OwnerId::random(),
             ttl,
+            rest: Duration::ZERO,
+            tokens: NonZeroU32::MIN,
             wait,
             label,
             began: Moment::now(),
+            queued: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            bell: Notify::new(),
+        }))
+    }
+
+    /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's belief in
+    /// it. A claim that others have a handle on already is left as it is.
+    #[must_use]
+    pub fn resting(mut self, rest: Duration) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.ttl = inner.ttl.saturating_sub(inner.rest).saturating_add(rest);
+            inner.rest = rest;
+        }
+        self
+    }
+
+    /// The same claim with so many tokens to be reserved for it, for backends that promise
+    /// [`token_blocks`](crate::Capabilities::token_blocks). A claim that others have a handle on already is left as it
+    /// is.
+    #[must_use]
+    pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.tokens = tokens;
+        }
+        self
+    }
+
+    /// The claim of the same owner to the lock as a reader: what a writer holds after a downgrade.
+    #[must_use]
+    pub fn downgraded(&self) -> Self {
+        let Inner { name, owner, ttl, rest, tokens, label, began, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            name: name.clone(),
+            mode: Mode::Shared,
+            owner: *owner,
+            ttl: *ttl,
+            rest: *rest,
+            tokens: *tokens,
+            wait: Wait::No,
+            label: Arc::clone(label),
+            began: *began,
             queued: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
@@ -80,9 +127,23 @@ impl Claim {
         self.0.owner
     }
 
-    /// How long the lease lasts from the last successful request.
+    /// How long the lease lasts at the server from the last successful request, the [lock delay](Self::rest)
+    /// included.
     pub fn ttl(&self) -> Duration {
         self.0.ttl
+    }
+
+    /// The lock delay: how long the lock rests after the lease of a holder that died, before another gets it. It is
+    /// the last part of the ttl, which the holder itself does not believe in. Backends need not know of it.
+    pub fn rest(&self) -> Duration {
+        self.0.rest
+    }
+
+    /// How many tokens the grant reserves: the counter of the name rises by so many. See [`Grant::new`].
+    ///
+    /// [`Grant::new`]: crate::Grant::new
+    pub fn tokens(&self) -> NonZeroU32 {
+        self.0.tokens
     }
 
     /// How long to wait for the lock.

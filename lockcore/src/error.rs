@@ -21,6 +21,8 @@ pub enum ErrorKind {
     NotHeld,
     /// The name is in use as another kind of lock: a mutex here, a semaphore there, or one with another limit.
     KindClash,
+    /// The claim would wait for its own owner: for ever. An upgrade of a reader to a writer is one.
+    WouldDeadlock,
     /// A name, duration, URL or option is not acceptable. Nothing was sent.
     InvalidInput,
     /// The backend cannot do this, or its feature is not compiled in. Nothing was sent.
@@ -48,6 +50,7 @@ impl ErrorKind {
             Self::Lost => "lost",
             Self::NotHeld => "not held",
             Self::KindClash => "clash of kinds",
+            Self::WouldDeadlock => "would deadlock",
             Self::InvalidInput => "invalid input",
             Self::Unsupported => "unsupported",
             Self::Unreachable => "unreachable",
@@ -70,6 +73,8 @@ pub enum Operation {
     Acquire,
     /// Extending leases.
     Renew,
+    /// Turning a writer into a reader.
+    Downgrade,
     /// Giving a claim up.
     Release,
     /// Looking at a lock.
@@ -88,6 +93,7 @@ impl Operation {
             Self::Connect => "connect",
             Self::Acquire => "acquire",
             Self::Renew => "renew",
+            Self::Downgrade => "downgrade",
             Self::Release => "release",
             Self::Inspect => "inspect",
             Self::ForceRelease => "force-release",

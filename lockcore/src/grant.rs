@@ -12,6 +12,7 @@ use crate::{Claim, Error, FencingToken, LockName, Mode, Moment, lease};
 pub struct Grant {
     claim: Claim,
     token: FencingToken,
+    last_token: FencingToken,
     deadline: Moment,
     record: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -19,11 +20,15 @@ pub struct Grant {
 impl Grant {
     /// A grant that answers a request sent at `sent`.
     ///
+    /// `last_token` is what the counter of the name stands at now. If the claim [reserves](Claim::tokens) several
+    /// tokens, the counter has been raised by so many, and the grant begins with the lowest of them.
+    ///
     /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
     /// started the lease later than that, so the holder's belief ends before the server's does.
-    pub fn new(claim: &Claim, token: FencingToken, sent: Moment) -> Self {
-        let deadline = lease::belief(sent, claim.ttl());
-        Self { claim: claim.clone(), token, deadline, record: None }
+    pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
+        let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
+        let grant = Self { claim: claim.clone(), token, last_token, deadline: sent, record: None };
+        grant.with_deadline(lease::belief(sent, claim.ttl()))
     }
 
     /// Attaches what the backend needs to find its own record again.
@@ -33,12 +38,24 @@ impl Grant {
         self
     }
 
-    /// Sets another end of belief than the one that follows from the claim's ttl, for backends whose lease is a
-    /// session.
+    /// Sets another end of the lease than the one that follows from the claim's ttl, for backends whose lease is a
+    /// session. Belief ends earlier by the claim's [lock delay](Claim::rest).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
-        self.deadline = deadline;
+        self.deadline = deadline.before(self.claim.rest());
         self
+    }
+
+    /// The same grant after a downgrade: of the same owner, with the same token, to the lock as a reader.
+    #[must_use]
+    pub fn downgraded(&self) -> Self {
+        Self { claim: self.claim.downgraded(), ..self.clone() }
+    }
+
+    /// The same grant with this end of belief.
+    #[must_use]
+    pub(crate) fn believed_until(self, deadline: Moment) -> Self {
+        Self { deadline, ..self }
     }
 
     /// The claim that was granted.
@@ -49,6 +66,12 @@ impl Grant {
     /// The fencing token.
     pub fn token(&self) -> FencingToken {
         self.token
+    }
+
+    /// The highest token that is reserved for this grant: what the server has in its record of the holder. It is the
+    /// [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
+    pub fn last_token(&self) -> FencingToken {
+        self.last_token
     }
 
     /// Until when the holder may believe in the lock, unless the lease is renewed.
@@ -76,7 +99,7 @@ impl fmt::Debug for Grant {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// The lease now lasts until this deadline, counted from *before* the request was sent (see
+    /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
     /// [`lease::belief`]).
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Shared;
 use crate::holding::Holding;
 use crate::keeper::{Armed, Outcome};
-use crate::lease::Event;
+use crate::lease::{Event, Limits};
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, LockName, Loss, Mode, Moment, Operation, Released, Result,
     Standing,
@@ -40,8 +40,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant) -> Self {
-        let holding = Arc::new(Holding::new(grant));
+    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant, limits: Limits) -> Self {
+        let holding = Arc::new(Holding::new(grant, limits));
         shared.ward.admit(&holding);
         Self { held: Held { holding }, shared: Some(Arc::clone(shared)) }
     }
@@ -87,6 +87,11 @@ impl LockGuard {
         self.held.lost().await
     }
 
+    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    pub fn progress(&self) {
+        self.held.progress();
+    }
+
     /// A view of the lock that can be cloned and handed to tasks. It does not keep the lock.
     pub fn held(&self) -> Held {
         self.held.clone()
@@ -95,6 +100,41 @@ impl LockGuard {
     /// What the backend granted: for helpers that check the lock at the resource.
     pub fn grant(&self) -> &Grant {
         self.held.grant()
+    }
+
+    /// Turns a writer into a reader without a gap: no other writer comes in between, and readers who wait at the head
+    /// of the queue come in. The token stays. Reports of progress and the longest hold begin anew.
+    ///
+    /// A reader stays what it is. The other way, from reader to writer, does not exist: two readers who both wait for
+    /// the other to leave would wait for ever. Release, take the lock as a writer, and look at the data again.
+    ///
+    /// Views of the writer's lock ([`held`](Self::held)) end; take new ones. After any error the lock is given up.
+    ///
+    /// # Cancel safety
+    /// When this future is dropped, the lock is given up in the background.
+    pub async fn downgrade(mut self) -> Result<Self> {
+        if self.mode() == Mode::Shared {
+            return Ok(self);
+        }
+        let (grant, limits) = (self.grant().clone(), self.held.holding.limits());
+        let deadline = self.held.holding.believed_until();
+        let Some(armed) = self.end() else { unreachable!("a guard that is not given up has its client") };
+        let shared = Arc::clone(armed.shared());
+        let refused = if self.mode() != Mode::Exclusive {
+            Some(Error::new(ErrorKind::InvalidInput, "only a writer can become a reader, this is a permit"))
+        } else if shared.capabilities.downgrade {
+            None
+        } else {
+            Some(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"))
+        };
+        let answer = match refused {
+            Some(error) => {
+                armed.give_up(Outcome::Answered);
+                Err(error)
+            }
+            None => crate::operation::downgrade(armed, grant, limits, deadline).await,
+        };
+        answer.map_err(|error| shared.decorate(error, Operation::Downgrade, Some(self.name())))
     }
 
     /// Gives the lock up and waits for the server's answer.
@@ -106,14 +146,28 @@ impl LockGuard {
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
+        let rests = self.rests();
         let Some(armed) = self.end() else { return Ok(()) };
         let backend = armed.shared().capabilities.backend;
-        let error = match crate::operation::release(armed).await {
-            Ok(Released::Released) => return Ok(()),
-            Ok(Released::NotHeld) => Error::new(ErrorKind::Lost, "the lock was lost before it was released"),
-            Err(error) => error,
+        let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
+        let error = if let Some(end) = rests {
+            armed.give_up_at(end);
+            lost()
+        } else {
+            match crate::operation::release(armed).await {
+                Ok(Released::Released) => return Ok(()),
+                Ok(Released::NotHeld) => lost(),
+                Err(error) => error,
+            }
         };
         Err(error.during(Operation::Release).on_backend(backend).for_lock(self.name()))
+    }
+
+    /// Until when a lock with a lock delay rests, if it has been lost. That is treated like a crash: requests of this
+    /// holder may still be on their way.
+    fn rests(&self) -> Option<Moment> {
+        let rest = self.grant().claim().rest();
+        (!rest.is_zero() && !self.is_held()).then(|| Moment::now().after(rest))
     }
 
     /// Stops the renewals, and arms the clean-up in their place.
@@ -139,8 +193,12 @@ impl fmt::Debug for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some(armed) = self.end() {
-            armed.give_up(Outcome::Answered);
+        // A guard that was given up already is not asked for the time.
+        let Some(rests) = self.shared.is_some().then(|| self.rests()) else { return };
+        match (self.end(), rests) {
+            (Some(armed), Some(end)) => armed.give_up_at(end),
+            (Some(armed), None) => armed.give_up(Outcome::Answered),
+            (None, _) => (),
         }
     }
 }
@@ -175,6 +233,11 @@ impl Held {
     /// The time left until the lease ends, unless it is renewed.
     pub fn time_left(&self) -> Duration {
         self.holding.believed_until().remaining()
+    }
+
+    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    pub fn progress(&self) {
+        self.holding.on(Moment::now(), Event::Progress);
     }
 
     /// Resolves when the lock is lost. Pending for ever if it is given up instead.

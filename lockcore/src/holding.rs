@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::lease::{Advice, Event, Lease};
+use crate::lease::{Advice, Event, Lease, Limits};
 use crate::sync::lock;
-use crate::{Grant, Loss, Moment, Standing};
+use crate::{Grant, Moment, Standing};
 
 /// One held lock: what was granted, and how sure we are of it.
 #[derive(Debug)]
 pub(crate) struct Holding {
     grant: Grant,
+    limits: Limits,
     lease: Mutex<Lease>,
     /// A copy of the lease's deadline, zero once the lock is lost or given up: `is_held` is one load and one look at
     /// the clock.
@@ -25,10 +26,15 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    pub(crate) fn new(grant: Grant) -> Self {
-        let lease = Lease::new(grant.claim().ttl(), grant.deadline());
+    pub(crate) fn new(grant: Grant, limits: Limits) -> Self {
+        let claim = grant.claim();
+        let mut lease = Lease::new(claim.ttl().saturating_sub(claim.rest()), grant.deadline());
+        if limits != Limits::default() {
+            lease = lease.limited(Moment::now(), limits);
+        }
         Self {
-            first_due: lease.renew_at(),
+            limits,
+            first_due: lease.renew_at().min(lease.deadline()),
             believed_until: AtomicU64::new(lease.deadline().as_nanos()),
             lease: Mutex::new(lease),
             grant,
@@ -41,6 +47,10 @@ impl Holding {
         &self.grant
     }
 
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     pub(crate) fn first_due(&self) -> Moment {
         self.first_due
     }
@@ -51,6 +61,10 @@ impl Holding {
 
     /// Steps the lease, and wakes those who watch it if that changed how sure we are.
     pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
+        let event = match event {
+            Event::Renewed(deadline) => Event::Renewed(deadline.before(self.grant.claim().rest())),
+            other => other,
+        };
         let (before, after, advice) = {
             let mut lease = lock(&self.lease);
             let before = lease.standing();
@@ -86,13 +100,7 @@ impl Holding {
 
     /// How sure we are now. The clock decides, even if the keeper has not had its turn.
     pub(crate) fn standing(&self) -> Standing {
-        let standing = lock(&self.lease).standing();
-        match standing {
-            Standing::Held | Standing::Suspect if self.believed_until().has_passed() => {
-                Standing::Lost(Loss::Expired)
-            }
-            other => other,
-        }
+        lock(&self.lease).standing_at(Moment::now())
     }
 
     /// Resolves when the lock is lost or given up.

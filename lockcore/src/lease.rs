@@ -29,6 +29,19 @@ pub enum Loss {
     Expired,
     /// The server says that the claim no longer holds the lock.
     Taken,
+    /// The lock was held for the longest time that its request allows. It has been given up.
+    HeldTooLong,
+    /// The application has not reported progress for as long as its request allows. The lock has been given up.
+    NoProgress,
+}
+
+/// What ends a lease even though its holder is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest hold.
+    pub max_hold: Option<Duration>,
+    /// The longest time without a report of progress.
+    pub progress: Option<Duration>,
 }
 
 /// How sure a holder can be.
@@ -58,6 +71,8 @@ pub enum Event {
     Unknown,
     /// The server says that the lock is gone.
     Gone,
+    /// The application reports progress.
+    Progress,
     /// The holder gave the lock up.
     GivenUp,
 }
@@ -81,18 +96,48 @@ pub struct Lease {
     renew_at: Moment,
     sent: Option<Moment>,
     standing: Standing,
+    progress: Option<Duration>,
+    hold_ends: Moment,
+    progress_ends: Moment,
 }
 
 impl Lease {
     /// A lease that was just granted.
     pub fn new(ttl: Duration, deadline: Moment) -> Self {
         let renew_at = deadline.before(ttl / 3 * 2);
-        Self { ttl, deadline, renew_at, sent: None, standing: Standing::Held }
+        Self {
+            ttl,
+            deadline,
+            renew_at,
+            sent: None,
+            standing: Standing::Held,
+            progress: None,
+            hold_ends: Moment::NEVER,
+            progress_ends: Moment::NEVER,
+        }
+    }
+
+    /// The lease with limits that count from `now`.
+    #[must_use]
+    pub fn limited(mut self, now: Moment, limits: Limits) -> Self {
+        self.progress = limits.progress;
+        self.hold_ends = limits.max_hold.map_or(Moment::NEVER, |span| now.after(span));
+        self.progress_ends = limits.progress.map_or(Moment::NEVER, |span| now.after(span));
+        self
     }
 
     /// The end of belief.
     pub fn deadline(&self) -> Moment {
-        self.deadline
+        self.deadline.min(self.hold_ends).min(self.progress_ends)
+    }
+
+    /// Why belief ends at its deadline.
+    fn loss(&self) -> Loss {
+        match self.deadline() {
+            end if end == self.deadline => Loss::Expired,
+            end if end == self.hold_ends => Loss::HeldTooLong,
+            _ => Loss::NoProgress,
+        }
     }
 
     /// When the next renewal is due.
@@ -103,6 +148,14 @@ impl Lease {
     /// How sure the holder can be, as of the last event.
     pub fn standing(&self) -> Standing {
         self.standing
+    }
+
+    /// How sure the holder can be at `now`, even if no event has told the lease that its time is over.
+    pub fn standing_at(&self, now: Moment) -> Standing {
+        match self.standing {
+            Standing::Held | Standing::Suspect if now >= self.deadline() => Standing::Lost(self.loss()),
+            other => other,
+        }
     }
 
     /// How long a renewal may take before it is given up and tried again.
@@ -129,17 +182,18 @@ impl Lease {
             Event::Gone => self.standing = Standing::Lost(Loss::Taken),
             // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
             // holder may have been told already that its time was over.
-            _ if now >= self.deadline => self.standing = Standing::Lost(Loss::Expired),
+            _ if now >= self.deadline() => self.standing = Standing::Lost(self.loss()),
             Event::Tick => return self.advise(now),
+            Event::Progress => {
+                self.progress_ends = self.progress.map_or(Moment::NEVER, |span| now.after(span));
+            }
             Event::Sent => self.sent = Some(now),
             Event::Renewed(deadline) => {
                 self.deadline = self.deadline.max(deadline);
                 self.renew_at = self.deadline.before(self.ttl / 3 * 2);
                 self.sent = None;
                 self.standing = Standing::Held;
-                if now >= self.deadline {
-                    self.standing = Standing::Lost(Loss::Expired);
-                }
+                self.standing = self.standing_at(now);
             }
             Event::Unknown => {
                 self.sent = None;
@@ -169,9 +223,9 @@ impl Lease {
 
     fn rest(&self, now: Moment) -> Advice {
         Advice::Rest(match self.sent {
-            Some(sent) if now < self.overdue(sent) => self.overdue(sent).min(self.deadline),
-            Some(_) => self.deadline,
-            None => self.renew_at.min(self.deadline),
+            Some(sent) if now < self.overdue(sent) => self.overdue(sent).min(self.deadline()),
+            Some(_) => self.deadline(),
+            None => self.renew_at.min(self.deadline()),
         })
     }
 

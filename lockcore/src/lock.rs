@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, Claim, Grant, LockName, LockStatus, Released, Renewal, Result};
+use crate::{Capabilities, Claim, Error, ErrorKind, Grant, LockName, LockStatus, Released, Renewal, Result};
 
 /// One kind of lock server: the trait that every backend implements.
 ///
@@ -53,6 +53,18 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// Gives a claim up: granted, queued, or nobody knows. Idempotent. Never frees another owner's lock.
     async fn release(&self, claim: &Claim) -> Result<Released>;
+
+    /// `async fn downgrade(&self, grant: &Grant) -> Result<Grant>`
+    ///
+    /// Turns an exclusive hold into a shared one, in one step at the server: no other writer comes in between, and
+    /// readers who wait at the head of the queue are let in. The answer is [`Grant::downgraded`], with a new record if
+    /// the backend needs one; owner, token and lease stay. Idempotent. An error of kind
+    /// [`Lost`](crate::ErrorKind::Lost): the owner does not hold the lock. Called only where
+    /// [`Capabilities::downgrade`] is set.
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        let message = format!("this backend cannot downgrade {}", grant.claim().name());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
 
     /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
     ///

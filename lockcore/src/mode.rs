@@ -3,6 +3,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use crate::{Error, ErrorKind};
+
 /// How a claim wants to hold its lock.
 ///
 /// One type covers the mutex, the reader-writer lock and the semaphore, so a backend implements one acquire.
@@ -43,6 +45,31 @@ impl Mode {
         }
     }
 
+    /// The error for a name that is in use in another way: it says both.
+    pub fn clash(in_use: Self, asked: Self) -> Error {
+        let message = format!("the name is in use as {in_use}, and was asked for as {asked}");
+        Error::new(ErrorKind::KindClash, message)
+    }
+
+    /// The mode as a number, for the records of backends: 0 is exclusive, -1 shared, any other the limit of a
+    /// semaphore.
+    pub fn code(self) -> i64 {
+        match self {
+            Self::Exclusive => 0,
+            Self::Shared => -1,
+            Self::Permit { limit } => i64::from(limit.get()),
+        }
+    }
+
+    /// The mode with this [code](Self::code).
+    pub fn from_code(code: i64) -> Option<Self> {
+        match code {
+            0 => Some(Self::Exclusive),
+            -1 => Some(Self::Shared),
+            limit => Some(Self::Permit { limit: NonZeroU32::new(u32::try_from(limit).ok()?)? }),
+        }
+    }
+
     /// The mode's name: `exclusive`, `shared` or `permit`.
     pub fn name(self) -> &'static str {
         match self {
@@ -79,6 +106,15 @@ mod tests {
         assert!(Mode::Shared.may_join(Mode::Shared, 99));
         assert!(permit(2).may_join(permit(2), 1));
         assert!(!permit(2).may_join(permit(2), 2));
+    }
+
+    #[test]
+    fn codes_go_both_ways() {
+        for mode in [Mode::Exclusive, Mode::Shared, permit(1), permit(u32::MAX)] {
+            assert_eq!(Mode::from_code(mode.code()), Some(mode));
+        }
+        assert_eq!(Mode::from_code(-2), None);
+        assert_eq!(Mode::from_code(1 << 32), None);
     }
 
     #[test]

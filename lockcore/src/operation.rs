@@ -16,7 +16,8 @@ use tokio::runtime::Handle;
 
 use crate::client::Shared;
 use crate::keeper::{Armed, Outcome};
-use crate::{Claim, Error, ErrorKind, LockGuard, Operation, Released, Result};
+use crate::lease::Limits;
+use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Moment, Operation, Released, Result};
 
 /// The longest that a release may take before the keeper takes over.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
@@ -64,7 +65,11 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
 }
 
 /// Acquires a lock. `None`: the wait ended.
-pub(crate) fn acquire(shared: Arc<Shared>, claim: Claim) -> UnderWay<Result<Option<LockGuard>>> {
+pub(crate) fn acquire(
+    shared: Arc<Shared>,
+    claim: Claim,
+    limits: Limits,
+) -> UnderWay<Result<Option<LockGuard>>> {
     UnderWay::new(Some(claim.clone()), async move {
         let armed = Armed::new(shared, claim);
         let answer = armed.shared().backend.acquire(armed.claim()).await;
@@ -72,7 +77,7 @@ pub(crate) fn acquire(shared: Arc<Shared>, claim: Claim) -> UnderWay<Result<Opti
         let error = match answer {
             Ok(Some(grant)) => {
                 if !grant.deadline().has_passed() {
-                    let guard = LockGuard::new(armed.shared(), grant);
+                    let guard = LockGuard::new(armed.shared(), grant, limits);
                     armed.disarm();
                     return Ok(Some(guard));
                 }
@@ -109,6 +114,34 @@ fn proves_nothing_done(error: &Error) -> bool {
         error.kind(),
         ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::KindClash | ErrorKind::Closed
     )
+}
+
+/// Turns a writer into a reader. `deadline` is the end of belief; nothing renews the lease in between.
+///
+/// Until the answer is here, the server may have either of the two on record. So both claims are armed.
+pub(crate) async fn downgrade(
+    writer: Armed,
+    grant: Grant,
+    limits: Limits,
+    deadline: Moment,
+) -> Result<LockGuard> {
+    let reader = Armed::new(Arc::clone(writer.shared()), grant.claim().downgraded());
+    UnderWay::new(None, async move {
+        let error = match writer.shared().backend.downgrade(&grant).await {
+            Ok(grant) if !deadline.has_passed() => {
+                let guard = LockGuard::new(reader.shared(), grant.believed_until(deadline), limits);
+                writer.disarm();
+                reader.disarm();
+                return Ok(guard);
+            }
+            Ok(_) => Error::new(ErrorKind::Lost, "the lock was lost during the downgrade"),
+            Err(error) => error,
+        };
+        reader.give_up(Outcome::Unanswered);
+        writer.give_up(Outcome::Unanswered);
+        Err(error)
+    })
+    .await
 }
 
 /// Releases a claim, and lets the keeper go on if that fails.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::client::{Defaults, Shared};
+use crate::lease::Limits;
 use crate::operation::UnderWay;
 use crate::{Claim, Error, ErrorKind, Held, LockGuard, LockName, Mode, Moment, Operation, Result, Wait};
 
@@ -33,6 +34,8 @@ pub struct LockRequest {
     ttl: Duration,
     wait: Option<Duration>,
     label: Arc<str>,
+    rest: Duration,
+    limits: Limits,
 }
 
 impl LockRequest {
@@ -43,7 +46,16 @@ impl LockRequest {
         mode: Result<Mode>,
     ) -> Self {
         let Defaults { ttl, wait, label } = defaults;
-        Self { shared: Arc::clone(shared), name, mode, ttl: *ttl, wait: *wait, label: Arc::clone(label) }
+        Self {
+            shared: Arc::clone(shared),
+            name,
+            mode,
+            ttl: *ttl,
+            wait: *wait,
+            label: Arc::clone(label),
+            rest: Duration::ZERO,
+            limits: Limits::default(),
+        }
     }
 
     /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
@@ -74,13 +86,39 @@ impl LockRequest {
         self
     }
 
+    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and given up, even if the holder is
+    /// alive and the server well.
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.limits.max_hold = Some(longest);
+        self
+    }
+
+    /// Keeps the lock only while the application reports [progress](LockGuard::progress) at least this often. Without
+    /// it the lock is [lost](crate::Loss::NoProgress) and given up: a worker that is stuck does not keep its lock for
+    /// ever just because the process lives.
+    pub fn progress(mut self, at_least_every: Duration) -> Self {
+        self.limits.progress = Some(at_least_every);
+        self
+    }
+
+    /// The lock delay: after a holder that died or lost its lock, the lock rests for this long before another gets it.
+    /// Requests of the dead that are still on their way have time to arrive, or to fail. A release frees the lock
+    /// at once.
+    ///
+    /// It makes failures dearer and proves nothing; where the resource can compare [tokens](crate::FencingToken), let
+    /// it. (The idea is that of Chubby and Consul.)
+    pub fn lock_delay(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
     /// Takes the lock if it is free now; `None` if it is held by another.
     ///
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
-        let (shared, claim) = self.claim(|_| Ok(Wait::No))?;
-        crate::operation::acquire(shared, claim).await
+        let (shared, claim, limits) = self.claim(|_| Ok(Wait::No))?;
+        crate::operation::acquire(shared, claim, limits).await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -120,17 +158,23 @@ impl LockRequest {
     }
 
     /// Checks everything, and makes the claim.
-    fn claim(self, wait: impl FnOnce(Option<Duration>) -> Result<Wait>) -> Result<(Arc<Shared>, Claim)> {
+    fn claim(
+        self,
+        wait: impl FnOnce(Option<Duration>) -> Result<Wait>,
+    ) -> Result<(Arc<Shared>, Claim, Limits)> {
         let shared = self.shared;
         let bad = |error, name| shared.decorate(error, Operation::Acquire, name);
         let name = self.name.map_err(|error| bad(error, None))?;
         let checked = self.mode.and_then(|mode| {
             shared.capabilities.check(mode, self.ttl)?;
+            shared.capabilities.check_rest(self.ttl, self.rest)?;
+            check_limits(self.limits)?;
             check_label(&self.label)?;
             Ok((mode, wait(self.wait)?))
         });
         let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
-        Ok((shared, Claim::new(name, mode, self.ttl, wait, self.label)))
+        let claim = Claim::new(name, mode, self.ttl, wait, self.label).resting(self.rest);
+        Ok((shared, claim, self.limits))
     }
 }
 
@@ -143,6 +187,14 @@ fn wait_of(wait: Option<Duration>) -> Result<Wait> {
         )),
         end => Ok(Wait::Until(end)),
     }
+}
+
+fn check_limits(limits: Limits) -> Result<()> {
+    if [limits.max_hold, limits.progress].contains(&Some(Duration::ZERO)) {
+        let message = "a longest hold, and a time between reports of progress, must be longer than nothing";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
 }
 
 fn check_label(label: &str) -> Result<()> {
@@ -193,9 +245,9 @@ impl Future for Acquire {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
             let wait = request.wait;
-            let (shared, claim) = request.claim(wait_of)?;
+            let (shared, claim, limits) = request.claim(wait_of)?;
             let backend = shared.capabilities.backend;
-            let work = crate::operation::acquire(shared, claim);
+            let work = crate::operation::acquire(shared, claim, limits);
             self.0 = State::UnderWay { work, backend, wait, end: None };
         }
         let State::UnderWay { work, backend, wait, end } = &mut self.0 else { unreachable!("set above") };

@@ -16,7 +16,7 @@ struct Memory {
 }
 
 pub(crate) fn offers() -> Vec<Need> {
-    vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo]
+    vec![Need::Shared, Need::Permits, Need::Downgrade, Need::Fencing, Need::TokenBlocks, Need::Fifo]
 }
 
 #[allow(clippy::unnecessary_wraps)] // As for all backends.

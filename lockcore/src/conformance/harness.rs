@@ -15,8 +15,12 @@ pub enum Need {
     Shared,
     /// Semaphores.
     Permits,
+    /// Writers become readers without a gap.
+    Downgrade,
     /// Rising tokens.
     Fencing,
+    /// Several tokens for one claim.
+    TokenBlocks,
     /// Waiters are served in order.
     Fifo,
     /// Locks survive a clean restart of the server.
@@ -34,10 +38,12 @@ pub enum Need {
 
 impl Need {
     /// The needs that a backend itself meets or does not.
-    pub const OF_BACKENDS: [(Self, Requirement); 5] = [
+    pub const OF_BACKENDS: [(Self, Requirement); 7] = [
         (Self::Shared, Requirement::Shared),
         (Self::Permits, Requirement::Permits),
+        (Self::Downgrade, Requirement::Downgrade),
         (Self::Fencing, Requirement::Fencing),
+        (Self::TokenBlocks, Requirement::TokenBlocks),
         (Self::Fifo, Requirement::Fifo),
         (Self::Durable, Requirement::Durable),
     ];

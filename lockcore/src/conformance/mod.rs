@@ -38,6 +38,7 @@
 
 mod cancellation;
 mod crash;
+mod downgrade;
 mod dropping;
 mod exclusion;
 mod fifo;
@@ -46,6 +47,7 @@ pub mod history;
 mod holder;
 mod input;
 mod inspection;
+mod limits;
 mod loss;
 mod modes;
 mod names;

@@ -143,6 +143,9 @@ pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
     ] {
         let error = answer.expect_err("the name is in use as a semaphore with another limit");
         assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+        let text = error.to_string();
+        let asked = if text.contains("exclusive") { "exclusive" } else { "1 of 3" };
+        assert!(text.contains("1 of 2") && text.contains(asked), "both ways of use are named: {text}");
     }
     queued(&one, &name, 0, secs(2)).await;
     release(guard).await;

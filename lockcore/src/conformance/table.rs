@@ -1,10 +1,12 @@
 //! The table of all cases.
 
-use super::Need::{Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared};
+use super::Need::{
+    Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+};
 use super::{Case, Need, Pace, Run};
 use super::{
-    cancellation, crash, dropping, exclusion, fifo, input, inspection, loss, modes, names, network, outage,
-    ownership, renewal, running, tokens, waiting,
+    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, limits, loss, modes, names,
+    network, outage, ownership, renewal, running, tokens, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -105,6 +107,7 @@ const ALL: &[Case] = cases! {
         tokens_rise_over_a_thousand_holders: Free [Fencing];
         tokens_rise_however_a_lock_ends: Free [Fencing];
         tokens_rise_over_modes: Free [Fencing, Shared];
+        a_claim_reserves_a_block_of_tokens: Free [TokenBlocks];
         tokens_rise_over_a_purge: Free [Fencing, Purge];
         a_purge_spares_what_is_in_use: Free [Purge];
     }
@@ -131,6 +134,18 @@ const ALL: &[Case] = cases! {
         permits_are_counted: Free [Permits];
         a_permit_of_a_dead_holder_comes_back: Free [Permits];
         a_clash_of_kinds_is_an_error: Free [Permits];
+    }
+    downgrade {
+        a_writer_becomes_a_reader_without_a_gap: Free [Downgrade];
+        a_downgraded_lock_is_kept_and_shown: Free [Downgrade];
+        a_downgrade_can_be_dropped_anywhere: Free [Downgrade];
+        a_downgrade_of_what_is_not_held_is_an_error: Free [Downgrade];
+    }
+    limits {
+        a_hold_ends_with_its_longest_time: Free [];
+        a_lock_without_progress_is_given_up: Free [];
+        a_lock_delay_follows_a_crash_only: Free [];
+        a_lost_guard_does_not_end_the_lock_delay: Free [];
     }
     running {
         run_returns_the_value_and_releases: Free [];

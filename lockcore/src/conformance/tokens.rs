@@ -1,7 +1,9 @@
 //! Tokens rise strictly.
 
-use super::stage::{Stage, pause, release, secs};
-use crate::{FencingToken, LockGuard};
+use std::num::NonZeroU32;
+
+use super::stage::{Stage, claim, pause, queued, release, secs, within};
+use crate::{FencingToken, LockGuard, Mode, Released, Renewal};
 
 /// Remembers the highest token and complains about one that is not higher.
 #[derive(Debug, Default)]
@@ -44,6 +46,44 @@ pub(super) async fn tokens_rise_however_a_lock_ends(stage: Stage) {
         drop(guard);
         release(next).await;
     }
+}
+
+/// A claim that reserves tokens has as many as it asked for: nobody else ever gets one of them.
+pub(super) async fn a_claim_reserves_a_block_of_tokens(stage: Stage) {
+    let one = stage.client().await;
+    let name = stage.name("tokens");
+    let mut highest = Highest::default();
+    for (round, block) in [5_u32, 1, 1000].into_iter().enumerate() {
+        let block = NonZeroU32::new(block).expect("not 0");
+        let guard = one.lock(&name).wait(secs(10)).await.expect("a free lock");
+        highest.rises(&guard, &format!("round {round}, a single token"));
+        release(guard).await;
+        let mine = claim(&name, Mode::Exclusive, secs(10), within(secs(5))).reserving(block);
+        let grant = one.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
+        let again = one.backend().acquire(&mine).await.expect("an answer").expect("it is held already");
+        assert_eq!((again.token(), again.last_token()), (grant.token(), grant.last_token()), "asked again");
+        assert_eq!(grant.last_token().get() - grant.token().get(), u64::from(block.get()) - 1);
+        assert!(Some(grant.token()) > highest.0, "{} after {:?}", grant.token(), highest.0);
+        highest.0 = Some(grant.last_token());
+        assert!(matches!(one.backend().renew(&[grant]).await[..], [Renewal::Renewed(_)]));
+        assert_eq!(one.backend().release(&mine).await.expect("an answer"), Released::Released);
+    }
+    // One that had to wait, too.
+    let guard = one.lock(&name).await.expect("a free lock");
+    let mine = claim(&name, Mode::Exclusive, secs(10), within(secs(10))).reserving(NonZeroU32::MAX);
+    let waiting = tokio::spawn({
+        let (one, mine) = (one.clone(), mine.clone());
+        async move { one.backend().acquire(&mine).await }
+    });
+    queued(&one, &name, 1, secs(5)).await;
+    highest.rises(&guard, "before the one that waits");
+    release(guard).await;
+    let grant = waiting.await.expect("no panic").expect("an answer").expect("its turn comes");
+    assert!(Some(grant.token()) > highest.0, "{} after {:?}", grant.token(), highest.0);
+    assert_eq!(grant.last_token().get() - grant.token().get(), u64::from(u32::MAX) - 1);
+    highest.0 = Some(grant.last_token());
+    one.backend().release(&mine).await.expect("an answer");
+    highest.rises(&one.lock(&name).await.expect("a free lock"), "after a block");
 }
 
 /// Over the kinds of locks that one name can be.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::client::Shared;
+use crate::keeper::Ward;
 use crate::{Claim, DistributedLock, Moment, Released};
 
 /// What is known about a claim that is to be given up.
@@ -48,6 +49,16 @@ impl Armed {
         self.0 = None;
     }
 
+    /// Gives the claim up when its lease at the server has ended anyway: a lock with a lock delay whose holder has
+    /// lost it rests until then.
+    pub(crate) fn give_up_at(mut self, end: Moment) {
+        let Some((shared, claim)) = self.0.take() else { return };
+        super::spawn(async move {
+            end.sleep().await;
+            clean_up(&shared.ward, &claim).await;
+        });
+    }
+
     /// Gives the claim up in the background: on the caller's runtime, where the connection of the acquire is, so that
     /// the order of requests is kept; by the keeper if that fails.
     pub(crate) fn give_up(self, outcome: Outcome) {
@@ -72,7 +83,7 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         if let Some((shared, claim)) = self.0.take() {
-            super::spawn(async move { clean_up(&shared, &claim).await });
+            super::spawn(async move { clean_up(&shared.ward, &claim).await });
         }
     }
 }
@@ -82,8 +93,8 @@ impl Drop for Armed {
 /// "Not held" is therefore no proof: the request may be executed later. So it is asked again, at growing distances.
 /// After the ttl and a margin the lease has ended by itself in every case but a request that the network kept for
 /// longer than that, and such a lease is never renewed.
-async fn clean_up(shared: &Shared, claim: &Claim) {
-    let backend: &dyn DistributedLock = &**shared.ward.backend();
+pub(super) async fn clean_up(ward: &Ward, claim: &Claim) {
+    let backend: &dyn DistributedLock = &**ward.backend();
     let end = Moment::now().after(claim.ttl() + Duration::from_secs(5));
     let mut pause = Duration::from_millis(20);
     let mut denials = 0;
@@ -97,10 +108,10 @@ async fn clean_up(shared: &Shared, claim: &Claim) {
                 }
             }
             Ok(Err(error)) => {
-                shared.counters.cleanup_failures.add();
+                ward.counters().cleanup_failures.add();
                 tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "clean-up is tried again");
             }
-            Err(_) => shared.counters.cleanup_failures.add(),
+            Err(_) => ward.counters().cleanup_failures.add(),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 4).min(Duration::from_secs(2));

@@ -13,6 +13,7 @@ use std::sync::mpsc;
 
 use tokio::runtime::{Builder, Handle};
 
+use cleanup::clean_up;
 pub(crate) use cleanup::{Armed, Outcome};
 pub(crate) use ward::Ward;
 

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::holding::Holding;
 use crate::lease::{Advice, Event, Lease};
 use crate::sync::lock;
-use crate::{DistributedLock, Grant, Moment, Renewal, Standing};
+use crate::{DistributedLock, Grant, Loss, Moment, Renewal, Standing};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
@@ -58,6 +58,10 @@ impl Ward {
     /// The handle that the keeper thread uses.
     pub(crate) fn backend(&self) -> &Arc<dyn DistributedLock> {
         &self.backend
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Takes a lease into care.
@@ -142,7 +146,7 @@ impl Ward {
     /// Looks at every lease: ends those past their deadline, sends the due renewals. Says when to look next; `None`
     /// when no lease is left.
     fn sweep(self: &Arc<Self>) -> Option<Moment> {
-        let mut due = Vec::new();
+        let (mut due, mut over) = (Vec::new(), Vec::new());
         let wakes = {
             let mut table = lock(&self.table);
             let now = Moment::now();
@@ -160,7 +164,11 @@ impl Ward {
                     Advice::Done => {
                         // The guard may still be there; its slot is free for another.
                         holding.slot().store(usize::MAX, Ordering::Relaxed);
-                        lost += u64::from(holding.standing() != Standing::Released);
+                        let standing = holding.standing();
+                        lost += u64::from(standing != Standing::Released);
+                        if matches!(standing, Standing::Lost(Loss::HeldTooLong | Loss::NoProgress)) {
+                            over.push(holding.grant().claim().clone());
+                        }
                         return false;
                     }
                 }
@@ -173,6 +181,14 @@ impl Ward {
         for batch in due.chunks(BATCH) {
             let (ward, batch) = (Arc::clone(self), batch.to_vec());
             super::spawn(async move { ward.renew(&batch).await });
+        }
+        // The lease at the server is still alive, but nobody believes in it any more.
+        for claim in over {
+            let ward = Arc::clone(self);
+            super::spawn(async move {
+                tokio::time::sleep(claim.rest()).await;
+                super::clean_up(&ward, &claim).await;
+            });
         }
         wakes
     }

@@ -92,7 +92,9 @@ impl DistributedLock for MemoryLock {
         let mut promised = Capabilities::minimal("memory");
         promised.shared = true;
         promised.permits = true;
+        promised.downgrade = true;
         promised.fencing = true;
+        promised.token_blocks = true;
         promised.fifo = true;
         promised.push = true;
         promised.herd_free = true;
@@ -114,6 +116,10 @@ impl DistributedLock for MemoryLock {
         let mut store = lock(&self.store);
         let now = Moment::now();
         grants.iter().map(|grant| store.renew(grant.claim(), now)).collect()
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        lock(&self.store).downgrade(grant, Moment::now())
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {

@@ -79,7 +79,8 @@ impl Entry {
                 break;
             }
             let Some(Waiter { claim, turn, .. }) = self.queue.pop_front() else { break };
-            let grant = self.grant(&claim, next(last_token), now);
+            let token = next(last_token, &claim);
+            let grant = self.grant(&claim, token, now);
             if turn.send(grant).is_err() {
                 // The waiter is gone; its place must not be.
                 self.holders.pop();
@@ -105,8 +106,8 @@ impl Entry {
     }
 }
 
-fn next(last_token: &mut u64) -> FencingToken {
-    *last_token += 1;
+fn next(last_token: &mut u64, claim: &Claim) -> FencingToken {
+    *last_token += u64::from(claim.tokens().get());
     FencingToken::new(*last_token)
 }
 
@@ -119,14 +120,13 @@ impl Store {
         };
         entry.promote(&mut self.last_token, now);
         if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
-            let message = format!("the name is in use as {mode}, and was asked for as {}", claim.mode());
-            return Err(Error::new(ErrorKind::KindClash, message));
+            return Err(Mode::clash(mode, claim.mode()));
         }
         if let Some(at) = entry.position(claim) {
             return Ok(Answer::Granted(Grant::new(claim, entry.holders[at].token, entry.holders[at].since)));
         }
         if entry.queue.is_empty() && entry.admits(claim.mode()) {
-            return Ok(Answer::Granted(entry.grant(claim, next(&mut self.last_token), now)));
+            return Ok(Answer::Granted(entry.grant(claim, next(&mut self.last_token, claim), now)));
         }
         if claim.wait() == Wait::No {
             return Ok(Answer::Refused);
@@ -164,6 +164,19 @@ impl Store {
             }
             None => Renewal::Lost,
         }
+    }
+
+    pub(super) fn downgrade(&mut self, grant: &Grant, now: Moment) -> Result<Grant> {
+        self.promote(grant.claim().name(), now);
+        let entry = self.locks.get_mut(grant.claim().name());
+        let held = entry.and_then(|entry| entry.position(grant.claim()).map(|at| (entry, at)));
+        let Some((entry, at)) = held else {
+            return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
+        };
+        let grant = grant.downgraded();
+        entry.holders[at].claim = grant.claim().clone();
+        entry.promote(&mut self.last_token, now);
+        Ok(grant)
     }
 
     /// Reads the clock only if somebody waits.

@@ -1,0 +1,88 @@
+//! What ends a hold though its holder is alive, and what makes a lock rest.
+
+use std::time::Duration;
+
+use super::stage::{Stage, claim, done, free_by, millis, pause, release, secs, ttl_of, within};
+use crate::{ErrorKind, Loss, Mode, Moment};
+
+/// A guard is lost at the end of its longest hold, not much later, and the lock is free for the next.
+pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("long");
+    let longest = millis(400);
+    let guard = one.lock(&name).max_hold(longest).await.expect("a free lock");
+    let began = Moment::now();
+    let loss = done("the end of the hold", secs(5), guard.lost()).await;
+    assert_eq!(loss, Loss::HeldTooLong);
+    assert!(Moment::now().since(began) + millis(100) >= longest, "lost too early");
+    assert!(!guard.is_held());
+    // The default ttl is far longer than this: the lock has been given up, it did not run out.
+    let (next, _) = free_by(&two, &name, secs(3), "after the longest hold").await;
+    assert!(next.token() > guard.token() || !two.capabilities().fencing);
+    assert_eq!(guard.release().await.expect_err("lost").kind(), ErrorKind::Lost);
+    assert!(next.is_held());
+    release(next).await;
+}
+
+/// A worker that reports keeps its lock over many leases; one that is stuck loses it.
+pub(super) async fn a_lock_without_progress_is_given_up(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("stuck");
+    let patience = millis(1000);
+    let guard = one.lock(&name).progress(patience).await.expect("a free lock");
+    for _ in 0..12 {
+        pause(150).await;
+        guard.progress();
+        assert!(guard.is_held(), "a worker that reports: {guard:?}");
+    }
+    let loss = done("the loss of the stuck", patience + secs(5), guard.lost()).await;
+    assert_eq!(loss, Loss::NoProgress);
+    guard.progress();
+    assert!(!guard.is_held(), "a report that comes too late changes nothing");
+    let (next, _) = free_by(&two, &name, secs(3), "after a stuck worker").await;
+    drop(guard);
+    pause(100).await;
+    assert!(next.is_held());
+    release(next).await;
+}
+
+fn has_rested(dead: Moment, rest: Duration) {
+    let took = Moment::now().since(dead);
+    assert!(took >= rest, "granted again after {took:?}, the lock delay is {rest:?}");
+}
+
+/// After a holder that died, the lock rests; after a release it does not.
+pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("rest");
+    let (ttl, rest) = (ttl_of(&one, 300), millis(1500));
+    let kept = one.lock(&name).ttl(ttl).lock_delay(rest).await.expect("a free lock");
+    assert!(kept.time_left() <= ttl, "belief does not last into the delay: {:?}", kept.time_left());
+    tokio::time::sleep(ttl * 3).await;
+    assert!(kept.is_held() && kept.time_left() <= ttl, "a renewal neither: {:?}", kept.time_left());
+    release(kept).await;
+    // A lock that is free is free at once.
+    let (guard, _) = free_by(&two, &name, secs(1), "after a release").await;
+    release(guard).await;
+    let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).resting(rest);
+    let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
+    let died = Moment::now();
+    assert!(grant.deadline().since(died) <= ttl, "belief does not last into the delay");
+    let heir = two.lock(&name).wait(ttl + rest + secs(8)).await.expect("the dead are followed");
+    has_rested(died, rest);
+    release(heir).await;
+}
+
+/// A guard that was lost does not end the delay by being dropped.
+pub(super) async fn a_lost_guard_does_not_end_the_lock_delay(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("rest");
+    let (longest, rest) = (millis(200), millis(1500));
+    let guard = one.lock(&name).max_hold(longest).lock_delay(rest).await.expect("a free lock");
+    done("the end of the hold", secs(5), guard.lost()).await;
+    let lost = Moment::now();
+    drop(guard);
+    let heir = two.lock(&name).wait(secs(15)).await.expect("its turn comes");
+    has_rested(lost, rest.saturating_sub(longest));
+    release(heir).await;
+}
