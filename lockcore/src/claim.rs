@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -45,7 +45,7 @@ struct Inner {
     tokens: NonZeroU32,
     wait: Wait,
     label: Arc<str>,
-    began: Moment,
+    began: AtomicU64,
     queued: AtomicBool,
     cancelled: AtomicBool,
     bell: Notify,
@@ -63,7 +63,7 @@ impl Claim {
             tokens: NonZeroU32::MIN,
             wait,
             label,
-            began: Moment::now(),
+            began: AtomicU64::new(Moment::now().as_nanos()),
             queued: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
@@ -95,7 +95,7 @@ impl Claim {
     /// The claim of the same owner to the lock as a reader: what a writer holds after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let Inner { name, owner, ttl, rest, tokens, label, began, .. } = &*self.0;
+        let Inner { name, owner, ttl, rest, tokens, label, .. } = &*self.0;
         Self(Arc::new(Inner {
             name: name.clone(),
             mode: Mode::Shared,
@@ -105,7 +105,7 @@ impl Claim {
             tokens: *tokens,
             wait: Wait::No,
             label: Arc::clone(label),
-            began: *began,
+            began: AtomicU64::new(self.began().as_nanos()),
             queued: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
@@ -156,9 +156,14 @@ impl Claim {
         &self.0.label
     }
 
-    /// When the claim was made, before anything was sent.
+    /// When the claim was made, or its turn came in the queue of this process; before anything was sent.
     pub fn began(&self) -> Moment {
-        self.0.began
+        Moment::from_nanos(self.0.began.load(Ordering::Acquire))
+    }
+
+    /// The claim has waited in this process, and is going to the server now.
+    pub(crate) fn begin_now(&self) {
+        self.0.began.store(Moment::now().as_nanos(), Ordering::Release);
     }
 
     /// Notes that the server may now hold a place in a queue for this claim. A backend calls it *before* it sends

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::counters::{Counters, Stats};
 use crate::keeper::Ward;
+use crate::local::{HandOver, LocalQueues};
 use crate::{
     Capabilities, DistributedLock, Error, ErrorKind, LockConfig, LockName, LockRequest, LockStatus, Mode,
     Operation, Result,
@@ -42,6 +43,7 @@ pub(crate) struct Defaults {
     pub(crate) ttl: Duration,
     pub(crate) wait: Option<Duration>,
     pub(crate) label: Arc<str>,
+    pub(crate) local: Option<Arc<LocalQueues>>,
 }
 
 /// What all clones of a client, its guards and the keeper share.
@@ -75,7 +77,7 @@ impl Locks {
             counters,
             backend,
         };
-        let defaults = Defaults { ttl: DEFAULT_TTL, wait: None, label: default_label() };
+        let defaults = Defaults { ttl: DEFAULT_TTL, wait: None, label: default_label(), local: None };
         Self { shared: Arc::new(shared), defaults }
     }
 
@@ -102,6 +104,38 @@ impl Locks {
     /// A client of a new in-memory backend: for tests, and for a program that runs as one process for now.
     pub fn in_memory() -> Self {
         Self::new(Arc::new(crate::MemoryLock::new()))
+    }
+
+    /// A client whose tasks queue in memory: of all tasks that want one name, one claim stands at the server.
+    ///
+    /// The queue is shared by this client's clones. It is for exclusive locks; readers and permits go to the server as
+    /// ever. It spares the server a crowd. Between processes the turns are then shared out by process, not by task: a
+    /// process with sixty tasks in its queue gets no more than one with a single task.
+    ///
+    /// [`try_now`](LockRequest::try_now) is refused when another task of this client claims or, with
+    /// [`hand_over`](Self::hand_over), holds the name.
+    #[must_use]
+    pub fn coalesce(mut self) -> Self {
+        self.defaults.local = Some(LocalQueues::new(None));
+        self
+    }
+
+    /// A client that [coalesces](Self::coalesce), and passes a lock from task to task without asking the server: up to
+    /// `max` times, and for up to `span`, before the lock goes back to the server.
+    ///
+    /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
+    /// [`token_blocks`](Capabilities::token_blocks): the claim reserves `max` more. Elsewhere the tasks share the
+    /// token of the claim. [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the
+    /// task that claimed.
+    ///
+    /// It is unfair to other processes within the bounds: one that comes first in the server's queue waits for up to
+    /// `max` holders, or for `span` and one holder. A lock is passed on only while its lease is fresh, that is for a
+    /// third of the ttl, and only to a task that asks for the same ttl and lock delay. When it is lost, whoever has it
+    /// is told, and the next task claims it at the server.
+    #[must_use]
+    pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
+        self.defaults.local = Some(LocalQueues::new(Some(HandOver { max, span })));
+        self
     }
 
     /// What the backend promises.

@@ -52,6 +52,14 @@ impl Grant {
         Self { claim: self.claim.downgraded(), ..self.clone() }
     }
 
+    /// The grant for the next task of this process: with the next token of the block, or with the same one if there
+    /// is none left.
+    #[must_use]
+    pub(crate) fn successor(&self) -> Self {
+        let token = FencingToken::new(self.token.get() + u64::from(self.token < self.last_token));
+        Self { token, ..self.clone() }
+    }
+
     /// The same grant with this end of belief.
     #[must_use]
     pub(crate) fn believed_until(self, deadline: Moment) -> Self {

@@ -8,6 +8,7 @@ use crate::client::Shared;
 use crate::holding::Holding;
 use crate::keeper::{Armed, Outcome};
 use crate::lease::{Event, Limits};
+use crate::local::Pass;
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, LockName, Loss, Mode, Moment, Operation, Released, Result,
     Standing,
@@ -37,13 +38,16 @@ pub struct LockGuard {
     held: Held,
     /// Taken when the lock is given up.
     shared: Option<Arc<Shared>>,
+    /// Where the lock can be passed on within this process.
+    pass: Option<Pass>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant, limits: Limits) -> Self {
-        let holding = Arc::new(Holding::new(grant, limits));
+    pub(crate) fn new(shared: &Arc<Shared>, grant: Grant, limits: Limits, pass: Option<Pass>) -> Self {
+        let right = pass.as_ref().map(|pass| Arc::clone(&pass.right));
+        let holding = Arc::new(Holding::new(grant, limits, right));
         shared.ward.admit(&holding);
-        Self { held: Held { holding }, shared: Some(Arc::clone(shared)) }
+        Self { held: Held { holding }, shared: Some(Arc::clone(shared)), pass }
     }
 
     /// The lock's name.
@@ -146,6 +150,9 @@ impl LockGuard {
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
+        if self.hand_over() {
+            return Ok(());
+        }
         let rests = self.rests();
         let Some(armed) = self.end() else { return Ok(()) };
         let backend = armed.shared().capabilities.backend;
@@ -163,6 +170,20 @@ impl LockGuard {
         Err(error.during(Operation::Release).on_backend(backend).for_lock(self.name()))
     }
 
+    /// Passes the lock on to a task of this process that waits for it. False: it is still here.
+    fn hand_over(&mut self) -> bool {
+        let Some(pass) = self.pass.take() else { return false };
+        let now = Moment::now();
+        let grant = self.grant().clone();
+        let passed = self
+            .held
+            .holding
+            .fresh(now)
+            .is_some_and(|deadline| pass.on(now, &grant, deadline, || self.end()));
+        self.pass = Some(pass);
+        passed
+    }
+
     /// Until when a lock with a lock delay rests, if it has been lost. That is treated like a crash: requests of this
     /// holder may still be on their way.
     fn rests(&self) -> Option<Moment> {
@@ -177,7 +198,8 @@ impl LockGuard {
         // Giving up is right at any time, so the clock is not asked.
         holding.on(Moment::NEVER, Event::GivenUp);
         shared.ward.dismiss(holding);
-        Some(Armed::new(shared, holding.grant().claim().clone()))
+        let right = self.pass.take().map(|pass| pass.right);
+        Some(Armed::new(shared, holding.grant().claim().clone()).then(right))
     }
 }
 
@@ -193,8 +215,10 @@ impl fmt::Debug for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        // A guard that was given up already is not asked for the time.
-        let Some(rests) = self.shared.is_some().then(|| self.rests()) else { return };
+        if self.shared.is_none() || self.hand_over() {
+            return;
+        }
+        let rests = self.rests();
         match (self.end(), rests) {
             (Some(armed), Some(end)) => armed.give_up_at(end),
             (Some(armed), None) => armed.give_up(Outcome::Answered),

@@ -1,11 +1,12 @@
 //! One held lock, shared by its guard and the keeper.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use crate::lease::{Advice, Event, Lease, Limits};
+use crate::local::Right;
 use crate::sync::lock;
 use crate::{Grant, Moment, Standing};
 
@@ -14,6 +15,8 @@ use crate::{Grant, Moment, Standing};
 pub(crate) struct Holding {
     grant: Grant,
     limits: Limits,
+    /// Passed on when the lock is lost: those who wait in this process are not to wait for a guard that is stuck.
+    right: Option<Arc<Right>>,
     lease: Mutex<Lease>,
     /// A copy of the lease's deadline, zero once the lock is lost or given up: `is_held` is one load and one look at
     /// the clock.
@@ -26,7 +29,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    pub(crate) fn new(grant: Grant, limits: Limits) -> Self {
+    pub(crate) fn new(grant: Grant, limits: Limits, right: Option<Arc<Right>>) -> Self {
         let claim = grant.claim();
         let mut lease = Lease::new(claim.ttl().saturating_sub(claim.rest()), grant.deadline());
         if limits != Limits::default() {
@@ -34,6 +37,7 @@ impl Holding {
         }
         Self {
             limits,
+            right,
             first_due: lease.renew_at().min(lease.deadline()),
             believed_until: AtomicU64::new(lease.deadline().as_nanos()),
             lease: Mutex::new(lease),
@@ -79,6 +83,9 @@ impl Holding {
         if before != after {
             self.changed.notify_waiters();
             self.report(after);
+            if let (Standing::Lost(_), Some(right)) = (after, &self.right) {
+                right.leave();
+            }
         }
         advice
     }
@@ -101,6 +108,11 @@ impl Holding {
     /// How sure we are now. The clock decides, even if the keeper has not had its turn.
     pub(crate) fn standing(&self) -> Standing {
         lock(&self.lease).standing_at(Moment::now())
+    }
+
+    /// The end of the lease, if it is fresh: held for sure, and no renewal due or under way.
+    pub(crate) fn fresh(&self, now: Moment) -> Option<Moment> {
+        lock(&self.lease).fresh(now)
     }
 
     /// Resolves when the lock is lost or given up.

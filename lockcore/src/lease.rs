@@ -158,6 +158,13 @@ impl Lease {
         }
     }
 
+    /// The end of the lease itself, whatever limits the present holder has, if it is held for sure at `now` and no
+    /// renewal is due or under way.
+    pub fn fresh(&self, now: Moment) -> Option<Moment> {
+        let fresh = self.standing_at(now) == Standing::Held && self.sent.is_none() && now < self.renew_at;
+        fresh.then_some(self.deadline)
+    }
+
     /// How long a renewal may take before it is given up and tried again.
     pub fn patience(ttl: Duration) -> Duration {
         (ttl / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))

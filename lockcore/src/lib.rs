@@ -41,6 +41,7 @@ mod guard;
 mod holding;
 mod keeper;
 pub mod lease;
+mod local;
 mod lock;
 mod memory;
 mod mode;

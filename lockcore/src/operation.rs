@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use crate::client::Shared;
 use crate::keeper::{Armed, Outcome};
 use crate::lease::Limits;
+use crate::local::{LocalQueues, Right, Turn};
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Moment, Operation, Released, Result};
 
 /// The longest that a release may take before the keeper takes over.
@@ -69,15 +70,27 @@ pub(crate) fn acquire(
     shared: Arc<Shared>,
     claim: Claim,
     limits: Limits,
+    local: Option<Arc<LocalQueues>>,
 ) -> UnderWay<Result<Option<LockGuard>>> {
     UnderWay::new(Some(claim.clone()), async move {
+        let mut right = None;
+        if let Some(local) = local {
+            right = match local.turn(&claim).await {
+                None => return Ok(None),
+                Some(Turn::Claim(right)) => Some(right),
+                Some(Turn::Baton(baton)) => match baton.take(limits) {
+                    Ok(guard) => return Ok(Some(guard)),
+                    Err(right) => right,
+                },
+            };
+        }
         let armed = Armed::new(shared, claim);
         let answer = armed.shared().backend.acquire(armed.claim()).await;
         // From here to the guard there is no await: the armed claim and the guard change places in one step.
         let error = match answer {
             Ok(Some(grant)) => {
                 if !grant.deadline().has_passed() {
-                    let guard = LockGuard::new(armed.shared(), grant, limits);
+                    let guard = LockGuard::new(armed.shared(), grant, limits, right.and_then(Right::pass));
                     armed.disarm();
                     return Ok(Some(guard));
                 }
@@ -129,7 +142,7 @@ pub(crate) async fn downgrade(
     UnderWay::new(None, async move {
         let error = match writer.shared().backend.downgrade(&grant).await {
             Ok(grant) if !deadline.has_passed() => {
-                let guard = LockGuard::new(reader.shared(), grant.believed_until(deadline), limits);
+                let guard = LockGuard::new(reader.shared(), grant.believed_until(deadline), limits, None);
                 writer.disarm();
                 reader.disarm();
                 return Ok(guard);

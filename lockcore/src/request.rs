@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,8 +10,11 @@ use std::time::Duration;
 
 use crate::client::{Defaults, Shared};
 use crate::lease::Limits;
+use crate::local::LocalQueues;
 use crate::operation::UnderWay;
 use crate::{Claim, Error, ErrorKind, Held, LockGuard, LockName, Mode, Moment, Operation, Result, Wait};
+
+type Acquiring = UnderWay<Result<Option<LockGuard>>>;
 
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 255;
@@ -36,6 +40,8 @@ pub struct LockRequest {
     label: Arc<str>,
     rest: Duration,
     limits: Limits,
+    /// The queue of this process, where the client has one.
+    local: Option<Arc<LocalQueues>>,
 }
 
 impl LockRequest {
@@ -45,7 +51,7 @@ impl LockRequest {
         name: Result<LockName>,
         mode: Result<Mode>,
     ) -> Self {
-        let Defaults { ttl, wait, label } = defaults;
+        let Defaults { ttl, wait, label, local } = defaults;
         Self {
             shared: Arc::clone(shared),
             name,
@@ -55,6 +61,7 @@ impl LockRequest {
             label: Arc::clone(label),
             rest: Duration::ZERO,
             limits: Limits::default(),
+            local: local.clone(),
         }
     }
 
@@ -117,8 +124,7 @@ impl LockRequest {
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
-        let (shared, claim, limits) = self.claim(|_| Ok(Wait::No))?;
-        crate::operation::acquire(shared, claim, limits).await
+        self.begin(|_| Ok(Wait::No))?.await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
@@ -157,11 +163,8 @@ impl LockRequest {
         }
     }
 
-    /// Checks everything, and makes the claim.
-    fn claim(
-        self,
-        wait: impl FnOnce(Option<Duration>) -> Result<Wait>,
-    ) -> Result<(Arc<Shared>, Claim, Limits)> {
+    /// Checks everything, makes the claim, and begins to acquire.
+    fn begin(self, wait: impl FnOnce(Option<Duration>) -> Result<Wait>) -> Result<Acquiring> {
         let shared = self.shared;
         let bad = |error, name| shared.decorate(error, Operation::Acquire, name);
         let name = self.name.map_err(|error| bad(error, None))?;
@@ -173,8 +176,15 @@ impl LockRequest {
             Ok((mode, wait(self.wait)?))
         });
         let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
-        let claim = Claim::new(name, mode, self.ttl, wait, self.label).resting(self.rest);
-        Ok((shared, claim, self.limits))
+        // Readers and permits come in together; a queue in front of the server's would only keep them apart.
+        let local = self.local.filter(|_| mode == Mode::Exclusive);
+        let mut claim = Claim::new(name, mode, self.ttl, wait, self.label).resting(self.rest);
+        if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
+            && shared.capabilities.token_blocks
+        {
+            claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max));
+        }
+        Ok(crate::operation::acquire(shared, claim, self.limits, local))
     }
 }
 
@@ -226,7 +236,7 @@ pub struct Acquire(State);
 enum State {
     New(Option<LockRequest>),
     UnderWay {
-        work: UnderWay<Result<Option<LockGuard>>>,
+        work: Acquiring,
         backend: &'static str,
         wait: Option<Duration>,
         /// Fires a little after the end of the wait, in case that the backend does not.
@@ -245,9 +255,8 @@ impl Future for Acquire {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
             let wait = request.wait;
-            let (shared, claim, limits) = request.claim(wait_of)?;
-            let backend = shared.capabilities.backend;
-            let work = crate::operation::acquire(shared, claim, limits);
+            let backend = request.shared.capabilities.backend;
+            let work = request.begin(wait_of)?;
             self.0 = State::UnderWay { work, backend, wait, end: None };
         }
         let State::UnderWay { work, backend, wait, end } = &mut self.0 else { unreachable!("set above") };

@@ -48,6 +48,7 @@ mod holder;
 mod input;
 mod inspection;
 mod limits;
+mod local;
 mod loss;
 mod modes;
 mod names;

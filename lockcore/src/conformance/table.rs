@@ -5,8 +5,8 @@ use super::Need::{
 };
 use super::{Case, Need, Pace, Run};
 use super::{
-    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, limits, loss, modes, names,
-    network, outage, ownership, renewal, running, tokens, waiting,
+    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, limits, local, loss, modes,
+    names, network, outage, ownership, renewal, running, tokens, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -29,6 +29,7 @@ const ALL: &[Case] = cases! {
     exclusion {
         a_counter_without_synchronisation_loses_nothing: Free [];
         a_busy_hour_has_a_clean_history: Free [];
+        a_busy_hour_of_hand_overs_has_a_clean_history: Free [];
         a_busy_hour_of_readers_and_writers_has_a_clean_history: Free [Shared];
         a_busy_hour_of_permits_has_a_clean_history: Free [Permits];
     }
@@ -146,6 +147,13 @@ const ALL: &[Case] = cases! {
         a_lock_without_progress_is_given_up: Free [];
         a_lock_delay_follows_a_crash_only: Free [];
         a_lost_guard_does_not_end_the_lock_delay: Free [];
+    }
+    local {
+        one_claim_stands_for_all_tasks: Free [];
+        a_lock_is_passed_on_within_a_client: Free [];
+        hand_overs_are_bounded: Free [];
+        tasks_may_leave_the_local_queue: Free [];
+        a_lost_lock_is_not_passed_on: Free [];
     }
     running {
         run_returns_the_value_and_releases: Free [];

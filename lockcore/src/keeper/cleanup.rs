@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::client::Shared;
 use crate::keeper::Ward;
+use crate::local::Right;
 use crate::{Claim, DistributedLock, Moment, Released};
 
 /// What is known about a claim that is to be given up.
@@ -24,15 +25,26 @@ pub(crate) enum Outcome {
 /// dropped half-way, as the shutdown of a runtime does, dropping this hands the claim to the keeper.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Armed(Option<(Arc<Shared>, Claim)>);
+pub(crate) struct Armed {
+    claim: Option<(Arc<Shared>, Claim)>,
+    /// Passed on when the claim has been given up, or need not be.
+    then: Option<Arc<Right>>,
+}
 
 impl Armed {
     pub(crate) fn new(shared: Arc<Shared>, claim: Claim) -> Self {
-        Self(Some((shared, claim)))
+        Self { claim: Some((shared, claim)), then: None }
+    }
+
+    /// Passes the right to claim on in the end.
+    pub(crate) fn then(self, then: Option<Arc<Right>>) -> Self {
+        let mut armed = self;
+        armed.then = then;
+        armed
     }
 
     fn parts(&self) -> (&Arc<Shared>, &Claim) {
-        let (shared, claim) = self.0.as_ref().expect("armed until it is consumed");
+        let (shared, claim) = self.claim.as_ref().expect("armed until it is consumed");
         (shared, claim)
     }
 
@@ -46,13 +58,13 @@ impl Armed {
 
     /// There is proof that the claim holds nothing, or its guard has taken over.
     pub(crate) fn disarm(mut self) {
-        self.0 = None;
+        self.claim = None;
     }
 
     /// Gives the claim up when its lease at the server has ended anyway: a lock with a lock delay whose holder has
     /// lost it rests until then.
     pub(crate) fn give_up_at(mut self, end: Moment) {
-        let Some((shared, claim)) = self.0.take() else { return };
+        let Some((shared, claim)) = self.claim.take() else { return };
         super::spawn(async move {
             end.sleep().await;
             clean_up(&shared.ward, &claim).await;
@@ -82,8 +94,11 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        if let Some((shared, claim)) = self.0.take() {
+        if let Some((shared, claim)) = self.claim.take() {
             super::spawn(async move { clean_up(&shared.ward, &claim).await });
+        }
+        if let Some(right) = self.then.take() {
+            right.leave();
         }
     }
 }

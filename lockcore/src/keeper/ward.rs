@@ -18,6 +18,9 @@ const BATCH: usize = 500;
 /// The most renewals of one client that are under way at a time.
 const UNDER_WAY: usize = 4;
 
+/// A lock that is held for a shorter time than this needs no ear at the server. Without the pause, each lock would cost
+/// two switches of threads.
+const HEARD_AFTER: Duration = Duration::from_millis(50);
 /// After a backend's doubt, the pause before it is asked for the next.
 const DOUBTED_AGAIN: Duration = Duration::from_millis(100);
 
@@ -37,8 +40,15 @@ pub(crate) struct Ward {
 }
 
 #[derive(Debug)]
+struct Entry {
+    holding: Arc<Holding>,
+    /// When to begin to listen for what the backend says without being asked.
+    listens: Option<Moment>,
+}
+
+#[derive(Debug)]
 struct Table {
-    leases: Slab<Arc<Holding>>,
+    leases: Slab<Entry>,
     /// When the task looks next; `None` while it does not run.
     wakes: Option<Moment>,
 }
@@ -67,10 +77,12 @@ impl Ward {
     /// Takes a lease into care.
     pub(crate) fn admit(self: &Arc<Self>, holding: &Arc<Holding>) {
         // A grant that was long under way may be due at once; the task then wakes at once.
-        let due = holding.first_due();
+        let mut due = holding.first_due();
+        let listens = self.loss_push.then(|| Moment::now().after(HEARD_AFTER));
+        due = due.min(listens.unwrap_or(Moment::NEVER));
         let start = {
             let mut table = lock(&self.table);
-            let slot = table.leases.insert(Arc::clone(holding));
+            let slot = table.leases.insert(Entry { holding: Arc::clone(holding), listens });
             holding.slot().store(slot, Ordering::Relaxed);
             match table.wakes {
                 Some(wakes) if wakes <= due => false,
@@ -88,10 +100,6 @@ impl Ward {
         if start {
             let ward = Arc::clone(self);
             super::spawn(async move { ward.tend().await });
-        }
-        if self.loss_push {
-            let (ward, holding) = (Arc::clone(self), Arc::clone(holding));
-            super::spawn(async move { ward.listen(&holding).await });
         }
     }
 
@@ -152,7 +160,16 @@ impl Ward {
             let now = Moment::now();
             let mut wakes = Moment::NEVER;
             let mut lost = 0;
-            table.leases.retain(|_, holding| {
+            table.leases.retain(|_, Entry { holding, listens }| {
+                match *listens {
+                    Some(at) if at <= now => {
+                        *listens = None;
+                        let (ward, holding) = (Arc::clone(self), Arc::clone(holding));
+                        super::spawn(async move { ward.listen(&holding).await });
+                    }
+                    Some(at) => wakes = wakes.min(at),
+                    None => (),
+                }
                 let mut advice = holding.on(now, Event::Tick);
                 if advice == Advice::Renew {
                     due.push(Arc::clone(holding));
