@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::counters::{Counters, Stats};
 use crate::keeper::Ward;
 use crate::local::{HandOver, LocalQueues};
+use crate::request::{All, Choices, One};
 use crate::{
-    Capabilities, DistributedLock, Error, ErrorKind, LockConfig, LockName, LockRequest, LockStatus, Mode,
-    Operation, Result,
+    Campaign, Capabilities, DistributedLock, Error, ErrorKind, Held, LockConfig, LockName, LockRequest,
+    LockStatus, Mode, Observation, Operation, Owner, Result,
 };
 
 /// The lease that a lock gets when neither the request nor the configuration names one.
@@ -34,16 +35,7 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Locks {
     shared: Arc<Shared>,
-    defaults: Defaults,
-}
-
-/// What a request takes where it says nothing else.
-#[derive(Clone, Debug)]
-pub(crate) struct Defaults {
-    pub(crate) ttl: Duration,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) label: Arc<str>,
-    pub(crate) local: Option<Arc<LocalQueues>>,
+    defaults: Choices,
 }
 
 /// What all clones of a client, its guards and the keeper share.
@@ -77,7 +69,7 @@ impl Locks {
             counters,
             backend,
         };
-        let defaults = Defaults { ttl: DEFAULT_TTL, wait: None, label: default_label(), local: None };
+        let defaults = Choices::new(DEFAULT_TTL, default_label());
         Self { shared: Arc::new(shared), defaults }
     }
 
@@ -192,7 +184,57 @@ impl Locks {
         N: TryInto<LockName>,
         N::Error: Into<Error>,
     {
-        LockRequest::new(&self.shared, &self.defaults, name.try_into().map_err(Into::into), mode)
+        let one = One { name: name.try_into().map_err(Into::into), mode };
+        LockRequest::new(&self.shared, &self.defaults, one)
+    }
+
+    /// A request for several locks, alone: all of them or none, within the wait.
+    ///
+    /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
+    /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
+    /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token.
+    pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        let names = names.into_iter().map(|name| name.try_into().map_err(Into::into)).collect();
+        LockRequest::new(&self.shared, &self.defaults, All::new(names))
+    }
+
+    /// A new owner, for locks that may be taken again by who has them.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.clone())
+    }
+
+    /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the choices.
+    pub fn campaign<N>(&self, name: N) -> LockRequest<Campaign>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Campaign::request(self.lock(name))
+    }
+
+    /// Campaigns, and runs `work` for each term of leadership. The same as
+    /// `locks.campaign(name)`[`.run_as_leader(work)`](LockRequest::run_as_leader).
+    pub async fn run_as_leader<N, F, W, T>(&self, name: N, work: F) -> Result<T>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+        F: FnMut(Held) -> W,
+        W: Future<Output = T>,
+    {
+        self.campaign(name).run_as_leader(work).await
+    }
+
+    /// Who leads under this name: a stream of the changes.
+    pub fn observe<N>(&self, name: N) -> Observation
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Observation::new(&self.shared, name.try_into().map_err(Into::into))
     }
 
     /// Who holds a lock and how many wait. It is history by the time it is read: show it, do not decide by it.

@@ -65,13 +65,16 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
     }
 }
 
+/// An acquire under way.
+pub(crate) type Acquiring = UnderWay<Result<Option<LockGuard>>>;
+
 /// Acquires a lock. `None`: the wait ended.
 pub(crate) fn acquire(
     shared: Arc<Shared>,
     claim: Claim,
     limits: Limits,
     local: Option<Arc<LocalQueues>>,
-) -> UnderWay<Result<Option<LockGuard>>> {
+) -> Acquiring {
     UnderWay::new(Some(claim.clone()), async move {
         let mut right = None;
         if let Some(local) = local {

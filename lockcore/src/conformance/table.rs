@@ -5,8 +5,8 @@ use super::Need::{
 };
 use super::{Case, Need, Pace, Run};
 use super::{
-    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, limits, local, loss, modes,
-    names, network, outage, ownership, renewal, running, tokens, waiting,
+    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits, local,
+    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, tokens, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -154,6 +154,22 @@ const ALL: &[Case] = cases! {
         hand_overs_are_bounded: Free [];
         tasks_may_leave_the_local_queue: Free [];
         a_lost_lock_is_not_passed_on: Free [];
+    }
+    many {
+        several_locks_are_taken_together: Free [];
+        opposite_orders_do_not_deadlock: Free [];
+        several_locks_can_be_dropped_anywhere: Free [];
+        the_loss_of_one_of_several_is_told: Free [];
+    }
+    reentrancy {
+        an_owner_takes_its_lock_again: Free [];
+        tasks_of_an_owner_share_its_lock: Free [];
+        an_owner_is_told_of_its_loss: Free [];
+        an_upgrade_is_refused: Free [Shared];
+    }
+    leading {
+        one_leads_and_the_next_follows: Free [];
+        work_is_restarted_with_each_term: Free [];
     }
     running {
         run_returns_the_value_and_releases: Free [];

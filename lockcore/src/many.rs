@@ -1,0 +1,77 @@
+//! Several locks in one hand.
+
+use std::fmt;
+
+use futures_util::future::{join_all, select_all};
+
+use crate::{Error, FencingToken, LockGuard, LockName, Loss, Result};
+
+/// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it gives all of
+/// them up.
+///
+/// Each lock has its own token and can be lost by itself. What is done under several locks is right only while all are
+/// held.
+#[must_use = "if unused the locks are released immediately"]
+#[clippy::has_significant_drop]
+pub struct LockAllGuard {
+    guards: Vec<LockGuard>,
+}
+
+impl LockAllGuard {
+    pub(crate) fn new(guards: Vec<LockGuard>) -> Self {
+        Self { guards }
+    }
+
+    /// The guards, in the order of the names.
+    pub fn guards(&self) -> &[LockGuard] {
+        &self.guards
+    }
+
+    /// The token of one of the locks; `None` if the name is not among them.
+    pub fn token(&self, name: &LockName) -> Option<FencingToken> {
+        self.guards.iter().find(|guard| guard.name() == name).map(LockGuard::token)
+    }
+
+    /// Whether all locks are held now, by the clock.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(LockGuard::is_held)
+    }
+
+    /// Reports progress for all of them: see [`LockRequest::progress`](crate::LockRequest::progress).
+    pub fn progress(&self) {
+        self.guards.iter().for_each(LockGuard::progress);
+    }
+
+    /// Resolves when one of the locks is lost, and says which. Pending for ever if there are none.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn lost(&self) -> (LockName, Loss) {
+        if self.guards.is_empty() {
+            return std::future::pending().await;
+        }
+        let (loss, which, _) = select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await;
+        (self.guards[which].name().clone(), loss)
+    }
+
+    /// The guards by themselves, to be released one by one.
+    pub fn into_guards(self) -> Vec<LockGuard> {
+        self.guards
+    }
+
+    /// Gives all locks up, at the same time, and waits for the answers. The first error, in the order of the names, is
+    /// returned; all others are given up all the same. See [`LockGuard::release`].
+    ///
+    /// # Cancel safety
+    /// The releases go on in the background when this future is dropped; only the answers are lost.
+    pub async fn release(self) -> Result<()> {
+        let answers = join_all(self.guards.into_iter().map(LockGuard::release)).await;
+        answers.into_iter().collect::<Result<(), Error>>()
+    }
+}
+
+impl fmt::Debug for LockAllGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}

@@ -1,0 +1,100 @@
+//! A request for a lock that its owner may hold already.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::reentrant::Place;
+use crate::request::one::{Checked, GRACE, timed_out};
+use crate::request::{Choices, LockRequest, One};
+use crate::{LockName, Operation, Owner, ReentrantGuard, Result, Wait};
+
+/// A lock that its [`Owner`] may hold already.
+#[derive(Debug)]
+pub struct Again {
+    owner: Owner,
+    one: One,
+}
+
+impl Again {
+    pub(crate) fn request(owner: &Owner, request: LockRequest<One>) -> LockRequest<Self> {
+        let LockRequest { shared, choices, what: one } = request;
+        LockRequest { shared, choices, what: Self { owner: owner.clone(), one } }
+    }
+}
+
+impl LockRequest<Again> {
+    /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or another task
+    /// of this owner is about to take it.
+    ///
+    /// # Cancel safety
+    /// Safe, as for the request.
+    pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
+        let (owner, checked) = self.checked(|_| Ok(Wait::No))?;
+        take(&owner, &checked).await
+    }
+
+    async fn acquire(self) -> Result<ReentrantGuard> {
+        let (owner, checked) = self.checked(Choices::until)?;
+        let taken = take(&owner, &checked);
+        let answer = match checked.wait {
+            Wait::Until(end) => tokio::select! {
+                biased;
+                taken = taken => taken?,
+                // A sibling that takes the lock may wait for longer than this task wants to.
+                () = end.after(GRACE).sleep() => None,
+            },
+            _ => taken.await?,
+        };
+        answer.ok_or_else(|| {
+            timed_out(checked.choices.wait, checked.shared.capabilities.backend, Some(&checked.name))
+        })
+    }
+
+    fn checked(self, wait: impl FnOnce(&Choices) -> Result<Wait>) -> Result<(Owner, Checked)> {
+        let Self { shared, choices, what: Again { owner, one } } = self;
+        Ok((owner, LockRequest { shared, choices, what: one }.checked(wait)?))
+    }
+}
+
+async fn take(owner: &Owner, checked: &Checked) -> Result<Option<ReentrantGuard>> {
+    let visit = Visit { owner, name: &checked.name, place: Some(owner.place(&checked.name)) };
+    let Some(place) = &visit.place else { return Ok(None) };
+    let mut hold = match (place.0.try_lock(), checked.wait) {
+        (Ok(hold), _) => hold,
+        (Err(_), Wait::No) => return Ok(None),
+        (Err(_), _) => place.0.lock().await,
+    };
+    if let Some(held) = hold.upgrade() {
+        held.again(checked.mode)
+            .map_err(|error| checked.shared.decorate(error, Operation::Acquire, Some(&checked.name)))?;
+        return Ok(Some(ReentrantGuard::new(held)));
+    }
+    let Some(guard) = checked.begin().await? else { return Ok(None) };
+    let held = owner.hold(guard);
+    *hold = Arc::downgrade(&held);
+    Ok(Some(ReentrantGuard::new(held)))
+}
+
+/// Somebody is at the owner's place for this name. Dropping it forgets the place if nobody needs it.
+struct Visit<'a> {
+    owner: &'a Owner,
+    name: &'a LockName,
+    place: Option<Arc<Place>>,
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.place = None;
+        self.owner.forget(self.name);
+    }
+}
+
+impl IntoFuture for LockRequest<Again> {
+    type Output = Result<ReentrantGuard>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}

@@ -1,0 +1,101 @@
+//! A request for several locks at once.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+
+use futures_util::future::join_all;
+
+use crate::request::LockRequest;
+use crate::{Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
+
+/// Several locks, all of them or none.
+#[derive(Debug)]
+pub struct All {
+    /// In order, each name once: all who lock several names take them in this order, so no two wait for each other.
+    pub(crate) names: Result<Vec<LockName>>,
+}
+
+impl All {
+    pub(crate) fn new(names: Result<Vec<LockName>>) -> Self {
+        let names = names.map(|mut names| {
+            names.sort_unstable();
+            names.dedup();
+            names
+        });
+        Self { names }
+    }
+}
+
+impl LockRequest<All> {
+    /// Takes the locks if all are free now; `None` if one of them is held by another.
+    ///
+    /// # Cancel safety
+    /// Safe, as for the request: what has been granted is released.
+    pub async fn try_now(self) -> Result<Option<LockAllGuard>> {
+        let names = self.checked()?;
+        let granted = self.at_once(&names).await?;
+        Ok((granted.len() == names.len()).then(|| LockAllGuard::new(granted)))
+    }
+
+    /// The names, if everything is in order.
+    fn checked(&self) -> Result<Vec<LockName>> {
+        let bad = |error: Error, name| self.shared.decorate(error, Operation::Acquire, name);
+        let names = self.what.names.as_ref().map_err(|error| bad(error.duplicate(), None))?;
+        self.choices.check(&self.shared, Mode::Exclusive).map_err(|error| bad(error, names.first()))?;
+        Ok(names.clone())
+    }
+
+    /// Asks for all locks at the same time, without waiting: one round trip where all are free. What is returned are
+    /// the first so many, without a gap; the others are given back, so that nobody holds one and waits for an earlier.
+    async fn at_once(&self, names: &[LockName]) -> Result<Vec<LockGuard>> {
+        let begin =
+            |name: &LockName| self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, Wait::No);
+        let answers = join_all(names.iter().map(begin)).await;
+        let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
+        Ok(granted.into_iter().map_while(|guard| guard).collect())
+    }
+
+    async fn acquire(self) -> Result<LockAllGuard> {
+        let names = self.checked()?;
+        let wait = self
+            .choices
+            .until()
+            .map_err(|error| self.shared.decorate(error, Operation::Acquire, names.first()))?;
+        let all = self.in_order(&names, wait);
+        let Wait::Until(end) = wait else { return all.await };
+        tokio::select! {
+            biased;
+            all = all => all,
+            // The first questions do not know the end of the wait.
+            () = end.after(super::one::GRACE).sleep() => Err(self.timed_out(names.first())),
+        }
+    }
+
+    async fn in_order(&self, names: &[LockName], wait: Wait) -> Result<LockAllGuard> {
+        let mut granted = self.at_once(names).await?;
+        for name in &names[granted.len()..] {
+            let acquiring = self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, wait);
+            granted.push(acquiring.await?.ok_or_else(|| self.timed_out(Some(name)))?);
+        }
+        match granted.iter().find(|guard| !guard.is_held()) {
+            None => Ok(LockAllGuard::new(granted)),
+            Some(lost) => {
+                let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
+                Err(self.shared.decorate(error, Operation::Acquire, Some(lost.name())))
+            }
+        }
+    }
+
+    fn timed_out(&self, name: Option<&LockName>) -> Error {
+        super::one::timed_out(self.choices.wait, self.shared.capabilities.backend, name)
+    }
+}
+
+impl IntoFuture for LockRequest<All> {
+    type Output = Result<LockAllGuard>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}

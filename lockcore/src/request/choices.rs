@@ -1,0 +1,84 @@
+//! What a request says beside the name.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Shared;
+use crate::lease::Limits;
+use crate::local::LocalQueues;
+use crate::operation::Acquiring;
+use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
+
+/// The longest label, in bytes.
+const MAX_LABEL: usize = 255;
+
+/// The choices of a request, and the defaults of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) label: Arc<str>,
+    pub(crate) rest: Duration,
+    pub(crate) limits: Limits,
+    /// The queue of this process, where the client has one.
+    pub(crate) local: Option<Arc<LocalQueues>>,
+}
+
+impl Choices {
+    pub(crate) fn new(ttl: Duration, label: Arc<str>) -> Self {
+        let (rest, limits) = (Duration::ZERO, Limits::default());
+        Self { ttl, wait: None, label, rest, limits, local: None }
+    }
+
+    /// Refuses what the backend cannot honour, and what makes no sense.
+    pub(crate) fn check(&self, shared: &Shared, mode: Mode) -> Result<()> {
+        shared.capabilities.check(mode, self.ttl)?;
+        shared.capabilities.check_rest(self.ttl, self.rest)?;
+        check_limits(self.limits)?;
+        check_label(&self.label)
+    }
+
+    /// Begins to acquire, with choices that have been checked.
+    pub(crate) fn begin(&self, shared: &Arc<Shared>, name: LockName, mode: Mode, wait: Wait) -> Acquiring {
+        // Readers and permits come in together; a queue in front of the server's would only keep them apart.
+        let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
+        let mut claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest);
+        if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
+            && shared.capabilities.token_blocks
+        {
+            claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max));
+        }
+        crate::operation::acquire(Arc::clone(shared), claim, self.limits, local)
+    }
+
+    /// The end of a wait that begins now.
+    pub(crate) fn until(&self) -> Result<Wait> {
+        let Some(wait) = self.wait else { return Ok(Wait::Forever) };
+        match Moment::now().after(wait) {
+            Moment::NEVER => Err(Error::new(
+                ErrorKind::InvalidInput,
+                "this wait is longer than the clock can count; leave it out to wait for as long as it takes",
+            )),
+            end => Ok(Wait::Until(end)),
+        }
+    }
+}
+
+fn check_limits(limits: Limits) -> Result<()> {
+    if [limits.max_hold, limits.progress].contains(&Some(Duration::ZERO)) {
+        let message = "a longest hold, and a time between reports of progress, must be longer than nothing";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+fn check_label(label: &str) -> Result<()> {
+    if label.len() > MAX_LABEL || label.chars().any(char::is_control) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("a label has at most {MAX_LABEL} bytes and no control characters"),
+        ));
+    }
+    Ok(())
+}

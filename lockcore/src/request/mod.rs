@@ -1,0 +1,96 @@
+//! Requests: what is asked for, with its choices.
+
+mod again;
+mod all;
+mod choices;
+mod one;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Shared;
+
+pub use again::Again;
+pub use all::All;
+pub(crate) use choices::Choices;
+pub use one::{Acquire, One};
+
+/// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
+///
+/// Await it to wait for the lock's turn, or end it in one of the other ways that it has. Nothing is sent before that.
+/// Every bad choice, a name or a duration that is not allowed, is an error of the end, before any request is sent.
+///
+/// `W` is what is asked for: [`One`] lock, [`All`] of several, the same lock [`Again`] by its owner, or leadership by a
+/// [`Campaign`](crate::Campaign).
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives for a caller who has
+/// gone is released at once, both in the background. What is lost is the place in the queue.
+#[must_use = "nothing happens until the request is awaited"]
+#[derive(Debug)]
+pub struct LockRequest<W = One> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) choices: Choices,
+    pub(crate) what: W,
+}
+
+impl<W> LockRequest<W> {
+    pub(crate) fn new(shared: &Arc<Shared>, defaults: &Choices, what: W) -> Self {
+        Self { shared: Arc::clone(shared), choices: defaults.clone(), what }
+    }
+
+    /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
+    /// third of it.
+    ///
+    /// Short leases free the locks of the dead soon, and cost renewals; long leases survive long pauses and outages.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.choices.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for the lock at most. After that the error is of kind
+    /// [`TimedOut`](ErrorKind::TimedOut).
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.choices.wait = Some(wait);
+        self
+    }
+
+    /// Waits for as long as it takes, whatever the configuration says.
+    pub fn wait_forever(mut self) -> Self {
+        self.choices.wait = None;
+        self
+    }
+
+    /// A text for people that says who holds the lock. The default is host and process.
+    pub fn label(mut self, label: impl AsRef<str>) -> Self {
+        self.choices.label = label.as_ref().into();
+        self
+    }
+
+    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and given up, even if the holder is
+    /// alive and the server well.
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.choices.limits.max_hold = Some(longest);
+        self
+    }
+
+    /// Keeps the lock only while the application reports [progress](LockGuard::progress) at least this often. Without
+    /// it the lock is [lost](crate::Loss::NoProgress) and given up: a worker that is stuck does not keep its lock for
+    /// ever just because the process lives.
+    pub fn progress(mut self, at_least_every: Duration) -> Self {
+        self.choices.limits.progress = Some(at_least_every);
+        self
+    }
+
+    /// The lock delay: after a holder that died or lost its lock, the lock rests for this long before another gets it.
+    /// Requests of the dead that are still on their way have time to arrive, or to fail. A release frees the lock
+    /// at once.
+    ///
+    /// It makes failures dearer and proves nothing; where the resource can compare [tokens](crate::FencingToken), let
+    /// it. (The idea is that of Chubby and Consul.)
+    pub fn lock_delay(mut self, rest: Duration) -> Self {
+        self.choices.rest = rest;
+        self
+    }
+}
