@@ -5,6 +5,7 @@
 //! ```text
 //! cargo run --example ticket_shop                                    # processes of this host, by an SQLite file
 //! cargo run --example ticket_shop --features postgres -- --url postgres://user:password@host/database
+//! cargo run --example ticket_shop --features zk -- --url zk://host1,host2,host3/locks
 //! ```
 //!
 //! The shops are real processes. This program starts itself once for each of them. [`sell_with_lock`] is all that an

@@ -11,6 +11,8 @@ pub mod guides {
     pub mod redis {}
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
+    #[doc = include_str!("../docs/zookeeper.md")]
+    pub mod zookeeper {}
     #[doc = include_str!("../ARCHITECTURE.md")]
     pub mod architecture {}
     #[doc = include_str!("../CHANGELOG.md")]
@@ -27,6 +29,10 @@ pub use backend_sql as sql;
 #[cfg(feature = "redis")]
 pub use backend_redis as redis;
 
+/// ZooKeeper.
+#[cfg(feature = "zk")]
+pub use backend_zk as zk;
+
 use std::sync::Arc;
 
 /// Connects to the lock server at this address; the scheme picks the backend.
@@ -41,6 +47,7 @@ use std::sync::Arc;
 /// | `redis+sentinel://SENTINELS/MASTER` | the Redis master behind sentinels | `redis` |
 /// | `redis+cluster://NODES` | Redis Cluster | `redis` |
 /// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
+/// | `zk://HOST,HOST,HOST/BASE/PATH` | ZooKeeper | `zk` |
 ///
 /// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
 /// the first lock.

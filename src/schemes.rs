@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockcore::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
 
 /// Every scheme that lockwell knows, and the feature that compiles it in.
-const SCHEMES: [(&str, &str, bool); 15] = [
+const SCHEMES: [(&str, &str, bool); 16] = [
     ("memory", "", true),
     ("sqlite", "sqlite", cfg!(feature = "sqlite")),
     ("postgres", "postgres", cfg!(feature = "postgres")),
@@ -21,6 +21,7 @@ const SCHEMES: [(&str, &str, bool); 15] = [
     ("rediss+cluster", "redis", cfg!(feature = "redis")),
     ("redlock", "redis", cfg!(feature = "redis")),
     ("redlocks", "redis", cfg!(feature = "redis")),
+    ("zk", "zk", cfg!(feature = "zk")),
 ];
 
 /// The schemes that are compiled in.
@@ -29,7 +30,13 @@ pub(crate) fn compiled() -> impl Iterator<Item = &'static str> {
 }
 
 #[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "redis")),
+    not(any(
+        feature = "postgres",
+        feature = "mysql",
+        feature = "sqlite",
+        feature = "redis",
+        feature = "zk"
+    )),
     allow(clippy::unused_async, reason = "memory needs no connection")
 )]
 pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
@@ -47,6 +54,8 @@ pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>>
         "redlock" | "redlocks" => Ok(Arc::new(backend_redis::Redlock::connect(url).await?)),
         #[cfg(feature = "redis")]
         _ if scheme.starts_with("redis") => Ok(Arc::new(backend_redis::RedisLock::connect(url).await?)),
+        #[cfg(feature = "zk")]
+        "zk" => Ok(Arc::new(backend_zk::ZkLock::connect(url).await?)),
         _ => Err(Error::new(ErrorKind::Internal, format!("the scheme {scheme} is listed but not handled"))),
     }
 }

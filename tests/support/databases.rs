@@ -8,8 +8,10 @@ use super::servers::{OneServer, Purge, missing, options};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Durable, Fencing, Fifo, Link, Process, Purge, Server};
-    vec![Fencing, Fifo, Durable, Process, Server, Link, Purge]
+    use Need::{
+        Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+    };
+    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Durable, Process, Server, Link, Purge]
 }
 
 #[cfg(feature = "postgres")]

@@ -19,7 +19,8 @@ struct File {
 }
 
 pub(crate) fn offers() -> Vec<Need> {
-    vec![Need::Fencing, Need::Fifo, Need::Durable, Need::Process, Need::Purge]
+    use Need::{Downgrade, Durable, Fencing, Fifo, Permits, Process, Purge, Shared, TokenBlocks};
+    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Durable, Process, Purge]
 }
 
 pub(crate) fn start() -> Started {

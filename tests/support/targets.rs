@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use lockwell::conformance::{Harness, Need};
+use lockwell::conformance::{Case, Harness, Need};
 
 #[cfg(feature = "redis")]
 use super::redlock::Trouble;
@@ -16,7 +16,10 @@ pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
     /// Its server is not on this machine.
-    #[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "redis")), allow(dead_code))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk")),
+        allow(dead_code)
+    )]
     NotInstalled(String),
     /// It did not start.
     Broken(String),
@@ -29,7 +32,9 @@ pub(crate) struct Target {
     pub(crate) name: &'static str,
     /// The schemes that this target covers.
     pub(crate) schemes: &'static [&'static str],
-    pub(crate) offers: Vec<Need>,
+    offers: Vec<Need>,
+    /// Cases that it cannot pass, for a reason that no `Need` names.
+    pub(crate) exceptions: &'static [&'static str],
     start: fn() -> Starting,
     /// Whether each case gets one of its own, where that costs next to nothing.
     one_each: bool,
@@ -51,6 +56,7 @@ impl Target {
             name,
             schemes,
             offers,
+            exceptions: &[],
             start,
             one_each: false,
             ordinary: OnceLock::new(),
@@ -62,6 +68,16 @@ impl Target {
     /// Each case gets a harness of its own.
     fn one_each(self) -> Self {
         Self { one_each: true, ..self }
+    }
+
+    /// Runs all but these cases.
+    #[cfg(feature = "zk")]
+    fn except(self, exceptions: &'static [&'static str]) -> Self {
+        Self { exceptions, ..self }
+    }
+
+    pub(crate) fn runs(&self, case: &Case) -> bool {
+        case.runs_with(&self.offers) && !self.exceptions.contains(&case.name)
     }
 
     /// The harness, whose server is started by the first who asks.
@@ -127,11 +143,22 @@ pub(crate) fn all() -> Vec<Target> {
         Target::new("redlock5_black_hole", &["redlock"], super::redlock::offers(), || {
             Box::pin(super::redlock::start(5, Trouble::BlackHole))
         }),
+        #[cfg(feature = "zk")]
+        Target::new("zookeeper", &["zk"], super::ensembles::offers(), || Box::pin(super::ensembles::one())),
+        #[cfg(feature = "zk")]
+        Target::new("zookeeper_ensemble", &["zk"], super::ensembles::offers(), || {
+            Box::pin(super::ensembles::three())
+        }),
+        #[cfg(feature = "zk")]
+        Target::new("zookeeper_simple", &["zk"], super::ensembles::offers_of_simple(), || {
+            Box::pin(super::ensembles::simple())
+        })
+        .except(&super::ensembles::COUNT_WAITERS),
     ]
 }
 
 /// A folder in memory where there is one: the suite is about locks, not about disks.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 pub(crate) fn quick_folder() -> std::path::PathBuf {
     let memory = std::path::Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

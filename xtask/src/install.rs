@@ -1,8 +1,8 @@
-//! Installs missing servers, says what it does, and goes on without what it cannot have.
+//! Installs missing packages, says what it does, and goes on without what it cannot have.
 
 use std::process::Command;
 
-use crate::packages::Server;
+use crate::packages::Package;
 use crate::shell::{line, text};
 
 /// How this user can run apt-get.
@@ -50,20 +50,21 @@ impl Apt {
     }
 }
 
-/// Makes sure of these servers as far as it is possible.
-pub(crate) fn ensure(servers: &[&Server], allowed: bool) {
-    let missing: Vec<_> = servers.iter().filter(|server| !server.is_installed()).collect();
+/// Makes sure of these packages as far as it is possible.
+pub(crate) fn ensure(packages: impl IntoIterator<Item = &'static Package>, allowed: bool) {
+    let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
     if missing.is_empty() {
         return;
     }
     let apt = if allowed { Apt::find() } else { Err("--no-install forbids it".to_owned()) };
-    for server in missing {
-        let Server { backend, package, .. } = server;
-        match apt.as_ref().map_err(Clone::clone).and_then(|apt| apt.install(package)) {
-            Ok(()) => eprintln!("xtask: installed {package}{}", remark(package)),
-            Err(reason) => eprintln!(
-                "xtask: going on without {backend}: {package} is not installed, and cannot be: {reason}"
-            ),
+    for Package { gives, name, .. } in missing {
+        match apt.as_ref().map_err(Clone::clone).and_then(|apt| apt.install(name)) {
+            Ok(()) => eprintln!("xtask: installed {name}{}", remark(name)),
+            Err(reason) => {
+                eprintln!(
+                    "xtask: going on without {gives}: {name} is not installed, and cannot be: {reason}"
+                );
+            }
         }
     }
 }

@@ -22,8 +22,8 @@ enum Command {
     Compare(HandedOn),
     /// Run all tests. Further arguments go to `cargo test`.
     ///
-    /// Servers that are missing are installed through apt where that is possible. Tests of servers that are still
-    /// missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
+    /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
+    /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
     Test(HandedOn),
     /// Check that no dependency needs a newer Rust than the workspace promises.
     Msrv,

@@ -1,50 +1,70 @@
-//! The servers that tests and comparison can use, and the Debian packages that they come in.
+//! What the tests and the comparison can use, and the Debian packages that it comes in.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// One server.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Server {
-    /// As `compare-bench --backend` calls it.
-    pub(crate) backend: &'static str,
-    pub(crate) package: &'static str,
-    /// The file that shows that it is installed; a name without a slash is looked for where programs are.
-    program: &'static str,
-    /// Whether there is a backend that needs it. A new backend sets it to true.
-    in_use: bool,
+use crate::shell::text;
+
+/// One package.
+#[derive(Debug)]
+pub(crate) struct Package {
+    /// What is missing without it. A server is called as `compare-bench --backend` calls it.
+    pub(crate) gives: &'static str,
+    pub(crate) name: &'static str,
+    sign: Sign,
 }
 
-/// Every server. The last is for a backend to come.
-const SERVERS: [Server; 4] = [
-    Server { backend: "postgres", package: "postgresql", program: "postgres", in_use: true },
-    Server { backend: "mariadb", package: "mariadb-server", program: "mariadbd", in_use: true },
-    Server { backend: "redis", package: "redis-server", program: "redis-server", in_use: true },
-    Server {
-        backend: "zookeeper",
-        package: "zookeeper",
-        program: "/usr/share/java/zookeeper.jar",
-        in_use: false,
+/// What shows that a package is installed.
+#[derive(Debug)]
+enum Sign {
+    /// A file. A name without a slash is looked for where programs are.
+    File(&'static str),
+    /// A module of Python.
+    Module(&'static str),
+}
+
+/// Every server.
+pub(crate) const SERVERS: [Package; 4] = [
+    Package { gives: "postgres", name: "postgresql", sign: Sign::File("postgres") },
+    Package { gives: "mariadb", name: "mariadb-server", sign: Sign::File("mariadbd") },
+    Package { gives: "redis", name: "redis-server", sign: Sign::File("redis-server") },
+    Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
+];
+
+/// What the lock clients of others need, which ours are tested with. Those of Python and Node come from their indexes.
+pub(crate) const TOOLS: [Package; 4] = [
+    Package {
+        gives: "Curator",
+        name: "libcurator-recipes-java",
+        sign: Sign::File("/usr/share/java/curator-recipes.jar"),
     },
+    Package { gives: "the Java compiler", name: "default-jdk-headless", sign: Sign::File("javac") },
+    Package { gives: "kazoo and redis-py", name: "python3-venv", sign: Sign::Module("ensurepip") },
+    Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
 ];
 
 /// Debian keeps daemons out of an ordinary user's `PATH`.
 const DAEMON_FOLDERS: [&str; 5] = ["/usr/sbin", "/usr/local/sbin", "/sbin", "/usr/bin", "/usr/local/bin"];
 
-/// The servers that the backends of today need.
-pub(crate) fn in_use() -> impl Iterator<Item = &'static Server> {
-    SERVERS.iter().filter(|server| server.in_use)
+impl Package {
+    pub(crate) fn is_installed(&self) -> bool {
+        match self.sign {
+            Sign::File(file) => is_there(file),
+            Sign::Module(module) => {
+                text(Command::new("python3").args(["-c", &format!("import {module}")])).is_ok()
+            }
+        }
+    }
 }
 
-impl Server {
-    pub(crate) fn is_installed(&self) -> bool {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::env::split_paths(&path)
-            .chain(DAEMON_FOLDERS.iter().map(PathBuf::from))
-            // Debian has one folder for each version of Postgres, and none of them in the path.
-            .chain(versions_of_postgres(Path::new("/usr/lib/postgresql")));
-        // Joining an absolute path to a folder yields that path.
-        folders.into_iter().any(|folder| folder.join(self.program).is_file())
-    }
+fn is_there(file: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path)
+        .chain(DAEMON_FOLDERS.iter().map(PathBuf::from))
+        // Debian has one folder for each version of Postgres, and none of them in the path.
+        .chain(versions_of_postgres(Path::new("/usr/lib/postgresql")));
+    // Joining an absolute path to a folder yields that path.
+    folders.into_iter().any(|folder| folder.join(file).is_file())
 }
 
 fn versions_of_postgres(folder: &Path) -> Vec<PathBuf> {
@@ -57,17 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_and_a_missing_one_is_not() {
-        let server = |program| Server { backend: "x", package: "x", program, in_use: true };
-        assert!(server("sh").is_installed());
-        assert!(server("/etc/passwd").is_installed());
-        assert!(!server("no-such-program").is_installed());
-        assert!(!server("/no/such/file").is_installed());
-    }
-
-    #[test]
-    fn todays_backends_need_three_servers() {
-        let packages: Vec<_> = in_use().map(|server| server.package).collect();
-        assert_eq!(packages, ["postgresql", "mariadb-server", "redis-server"]);
+    fn what_is_there_is_found_and_what_is_not_is_not() {
+        assert!(is_there("sh"));
+        assert!(is_there("/etc/passwd"));
+        assert!(!is_there("no-such-program"));
+        assert!(!is_there("/no/such/file"));
+        let package = Package { gives: "x", name: "x", sign: Sign::Module("no_such_module") };
+        assert!(!package.is_installed());
     }
 }

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use crate::install::{allowed, ensure};
-use crate::packages::in_use;
+use crate::packages::{SERVERS, TOOLS};
 use crate::shell::{Result, cargo, foreground};
 
 pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     let allowed = allowed(&mut args);
-    ensure(&in_use().collect::<Vec<_>>(), allowed);
+    ensure(SERVERS.iter().chain(&TOOLS), allowed);
     foreground(cargo().args(command(&args)).args(&args))
 }
 
@@ -18,9 +18,7 @@ fn command(args: &[String]) -> Vec<&'static str> {
     let ours = args.iter().take_while(|arg| *arg != "--");
     let chosen = |arg: &String| arg.starts_with("-p") || arg == "--package" || arg.starts_with("--package=");
     // Beside --workspace, cargo would take no notice of the chosen package.
-    // The ZooKeeper backend is not part of the facade yet; `-p backend-zk` runs its tests.
-    let all = &["--workspace", "--exclude", "backend-zk"][..];
-    let scope = if ours.into_iter().any(chosen) { &[][..] } else { all };
+    let scope = if ours.into_iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
     [&["test"][..], scope, &["--all-features"][..]].concat()
 }
 
@@ -34,8 +32,8 @@ mod tests {
 
     #[test]
     fn everything_is_tested_unless_a_package_is_chosen() {
-        assert_eq!(shown(""), "test --workspace --exclude backend-zk --all-features");
-        assert_eq!(shown("--test conformance -- -p"), "test --workspace --exclude backend-zk --all-features");
+        assert_eq!(shown(""), "test --workspace --all-features");
+        assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features");
         assert_eq!(shown("-p lockcore"), "test --all-features");
         assert_eq!(shown("--package=lockcore"), "test --all-features");
     }

@@ -6,7 +6,7 @@
 mod exclusion;
 mod exit_codes;
 mod loss;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod servers;
 mod signals;
 mod status;

@@ -9,6 +9,8 @@ use rustix::process::Signal;
 use testbed::MariaDb;
 #[cfg(feature = "redis")]
 use testbed::Redis;
+#[cfg(feature = "zk")]
+use testbed::ZooKeeper;
 use testbed::{Durability, Options};
 #[cfg(feature = "postgres")]
 use testbed::{Postgres, Proxy};
@@ -123,6 +125,18 @@ fn everyday_use_of_redlock() {
         }
         let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
         everyday_use(&format!("redlock://{}", addrs.join(",")));
+    });
+}
+
+#[test]
+#[cfg(feature = "zk")]
+fn everyday_use_of_zookeeper() {
+    block_on(async {
+        if !installed(ZooKeeper::installed()) {
+            return;
+        }
+        let server = ZooKeeper::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
+        everyday_use(&server.url());
     });
 }
 
