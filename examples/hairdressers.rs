@@ -58,7 +58,8 @@ async fn main() -> Result<()> {
     let locks: Locks = lockwell::connect(url).await?;
 
     if locks.capabilities().permits {
-        five_customers("a semaphore with two permits:", |_| locks.permit("dryers", DRYERS).into_future()).await?;
+        five_customers("a semaphore with two permits:", |_| locks.permit("dryers", DRYERS).into_future())
+            .await?;
 
         // The limit belongs to the name: whoever says another number has made a mistake, and is told.
         let permit = locks.permit("dryers", DRYERS).await?;

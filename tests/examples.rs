@@ -19,7 +19,9 @@ fn says(name: &str, args: &[&str], words: &[&str]) {
     assert!(done.status.success(), "{name}: {}\n{out}\n{err}", done.status);
     let mut rest = &*out;
     for word in words {
-        let Some(at) = rest.find(word) else { panic!("{name} does not say {word:?} (in this order):\n{out}\n{err}") };
+        let Some(at) = rest.find(word) else {
+            panic!("{name} does not say {word:?} (in this order):\n{out}\n{err}")
+        };
         rest = &rest[at + word.len()..];
     }
 }

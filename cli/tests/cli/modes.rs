@@ -7,7 +7,8 @@ use crate::support::{Group, Running, Site, finish, wait_until};
 /// Starts a holder that stays until the file `go` is there.
 fn holder(site: &Site, number: usize, options: &[&str]) -> Running {
     let script = format!("echo > started{number}; while [ ! -e go ]; do sleep 0.02; done");
-    let run = Running::start(&mut site.lockwell(&[&["run"], options, &["a", "--", "sh", "-c", &script]].concat()));
+    let run =
+        Running::start(&mut site.lockwell(&[&["run"], options, &["a", "--", "sh", "-c", &script]].concat()));
     site.wait_for_file(&format!("started{number}"));
     run
 }
@@ -33,7 +34,8 @@ fn permits_are_counted_and_limits_agree() {
     let site = Site::new();
     let permits = ["--permits", "2"];
     let holders = vec![holder(&site, 1, &permits), holder(&site, 2, &permits)];
-    finish(&mut site.lockwell(&["run", "--no-wait", "--permits", "2", "a", "--", "true"])).complains(75, "held");
+    finish(&mut site.lockwell(&["run", "--no-wait", "--permits", "2", "a", "--", "true"]))
+        .complains(75, "held");
     let other = finish(&mut site.lockwell(&["run", "--no-wait", "--permits", "3", "a", "--", "true"]));
     other.complains(70, "1 of 2");
     let mutex = finish(&mut site.lockwell(&["run", "--no-wait", "a", "--", "true"]));
