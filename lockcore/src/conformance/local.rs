@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 
-use super::stage::{Stage, done, free_by, millis, pause, queued, release, secs, status, ttl_of};
+use super::stage::{Stage, done, free_by, millis, pause, poll_once, queued, release, secs, status, ttl_of};
 use crate::{ErrorKind, FencingToken, LockName, Locks, Moment};
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
@@ -19,8 +18,7 @@ async fn crowd(
         let turn = Arc::clone(&turn);
         let mut request = Box::pin(locks.lock(name).wait(secs(30)).into_future());
         // Polled once, it is in the queue, before the next.
-        let early = std::future::poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx))).await;
-        assert!(early.is_pending(), "the lock is held");
+        assert!(poll_once(request.as_mut()).await.is_none(), "the lock is held");
         crowd.push(tokio::spawn(async move {
             let guard = request.await.expect("its turn comes");
             let turn = turn.fetch_add(1, Ordering::SeqCst);
