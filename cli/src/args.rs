@@ -42,6 +42,12 @@ pub(crate) struct RunArgs {
     /// How long the lock outlives lockwell if it is killed or cut off [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
+    /// End the command and free the lock after this time, however well it goes [default: never].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) max_hold: Option<Duration>,
+    /// After a crash, not after a release, let the lock rest for this time before another gets it.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) lock_delay: Option<Duration>,
     /// Once the lock is lost, how long the command has between TERM and KILL.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
     pub(crate) grace: Duration,

@@ -71,6 +71,12 @@ fn request(locks: &Locks, args: &RunArgs) -> LockRequest {
     if let Some(wait) = args.wait {
         request = request.wait(wait);
     }
+    if let Some(longest) = args.max_hold {
+        request = request.max_hold(longest);
+    }
+    if let Some(rest) = args.lock_delay {
+        request = request.lock_delay(rest);
+    }
     request
 }
 
@@ -136,6 +142,7 @@ async fn supervise(
 fn report(guard: &LockGuard, loss: Loss, grace: Duration) {
     let why = match loss {
         Loss::Expired => "its lease ran out before it could be renewed",
+        Loss::HeldTooLong => "it was held for as long as --max-hold allows",
         Loss::Taken => "the lock server says that another has it, or that it was freed by force",
         _ => "reason unknown",
     };

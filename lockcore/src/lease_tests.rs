@@ -72,12 +72,53 @@ fn the_server_has_the_last_word() {
     assert_eq!(lease.standing(), Standing::Lost(Loss::Taken));
 }
 
+#[test]
+fn a_hold_has_its_longest_time_whatever_is_renewed() {
+    let limits = Limits { max_hold: Some(Duration::from_secs(5)), progress: None };
+    let mut lease = fresh().limited(at(0), limits);
+    assert_eq!(lease.deadline(), at(5_000));
+    lease.on(at(3_000), Event::Renewed(at(11_800)));
+    assert_eq!((lease.deadline(), lease.standing()), (at(5_000), Standing::Held));
+    assert_eq!(lease.on(at(4_000), Event::Tick), Advice::Rest(at(5_000)), "nothing is due before the end");
+    assert_eq!(lease.standing_at(at(5_000)), Standing::Lost(Loss::HeldTooLong), "the clock decides");
+    assert_eq!(lease.on(at(5_000), Event::Tick), Advice::Done);
+    assert_eq!(lease.standing(), Standing::Lost(Loss::HeldTooLong));
+}
+
+#[test]
+fn progress_keeps_a_lock_and_its_absence_ends_it() {
+    let limits = Limits { max_hold: None, progress: Some(Duration::from_secs(2)) };
+    let mut lease = fresh().limited(at(0), limits);
+    for second in 1..8 {
+        lease.on(at(second * 1_000), Event::Progress);
+        assert_eq!(lease.deadline(), at((second + 2) * 1_000).min(at(8_908)));
+    }
+    lease.on(at(7_500), Event::Renewed(at(16_000)));
+    assert_eq!(lease.on(at(9_000), Event::Progress), Advice::Done, "a report that comes too late");
+    assert_eq!(lease.standing(), Standing::Lost(Loss::NoProgress));
+    let mut cut_off = fresh().limited(at(0), Limits { progress: Some(Duration::from_mins(1)), ..limits });
+    cut_off.on(at(8_908), Event::Tick);
+    assert_eq!(cut_off.standing(), Standing::Lost(Loss::Expired), "the lease itself ran out first");
+}
+
+#[test]
+fn fresh_is_what_needs_no_renewal() {
+    let mut lease = fresh().limited(at(0), Limits { max_hold: Some(Duration::from_secs(5)), progress: None });
+    assert_eq!(lease.fresh(at(100)), Some(at(8_908)), "the next holder has limits of its own");
+    assert_eq!(lease.fresh(lease.renew_at()), None, "a renewal is due");
+    lease.on(at(200), Event::Sent);
+    assert_eq!(lease.fresh(at(300)), None, "a renewal is under way");
+    lease.on(at(300), Event::Unknown);
+    assert_eq!(lease.fresh(at(301)), None, "in doubt");
+}
+
 fn event() -> impl Strategy<Value = (u64, Event)> {
     let kind = prop_oneof![
         6 => Just(Event::Tick),
         3 => Just(Event::Sent),
         3 => (0u64..40_000).prop_map(|millis| Event::Renewed(at(millis))),
         3 => Just(Event::Unknown),
+        3 => Just(Event::Progress),
         1 => Just(Event::Gone),
         1 => Just(Event::GivenUp),
     ];
@@ -88,14 +129,23 @@ proptest! {
     /// Whatever happens in whatever order: the deadline never moves back, an end is final, a lease past its deadline
     /// is never believed in, and the keeper is never told to sleep beyond the deadline.
     #[test]
-    fn no_order_of_events_breaks_the_rules(events in prop::collection::vec(event(), 0..60)) {
-        let mut lease = fresh();
+    fn no_order_of_events_breaks_the_rules(
+        events in prop::collection::vec(event(), 0..60),
+        max_hold in prop::option::of(1u64..60_000),
+        progress in prop::option::of(1u64..20_000),
+    ) {
+        let limits = Limits {
+            max_hold: max_hold.map(Duration::from_millis),
+            progress: progress.map(Duration::from_millis),
+        };
+        let mut lease = fresh().limited(at(0), limits);
         let mut now = at(0);
         for (pause, event) in events {
             now = now.after(Duration::from_millis(pause));
             let before = lease;
             let advice = lease.on(now, event);
             prop_assert!(lease.deadline() >= before.deadline());
+            prop_assert!(lease.deadline() <= max_hold.map_or(Moment::NEVER, at));
             match before.standing() {
                 Standing::Lost(_) | Standing::Released => {
                     prop_assert_eq!(lease.standing(), before.standing());

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
 use crate::{Capabilities, Claim, Error, ErrorKind, Grant, LockName, LockStatus, Released, Renewal, Result};
 
@@ -43,6 +44,14 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// the claim was cancelled. After `None` from a queue, or after an error, `lockcore` calls `release` in the
     /// background.
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
+
+    /// `async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>>`
+    ///
+    /// Claims several different locks, none of which waits ([`Wait::No`](crate::Wait::No)), in as few round trips as the
+    /// server allows. One answer per claim, in order, as `acquire` would give it.
+    async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
+        join_all(claims.iter().map(|claim| self.acquire(claim))).await
+    }
 
     /// `async fn renew(&self, grants: &[Grant]) -> Vec<Renewal>`
     ///

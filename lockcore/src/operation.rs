@@ -89,35 +89,60 @@ pub(crate) fn acquire(
         }
         let armed = Armed::new(shared, claim);
         let answer = armed.shared().backend.acquire(armed.claim()).await;
-        // From here to the guard there is no await: the armed claim and the guard change places in one step.
-        let error = match answer {
-            Ok(Some(grant)) => {
-                if !grant.deadline().has_passed() {
-                    let guard = LockGuard::new(armed.shared(), grant, limits, right.and_then(Right::pass));
-                    armed.disarm();
-                    return Ok(Some(guard));
-                }
-                // The answer was under way for longer than the lease lasts: it grants nothing any more.
-                let text = "the lock was granted, but the answer came after the lease had ended";
-                decorate(&armed, Error::new(ErrorKind::Unreachable, text))
-            }
-            Ok(None) if armed.claim().may_be_queued() => {
-                armed.give_up(Outcome::Answered);
-                return Ok(None);
-            }
-            Ok(None) => {
-                armed.disarm();
-                return Ok(None);
-            }
-            Err(error) => decorate(&armed, error),
-        };
-        if proves_nothing_done(&error) {
-            armed.disarm();
-        } else {
-            armed.give_up(Outcome::Unanswered);
-        }
-        Err(error)
+        settle(armed, answer, limits, right)
     })
+}
+
+/// Acquires several locks at the same time, without waiting.
+pub(crate) fn acquire_each(
+    shared: &Arc<Shared>,
+    claims: Vec<Claim>,
+    limits: Limits,
+) -> UnderWay<Vec<Result<Option<LockGuard>>>> {
+    let armed: Vec<_> = claims.iter().map(|claim| Armed::new(Arc::clone(shared), claim.clone())).collect();
+    let backend = Arc::clone(&shared.backend);
+    UnderWay::new(None, async move {
+        let answers = backend.acquire_each(&claims).await;
+        let settled = armed.into_iter().zip(answers);
+        settled.map(|(armed, answer)| settle(armed, answer, limits, None)).collect()
+    })
+}
+
+/// What the answer to an acquire comes to. There is no await in here: the armed claim and the guard change places in one
+/// step.
+fn settle(
+    armed: Armed,
+    answer: Result<Option<Grant>>,
+    limits: Limits,
+    right: Option<Right>,
+) -> Result<Option<LockGuard>> {
+    let error = match answer {
+        Ok(Some(grant)) => {
+            if !grant.deadline().has_passed() {
+                let guard = LockGuard::new(armed.shared(), grant, limits, right.and_then(Right::pass));
+                armed.disarm();
+                return Ok(Some(guard));
+            }
+            // The answer was under way for longer than the lease lasts: it grants nothing any more.
+            let text = "the lock was granted, but the answer came after the lease had ended";
+            decorate(&armed, Error::new(ErrorKind::Unreachable, text))
+        }
+        Ok(None) if armed.claim().may_be_queued() => {
+            armed.give_up(Outcome::Answered);
+            return Ok(None);
+        }
+        Ok(None) => {
+            armed.disarm();
+            return Ok(None);
+        }
+        Err(error) => decorate(&armed, error),
+    };
+    if proves_nothing_done(&error) {
+        armed.disarm();
+    } else {
+        armed.give_up(Outcome::Unanswered);
+    }
+    Err(error)
 }
 
 fn decorate(armed: &Armed, error: Error) -> Error {

@@ -6,6 +6,7 @@
 mod exclusion;
 mod exit_codes;
 mod loss;
+mod modes;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod servers;
 mod signals;

@@ -1,13 +1,11 @@
 //! A future can be dropped at any await. Nothing may stay behind.
 
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::stage::{Stage, free_by, millis, queued, release, secs};
+use super::stage::{Stage, free_by, millis, poll_once, queued, release, secs};
 use crate::{LockName, Locks};
 
 /// How soon the lock is free for others.
@@ -28,16 +26,6 @@ async fn poll_and_drop<T>(future: impl IntoFuture<Output = T>, polls: u32, rando
         }
     }
     None
-}
-
-async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    std::future::poll_fn(|cx| {
-        Poll::Ready(match future.as_mut().poll(cx) {
-            Poll::Ready(value) => Some(value),
-            Poll::Pending => None,
-        })
-    })
-    .await
 }
 
 /// The lock is free soon, and nobody stands in its queue.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::stage::{Stage, done, free_by, millis, pause, queued, release, secs, status, ttl_of};
+use super::stage::{Stage, done, free_by, millis, pause, poll_once, queued, release, secs, status, ttl_of};
 use crate::{ErrorKind, FencingToken, LockName, Locks, Moment};
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
@@ -15,7 +15,10 @@ async fn crowd(
     let turn = Arc::new(AtomicU32::new(0));
     let mut crowd = Vec::new();
     for _ in 0..tasks {
-        let (request, turn) = (locks.lock(name).wait(secs(30)), Arc::clone(&turn));
+        let turn = Arc::clone(&turn);
+        let mut request = Box::pin(locks.lock(name).wait(secs(30)).into_future());
+        // Polled once, it is in the queue, before the next.
+        assert!(poll_once(request.as_mut()).await.is_none(), "the lock is held");
         crowd.push(tokio::spawn(async move {
             let guard = request.await.expect("its turn comes");
             let turn = turn.fetch_add(1, Ordering::SeqCst);
@@ -24,8 +27,6 @@ async fn crowd(
             release(guard).await;
             (turn, token)
         }));
-        // Each is in the queue before the next.
-        pause(3).await;
     }
     crowd
 }

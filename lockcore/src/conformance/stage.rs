@@ -1,6 +1,8 @@
 //! What cases have in common: clients, names, and waiting for things to become true.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::conformance::{Harness, Link, Server};
@@ -134,4 +136,15 @@ pub(super) async fn free_by(
 pub(super) async fn release(guard: LockGuard) {
     let (name, token) = (guard.name().clone(), guard.token());
     guard.release().await.unwrap_or_else(|error| panic!("release of {name} with token {token}: {error:#}"));
+}
+
+/// Polls a future once.
+pub(super) async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }

@@ -48,9 +48,15 @@ impl LockRequest<All> {
     /// Asks for all locks at the same time, without waiting: one round trip where all are free. What is returned are
     /// the first so many, without a gap; the others are given back, so that nobody holds one and waits for an earlier.
     async fn at_once(&self, names: &[LockName]) -> Result<Vec<LockGuard>> {
-        let begin =
-            |name: &LockName| self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, Wait::No);
-        let answers = join_all(names.iter().map(begin)).await;
+        let answers = if self.choices.local.is_some() {
+            let ask =
+                |name: &LockName| self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, Wait::No);
+            join_all(names.iter().map(ask)).await
+        } else {
+            let claim = |name: &LockName| self.choices.claim(name.clone(), Mode::Exclusive, Wait::No);
+            let claims = names.iter().map(claim).collect();
+            crate::operation::acquire_each(&self.shared, claims, self.choices.limits).await
+        };
         let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
         Ok(granted.into_iter().map_while(|guard| guard).collect())
     }

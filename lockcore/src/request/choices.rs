@@ -43,13 +43,18 @@ impl Choices {
     pub(crate) fn begin(&self, shared: &Arc<Shared>, name: LockName, mode: Mode, wait: Wait) -> Acquiring {
         // Readers and permits come in together; a queue in front of the server's would only keep them apart.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
-        let mut claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest);
+        let mut claim = self.claim(name, mode, wait);
         if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
             && shared.capabilities.token_blocks
         {
             claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max));
         }
         crate::operation::acquire(Arc::clone(shared), claim, self.limits, local)
+    }
+
+    /// A claim to one lock.
+    pub(crate) fn claim(&self, name: LockName, mode: Mode, wait: Wait) -> Claim {
+        Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest)
     }
 
     /// The end of a wait that begins now.

@@ -1,0 +1,110 @@
+//! Every example runs to its end and says what it is there to say.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where cargo has put the example. `cargo test` builds the examples along with the tests.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own file");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("tests stand in target/PROFILE/deps");
+    let program = folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(program.exists(), "{} is missing: cargo build --examples", program.display());
+    program
+}
+
+/// Runs an example and looks for these words in what it prints, in this order.
+fn says(name: &str, args: &[&str], words: &[&str]) {
+    let done = Command::new(program(name)).args(args).output().expect("the example starts");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{name}: {}\n{out}\n{err}", done.status);
+    let mut rest = &*out;
+    for word in words {
+        let Some(at) = rest.find(word) else {
+            panic!("{name} does not say {word:?} (in this order):\n{out}\n{err}")
+        };
+        rest = &rest[at + word.len()..];
+    }
+}
+
+/// The same on an SQLite file, where that is compiled in.
+#[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
+fn says_on_sqlite(name: &str, words: &[&str]) {
+    #[cfg(feature = "sqlite")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        says(name, &[&format!("sqlite://{}", folder.path().join("locks.db").display())], words);
+    }
+}
+
+#[test]
+fn basic() {
+    says("basic", &[], &["held, with token", "a second try gets it: false", "the waiter gave up"]);
+}
+
+#[test]
+fn blocking_program() {
+    says("blocking_program", &[], &["still held: true"]);
+}
+
+#[test]
+fn config() {
+    says("config", &[], &["held by billing", "refused at the start"]);
+}
+
+#[test]
+fn fencing() {
+    says("fencing", &[], &["slow holder", "next holder"]);
+}
+
+#[test]
+fn run_closure() {
+    says("run_closure", &[], &[]);
+}
+
+#[test]
+fn hairdressers() {
+    let words = ["semaphore", "at most 2", "1 of 3", "mutex", "at most 2"];
+    says("hairdressers", &[], &words);
+    says_on_sqlite("hairdressers", &words);
+}
+
+#[test]
+fn catalogue() {
+    let words = ["has written \"spring\"", "has written \"summer\"", "would deadlock"];
+    says("catalogue", &[], &words);
+    says_on_sqlite("catalogue", &words);
+}
+
+#[test]
+fn reentrant() {
+    says("reentrant", &[], &["taken 2 times", "another owner gets it: false", "in a scope", "account/3"]);
+}
+
+#[test]
+fn many_locks() {
+    says("many_locks", &[], &["in opposite directions are done", "timed out", "account/3 is free: true"]);
+}
+
+#[test]
+fn leader() {
+    let words = ["candidate 0 leads", "process ends", "candidate 1 leads", "deposes", "candidate 2 leads"];
+    says("leader", &[], &words);
+    says_on_sqlite("leader", &words);
+}
+
+#[test]
+fn stuck_worker() {
+    says("stuck_worker", &[], &["HeldTooLong", "NoProgress", "had to wait for"]);
+}
+
+#[test]
+fn local_queue() {
+    says("local_queue", &[], &["each task for itself", "a queue in the process", "passed on"]);
+    says_on_sqlite("local_queue", &["each task for itself", "a queue in the process", "passed on"]);
+}
+
+#[test]
+#[cfg(feature = "sqlite")]
+fn ticket_shop() {
+    says("ticket_shop", &[], &["100"]);
+}
