@@ -7,6 +7,8 @@ pub use lockcore::*;
 pub mod guides {
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = include_str!("../docs/modes.md")]
+    pub mod modes {}
     #[doc = include_str!("../docs/redis.md")]
     pub mod redis {}
     #[doc = include_str!("../docs/sql.md")]
