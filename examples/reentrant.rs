@@ -11,10 +11,10 @@ async fn add(owner: &Owner, account: &str, amount: i64) -> Result<()> {
     Ok(())
 }
 
-/// Locks both, and calls a function that locks them again.
+/// Locks both, in the order of their names, or two opposite transfers would wait for each other. Calls a function that locks them again.
 async fn transfer(owner: &Owner, from: &str, to: &str, amount: i64) -> Result<()> {
-    let _from = owner.lock(from).await?;
-    let _to = owner.lock(to).await?;
+    let _first = owner.lock(from.min(to)).await?;
+    let _second = owner.lock(from.max(to)).await?;
     add(owner, from, -amount).await?;
     add(owner, to, amount).await
 }

@@ -90,6 +90,9 @@ impl Locks {
         if let Some(label) = &config.label {
             locks.defaults.label = label.as_str().into();
         }
+        if config.coalesce || config.hand_over.is_some() {
+            locks.defaults.local = Some(LocalQueues::new(config.hand_over));
+        }
         Ok(locks)
     }
 
@@ -100,9 +103,12 @@ impl Locks {
 
     /// A client whose tasks queue in memory: of all tasks that want one name, one claim stands at the server.
     ///
-    /// The queue is shared by this client's clones. It is for exclusive locks; readers and permits go to the server as
-    /// ever. It spares the server a crowd. Between processes the turns are then shared out by process, not by task: a
+    /// The queue is shared by this client's clones. It is for exclusive locks; readers, permits and campaigns go to the
+    /// server as ever. It spares the server a crowd. Between processes the turns are then shared out by process, not by task: a
     /// process with sixty tasks in its queue gets no more than one with a single task.
+    ///
+    /// A request in the queue must be polled or dropped: one that is kept without being polled may have the turn, and then
+    /// holds the others up.
     ///
     /// [`try_now`](LockRequest::try_now) is refused when another task of this client claims or, with
     /// [`hand_over`](Self::hand_over), holds the name.
@@ -116,9 +122,9 @@ impl Locks {
     /// `max` times, and for up to `span`, before the lock goes back to the server.
     ///
     /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
-    /// [`token_blocks`](Capabilities::token_blocks): the claim reserves `max` more. Elsewhere the tasks share the
-    /// token of the claim. [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the
-    /// task that claimed.
+    /// [`token_blocks`](Capabilities::token_blocks): each claim uses up `max` more, whether the lock is passed on or
+    /// not, so no more than [`HandOver::MOST`] are counted. Elsewhere the tasks share the token of the claim.
+    /// [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the task that claimed.
     ///
     /// It is unfair to other processes within the bounds: one that comes first in the server's queue waits for up to
     /// `max` holders, or for `span` and one holder. A lock is passed on only while its lease is fresh, that is for a
@@ -126,6 +132,7 @@ impl Locks {
     /// is told, and the next task claims it at the server.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
+        let max = max.min(HandOver::MOST);
         self.defaults.local = Some(LocalQueues::new(Some(HandOver { max, span })));
         self
     }
@@ -192,7 +199,8 @@ impl Locks {
     ///
     /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
     /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
-    /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token.
+    /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The limits
+    /// of a hold count from the moment when all are held.
     pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
     where
         I: IntoIterator,
@@ -308,3 +316,7 @@ fn host_name() -> String {
 fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

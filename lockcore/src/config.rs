@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::local::HandOver;
 use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 
 /// The options that every address understands.
-pub(crate) const URL_OPTIONS: [&str; 4] = ["label", "require", "ttl", "wait"];
+pub(crate) const URL_OPTIONS: [&str; 6] = ["coalesce", "hand_over", "label", "require", "ttl", "wait"];
 
 /// Where the lock server is, and the defaults of its clients.
 ///
@@ -39,6 +40,12 @@ pub struct LockConfig {
     /// The default label; none means host and process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Whether the tasks of a client queue in memory: see [`Locks::coalesce`](crate::Locks::coalesce).
+    #[serde(default)]
+    pub coalesce: bool,
+    /// How far they pass a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_over: Option<HandOver>,
     /// What the application relies on. Connecting to a backend that does not promise it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
@@ -50,7 +57,15 @@ impl LockConfig {
 
     /// A configuration with this address and nothing else.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), ttl: None, wait: None, label: None, require: Vec::new() }
+        Self {
+            url: url.into(),
+            ttl: None,
+            wait: None,
+            label: None,
+            coalesce: false,
+            hand_over: None,
+            require: Vec::new(),
+        }
     }
 
     /// The configuration in this TOML text. Durations are written as `"10s"`.
@@ -93,6 +108,20 @@ impl LockConfig {
         self
     }
 
+    /// Lets tasks queue in memory.
+    #[must_use]
+    pub fn coalesce(mut self) -> Self {
+        self.coalesce = true;
+        self
+    }
+
+    /// Lets tasks queue in memory, and pass locks on.
+    #[must_use]
+    pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
+        self.hand_over = Some(HandOver { max, span });
+        self
+    }
+
     /// Adds a demand.
     #[must_use]
     pub fn require(mut self, requirement: Requirement) -> Self {
@@ -105,6 +134,8 @@ impl LockConfig {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);
         let label = url.option("label").map(str::to_owned);
+        let coalesce = url.parsed("coalesce", "true or false")?;
+        let hand_over = url.option("hand_over").map(str::parse).transpose()?;
         let require = url.option("require").map(demands).transpose()?;
         for name in URL_OPTIONS {
             url.take_option(name);
@@ -112,6 +143,9 @@ impl LockConfig {
         merge(&mut self.ttl, ttl, "ttl")?;
         merge(&mut self.wait, wait, "wait")?;
         merge(&mut self.label, label, "label")?;
+        merge(&mut self.hand_over, hand_over, "hand_over")?;
+        merge(&mut self.coalesce.then_some(true), coalesce, "coalesce")?;
+        self.coalesce |= coalesce.unwrap_or_default();
         self.require.extend(require.unwrap_or_default());
         Ok((url, self))
     }
@@ -143,6 +177,8 @@ impl std::fmt::Debug for LockConfig {
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("label", &self.label)
+            .field("coalesce", &self.coalesce)
+            .field("hand_over", &self.hand_over)
             .field("require", &self.require)
             .finish()
     }
@@ -154,12 +190,16 @@ mod tests {
 
     #[test]
     fn the_url_may_hold_the_common_options() {
-        let config = LockConfig::new("memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing");
+        let config = LockConfig::new(
+            "memory://?ttl=3s&wait=250ms&label=me&require=fifo,fencing&coalesce=true&hand_over=1000/20ms",
+        );
         let (url, config) = config.resolve().unwrap();
         url.allow_options(&[]).unwrap();
         assert_eq!(config.ttl, Some(Duration::from_secs(3)));
         assert_eq!(config.wait, Some(Duration::from_millis(250)));
         assert_eq!(config.label.as_deref(), Some("me"));
+        assert!(config.coalesce);
+        assert_eq!(config.hand_over.unwrap().to_string(), "1000/20ms");
         assert_eq!(config.require, [Requirement::Fifo, Requirement::Fencing]);
     }
 
@@ -167,6 +207,19 @@ mod tests {
     fn twice_is_once_too_often() {
         let config = LockConfig::new("memory://?ttl=3s").ttl(Duration::from_secs(4));
         assert!(config.resolve().unwrap_err().to_string().contains("ttl is set twice"));
+        let config = LockConfig::new("memory://?hand_over=3/1s").hand_over(3, Duration::from_secs(1));
+        assert!(config.resolve().unwrap_err().to_string().contains("hand_over is set twice"));
+    }
+
+    #[test]
+    fn bad_hand_overs_are_refused() {
+        for text in ["", "3", "3/", "/1s", "x/1s", "3/x", "-1/1s", "10001/1s"] {
+            let error = LockConfig::new(format!("memory://?hand_over={text}")).resolve().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text}");
+            assert!(error.to_string().contains("1000/20ms"), "{error}");
+        }
+        let config = LockConfig::from_toml("url = 'memory://'\nhand_over = '5/2s'\ncoalesce = true").unwrap();
+        assert_eq!(config.hand_over, Some(HandOver { max: 5, span: Duration::from_secs(2) }));
     }
 
     #[test]

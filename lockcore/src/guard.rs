@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Shared;
 use crate::holding::Holding;
 use crate::keeper::{Armed, Outcome};
-use crate::lease::{Event, Limits};
+use crate::lease::{Event, Left, Limits};
 use crate::local::Pass;
 use crate::{
     Claim, Error, ErrorKind, FencingToken, Grant, LockName, Loss, Mode, Moment, Operation, Released, Result,
@@ -121,22 +121,24 @@ impl LockGuard {
             return Ok(self);
         }
         let (grant, limits) = (self.grant().clone(), self.held.holding.limits());
-        let deadline = self.held.holding.believed_until();
-        let Some(armed) = self.end() else { unreachable!("a guard that is not given up has its client") };
+        let Some((armed, left)) = self.end() else {
+            unreachable!("a guard that is not given up has its client")
+        };
+        let armed = armed.then(self.pass.take().map(|pass| pass.right));
         let shared = Arc::clone(armed.shared());
         let refused = if self.mode() != Mode::Exclusive {
-            Some(Error::new(ErrorKind::InvalidInput, "only a writer can become a reader, this is a permit"))
+            Err(Error::new(ErrorKind::InvalidInput, "only a writer can become a reader, this is a permit"))
         } else if shared.capabilities.downgrade {
-            None
+            left.ok_or_else(|| Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
         } else {
-            Some(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"))
+            Err(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"))
         };
         let answer = match refused {
-            Some(error) => {
-                armed.give_up(Outcome::Answered);
+            Ok(left) => crate::operation::downgrade(armed, grant, limits, left.until).await,
+            Err(error) => {
+                give_up(armed, left);
                 Err(error)
             }
-            None => crate::operation::downgrade(armed, grant, limits, deadline).await,
         };
         answer.map_err(|error| shared.decorate(error, Operation::Downgrade, Some(self.name())))
     }
@@ -150,15 +152,11 @@ impl LockGuard {
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
-        if self.hand_over() {
-            return Ok(());
-        }
-        let rests = self.rests();
-        let Some(armed) = self.end() else { return Ok(()) };
+        let Some((armed, left)) = self.end_or_pass_on() else { return Ok(()) };
         let backend = armed.shared().capabilities.backend;
         let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
-        let error = if let Some(end) = rests {
-            armed.give_up_at(end);
+        let error = if left.is_none() && !armed.claim().rest().is_zero() {
+            give_up(armed, left);
             lost()
         } else {
             match crate::operation::release(armed).await {
@@ -170,36 +168,41 @@ impl LockGuard {
         Err(error.during(Operation::Release).on_backend(backend).for_lock(self.name()))
     }
 
-    /// Passes the lock on to a task of this process that waits for it. False: it is still here.
-    fn hand_over(&mut self) -> bool {
-        let Some(pass) = self.pass.take() else { return false };
-        let now = Moment::now();
-        let grant = self.grant().clone();
-        let passed = self
-            .held
-            .holding
-            .fresh(now)
-            .is_some_and(|deadline| pass.on(now, &grant, deadline, || self.end()));
-        self.pass = Some(pass);
-        passed
+    /// Sets limits that count from now.
+    pub(crate) fn limit(&self, limits: Limits) {
+        if let (Some(shared), true) = (&self.shared, limits != Limits::default()) {
+            self.held.holding.limit(limits);
+            shared.ward.look();
+        }
     }
 
-    /// Until when a lock with a lock delay rests, if it has been lost. That is treated like a crash: requests of this
-    /// holder may still be on their way.
-    fn rests(&self) -> Option<Moment> {
-        let rest = self.grant().claim().rest();
-        (!rest.is_zero() && !self.is_held()).then(|| Moment::now().after(rest))
+    /// Ends the hold: by passing the lock on to a task of this process that waits for it, or with a claim that is to be
+    /// given up.
+    fn end_or_pass_on(&mut self) -> Option<(Armed, Option<Left>)> {
+        let (armed, left) = self.end()?;
+        let Some(pass) = self.pass.take() else { return Some((armed, left)) };
+        let armed = match left {
+            Some(left) if left.fresh => pass.on(self.grant(), left.until, armed)?,
+            _ => armed,
+        };
+        Some((armed.then(Some(pass.right)), left))
     }
 
-    /// Stops the renewals, and arms the clean-up in their place.
-    fn end(&mut self) -> Option<Armed> {
+    /// Stops the renewals, and arms the clean-up in their place. Says what is left of the lease; nothing if it was lost.
+    fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let shared = self.shared.take()?;
         let holding = &self.held.holding;
-        // Giving up is right at any time, so the clock is not asked.
-        holding.on(Moment::NEVER, Event::GivenUp);
+        let left = holding.give_up(Moment::now());
         shared.ward.dismiss(holding);
-        let right = self.pass.take().map(|pass| pass.right);
-        Some(Armed::new(shared, holding.grant().claim().clone()).then(right))
+        Some((Armed::new(shared, holding.grant().claim().clone()), left))
+    }
+}
+
+/// Gives a claim up of whose lease so much was left.
+fn give_up(armed: Armed, left: Option<Left>) {
+    match left {
+        Some(_) => armed.give_up(Outcome::Answered),
+        None => armed.give_up_lost(Outcome::Answered),
     }
 }
 
@@ -215,14 +218,8 @@ impl fmt::Debug for LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if self.shared.is_none() || self.hand_over() {
-            return;
-        }
-        let rests = self.rests();
-        match (self.end(), rests) {
-            (Some(armed), Some(end)) => armed.give_up_at(end),
-            (Some(armed), None) => armed.give_up(Outcome::Answered),
-            (None, _) => (),
+        if let Some((armed, left)) = self.end_or_pass_on() {
+            give_up(armed, left);
         }
     }
 }

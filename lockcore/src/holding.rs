@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::lease::{Advice, Event, Lease, Limits};
+use crate::lease::{Advice, Event, Lease, Left, Limits};
 use crate::local::Right;
 use crate::sync::lock;
 use crate::{Grant, Moment, Standing};
@@ -14,7 +15,6 @@ use crate::{Grant, Moment, Standing};
 #[derive(Debug)]
 pub(crate) struct Holding {
     grant: Grant,
-    limits: Limits,
     /// Passed on when the lock is lost: those who wait in this process are not to wait for a guard that is stuck.
     right: Option<Arc<Right>>,
     lease: Mutex<Lease>,
@@ -30,13 +30,11 @@ pub(crate) struct Holding {
 
 impl Holding {
     pub(crate) fn new(grant: Grant, limits: Limits, right: Option<Arc<Right>>) -> Self {
-        let claim = grant.claim();
-        let mut lease = Lease::new(claim.ttl().saturating_sub(claim.rest()), grant.deadline());
+        let mut lease = Lease::new(believed(&grant), grant.deadline());
         if limits != Limits::default() {
             lease = lease.limited(Moment::now(), limits);
         }
         Self {
-            limits,
             right,
             first_due: lease.renew_at().min(lease.deadline()),
             believed_until: AtomicU64::new(lease.deadline().as_nanos()),
@@ -51,8 +49,22 @@ impl Holding {
         &self.grant
     }
 
+    /// The lease that the holder believes in: without the lock delay.
+    pub(crate) fn ttl(&self) -> Duration {
+        believed(&self.grant)
+    }
+
     pub(crate) fn limits(&self) -> Limits {
-        self.limits
+        lock(&self.lease).limits()
+    }
+
+    /// Sets limits that count from now. The keeper is to look at the lease again.
+    pub(crate) fn limit(&self, limits: Limits) {
+        let mut lease = lock(&self.lease);
+        *lease = lease.limited(Moment::now(), limits);
+        if matches!(lease.standing(), Standing::Held | Standing::Suspect) {
+            self.believed_until.store(lease.deadline().as_nanos(), Ordering::Release);
+        }
     }
 
     pub(crate) fn first_due(&self) -> Moment {
@@ -63,31 +75,59 @@ impl Holding {
         &self.slot
     }
 
-    /// Steps the lease, and wakes those who watch it if that changed how sure we are.
+    /// Steps the lease, and tells those who watch it if that changed how sure we are.
     pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
+        let (advice, change) = self.step(now, event);
+        if let Some(standing) = change {
+            self.tell(standing);
+        }
+        advice
+    }
+
+    /// Gives the lock up, and says what is left; `None` if it was lost before.
+    ///
+    /// Both in one step: once it is given up, the keeper cannot end it by a limit any more. That would release the
+    /// claim, which the next holder in this process may have by then.
+    pub(crate) fn give_up(&self, now: Moment) -> Option<Left> {
+        let (left, change) = {
+            let mut lease = lock(&self.lease);
+            (lease.left(now), self.step_locked(&mut lease, now, Event::GivenUp).1)
+        };
+        if let Some(standing) = change {
+            self.tell(standing);
+        }
+        left
+    }
+
+    /// Steps the lease only. What it has changed to must be [told](Self::tell).
+    pub(crate) fn step(&self, now: Moment, event: Event) -> (Advice, Option<Standing>) {
+        self.step_locked(&mut lock(&self.lease), now, event)
+    }
+
+    fn step_locked(&self, lease: &mut Lease, now: Moment, event: Event) -> (Advice, Option<Standing>) {
         let event = match event {
             Event::Renewed(deadline) => Event::Renewed(deadline.before(self.grant.claim().rest())),
             other => other,
         };
-        let (before, after, advice) = {
-            let mut lease = lock(&self.lease);
-            let before = lease.standing();
-            let advice = lease.on(now, event);
-            let believed_until = match lease.standing() {
-                Standing::Held | Standing::Suspect => lease.deadline().as_nanos(),
-                Standing::Lost(_) | Standing::Released => 0,
-            };
-            self.believed_until.store(believed_until, Ordering::Release);
-            (before, lease.standing(), advice)
+        let before = lease.standing();
+        let advice = lease.on(now, event);
+        let after = lease.standing();
+        let believed_until = match after {
+            Standing::Held | Standing::Suspect => lease.deadline().as_nanos(),
+            Standing::Lost(_) | Standing::Released => 0,
         };
-        if before != after {
-            self.changed.notify_waiters();
-            self.report(after);
-            if let (Standing::Lost(_), Some(right)) = (after, &self.right) {
-                right.leave();
-            }
+        self.believed_until.store(believed_until, Ordering::Release);
+        (advice, (before != after).then_some(after))
+    }
+
+    /// Tells those who watch the lock. Code of the application runs in here, wakers and subscribers to events: it must
+    /// not be called under a mutex.
+    pub(crate) fn tell(&self, standing: Standing) {
+        self.changed.notify_waiters();
+        self.report(standing);
+        if let (Standing::Lost(_), Some(right)) = (standing, &self.right) {
+            right.leave();
         }
-        advice
     }
 
     fn report(&self, standing: Standing) {
@@ -110,11 +150,6 @@ impl Holding {
         lock(&self.lease).standing_at(Moment::now())
     }
 
-    /// The end of the lease, if it is fresh: held for sure, and no renewal due or under way.
-    pub(crate) fn fresh(&self, now: Moment) -> Option<Moment> {
-        lock(&self.lease).fresh(now)
-    }
-
     /// Resolves when the lock is lost or given up.
     ///
     /// It waits for the keeper's word and for the deadline, whichever comes first: so it holds even if the keeper
@@ -132,4 +167,8 @@ impl Holding {
             }
         }
     }
+}
+
+fn believed(grant: &Grant) -> Duration {
+    grant.claim().ttl().saturating_sub(grant.claim().rest())
 }

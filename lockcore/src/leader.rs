@@ -16,7 +16,9 @@ pub struct Campaign(One);
 
 impl Campaign {
     pub(crate) fn request(request: LockRequest<One>) -> LockRequest<Self> {
-        let LockRequest { shared, choices, what } = request;
+        let LockRequest { shared, mut choices, what } = request;
+        // Candidates stand at the server, each for itself: what observers see there is who leads, and by which token.
+        choices.local = None;
         LockRequest { shared, choices, what: Self(what) }
     }
 }

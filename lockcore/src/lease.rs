@@ -44,6 +44,15 @@ pub struct Limits {
     pub progress: Option<Duration>,
 }
 
+/// What is left of a lease when its holder gives it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The end of the lease itself, whatever limits its holder had.
+    pub until: Moment,
+    /// Whether it is held for sure, and no renewal is due or under way.
+    pub fresh: bool,
+}
+
 /// How sure a holder can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -96,7 +105,7 @@ pub struct Lease {
     renew_at: Moment,
     sent: Option<Moment>,
     standing: Standing,
-    progress: Option<Duration>,
+    limits: Limits,
     hold_ends: Moment,
     progress_ends: Moment,
 }
@@ -111,7 +120,7 @@ impl Lease {
             renew_at,
             sent: None,
             standing: Standing::Held,
-            progress: None,
+            limits: Limits::default(),
             hold_ends: Moment::NEVER,
             progress_ends: Moment::NEVER,
         }
@@ -120,7 +129,7 @@ impl Lease {
     /// The lease with limits that count from `now`.
     #[must_use]
     pub fn limited(mut self, now: Moment, limits: Limits) -> Self {
-        self.progress = limits.progress;
+        self.limits = limits;
         self.hold_ends = limits.max_hold.map_or(Moment::NEVER, |span| now.after(span));
         self.progress_ends = limits.progress.map_or(Moment::NEVER, |span| now.after(span));
         self
@@ -158,11 +167,16 @@ impl Lease {
         }
     }
 
-    /// The end of the lease itself, whatever limits the present holder has, if it is held for sure at `now` and no
-    /// renewal is due or under way.
-    pub fn fresh(&self, now: Moment) -> Option<Moment> {
-        let fresh = self.standing_at(now) == Standing::Held && self.sent.is_none() && now < self.renew_at;
-        fresh.then_some(self.deadline)
+    /// The limits that it has.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What there is to inherit for one who holds the same lock next; `None` if it is lost or given up at `now`.
+    pub fn left(&self, now: Moment) -> Option<Left> {
+        let standing = self.standing_at(now);
+        let fresh = standing == Standing::Held && self.sent.is_none() && now < self.renew_at;
+        matches!(standing, Standing::Held | Standing::Suspect).then_some(Left { until: self.deadline, fresh })
     }
 
     /// How long a renewal may take before it is given up and tried again.
@@ -185,14 +199,16 @@ impl Lease {
             return Advice::Done;
         }
         match event {
-            Event::GivenUp => self.standing = Standing::Released,
             Event::Gone => self.standing = Standing::Lost(Loss::Taken),
             // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
             // holder may have been told already that its time was over.
             _ if now >= self.deadline() => self.standing = Standing::Lost(self.loss()),
+            Event::GivenUp => self.standing = Standing::Released,
             Event::Tick => return self.advise(now),
             Event::Progress => {
-                self.progress_ends = self.progress.map_or(Moment::NEVER, |span| now.after(span));
+                // Of reports that meet, the latest counts.
+                let ends = self.limits.progress.map_or(Moment::NEVER, |span| now.after(span));
+                self.progress_ends = self.progress_ends.max(ends);
             }
             Event::Sent => self.sent = Some(now),
             Event::Renewed(deadline) => {

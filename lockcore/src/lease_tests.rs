@@ -104,12 +104,16 @@ fn progress_keeps_a_lock_and_its_absence_ends_it() {
 #[test]
 fn fresh_is_what_needs_no_renewal() {
     let mut lease = fresh().limited(at(0), Limits { max_hold: Some(Duration::from_secs(5)), progress: None });
-    assert_eq!(lease.fresh(at(100)), Some(at(8_908)), "the next holder has limits of its own");
-    assert_eq!(lease.fresh(lease.renew_at()), None, "a renewal is due");
+    let left = |lease: &Lease, now| lease.left(now).map(|left| (left.until, left.fresh));
+    assert_eq!(left(&lease, at(100)), Some((at(8_908), true)), "the next holder has limits of its own");
+    assert_eq!(left(&lease, lease.renew_at()), Some((at(8_908), false)), "a renewal is due");
     lease.on(at(200), Event::Sent);
-    assert_eq!(lease.fresh(at(300)), None, "a renewal is under way");
+    assert_eq!(left(&lease, at(300)), Some((at(8_908), false)), "a renewal is under way");
     lease.on(at(300), Event::Unknown);
-    assert_eq!(lease.fresh(at(301)), None, "in doubt");
+    assert_eq!(left(&lease, at(301)), Some((at(8_908), false)), "in doubt");
+    assert_eq!(left(&lease, at(5_000)), None, "held for too long");
+    lease.on(at(5_000), Event::GivenUp);
+    assert_eq!(lease.standing(), Standing::Lost(Loss::HeldTooLong), "what is lost is not given up");
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {

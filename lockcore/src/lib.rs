@@ -71,6 +71,7 @@ pub use grant::{Grant, Holder, LockStatus, Released, Renewal};
 pub use guard::{Held, LockGuard};
 pub use leader::{Campaign, Leadership};
 pub use lease::{Loss, Standing};
+pub use local::HandOver;
 pub use lock::DistributedLock;
 pub use many::LockAllGuard;
 pub use memory::MemoryLock;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use futures_util::future::{join_all, select_all};
 
+use crate::lease::Limits;
 use crate::{Error, FencingToken, LockGuard, LockName, Loss, Result};
 
 /// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it gives all of
@@ -18,7 +19,11 @@ pub struct LockAllGuard {
 }
 
 impl LockAllGuard {
-    pub(crate) fn new(guards: Vec<LockGuard>) -> Self {
+    /// The guards, with limits that count from now, when all are held.
+    pub(crate) fn limited(guards: Vec<LockGuard>, limits: Limits) -> Self {
+        for guard in &guards {
+            guard.limit(limits);
+        }
         Self { guards }
     }
 

@@ -14,6 +14,8 @@ use crate::{Error, FencingToken, Holder, LockName, Operation, Result};
 
 /// How often an observer asks.
 const EVERY: Duration = Duration::from_secs(1);
+/// The shortest pause between two questions, so that an observer does not keep its thread for itself.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Who leads, as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +65,9 @@ impl Observation {
         }
     }
 
-    /// How often to ask.
+    /// How often to ask: once a millisecond at most.
     pub fn every(mut self, every: Duration) -> Self {
-        self.every = every;
+        self.every = every.max(SHORTEST);
         self
     }
 

@@ -178,8 +178,9 @@ pub(crate) async fn downgrade(
             Ok(_) => Error::new(ErrorKind::Lost, "the lock was lost during the downgrade"),
             Err(error) => error,
         };
-        reader.give_up(Outcome::Unanswered);
-        writer.give_up(Outcome::Unanswered);
+        let give_up = if deadline.has_passed() { Armed::give_up_lost } else { Armed::give_up };
+        give_up(reader, Outcome::Unanswered);
+        give_up(writer, Outcome::Unanswered);
         Err(error)
     })
     .await

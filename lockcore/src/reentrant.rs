@@ -15,9 +15,10 @@ tokio::task_local! {
 
 /// Somebody who may take a lock again that it holds already. [`Locks::owner`] makes one; clones are the same owner.
 ///
-/// Taking a name again succeeds at once, without a word to the server, and yields the same [token]; the lock is free
-/// when the last guard of the owner has gone. Two owners exclude each other, in one process as in two. An owner can be
-/// shared by tasks: then they are one holder together, and are *not* excluded from each other.
+/// Taking a name again succeeds at once, without a word to the server, and yields the same [token]; it is the same hold,
+/// with the ttl and the limits of the first request. The lock is free when the last guard of the owner has gone. Two
+/// owners exclude each other, in one process as in two. An owner can be shared by tasks: then they are one holder
+/// together, and are *not* excluded from each other.
 ///
 /// A writer may take its lock again as a reader; it stays a writer. A reader that wants to become a writer is refused
 /// by an error of kind [`WouldDeadlock`](ErrorKind::WouldDeadlock): two readers who both wait for the other to leave
@@ -45,14 +46,29 @@ struct Inner {
     places: Mutex<HashMap<LockName, Arc<Place>>>,
 }
 
-/// What an owner knows of one name. The mutex is held by the task of the owner that takes the lock; its siblings wait
-/// for it, and then share the lock.
+/// What an owner knows of one name.
 #[derive(Default)]
-pub(crate) struct Place(pub(crate) tokio::sync::Mutex<Weak<Hold>>);
+pub(crate) struct Place {
+    /// Held by the task of the owner that takes the lock; its siblings wait for it, and then share the lock.
+    pub(crate) taking: tokio::sync::Mutex<()>,
+    hold: Mutex<Weak<Hold>>,
+}
+
+impl Place {
+    /// The lock, if the owner has it.
+    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
+        lock(&self.hold).upgrade()
+    }
+
+    pub(crate) fn keep(&self, hold: &Arc<Hold>) {
+        *lock(&self.hold) = Arc::downgrade(hold);
+    }
+}
 
 /// A lock that guards of one owner share.
 pub(crate) struct Hold {
     guard: Option<LockGuard>,
+    name: LockName,
     /// The way back to the owner's table; the place is taken out when nobody needs it.
     owner: Weak<Inner>,
 }
@@ -117,8 +133,15 @@ impl Owner {
         }
     }
 
+    /// How many names it remembers.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> usize {
+        lock(&self.0.places).len()
+    }
+
     pub(crate) fn hold(&self, guard: LockGuard) -> Arc<Hold> {
-        Arc::new(Hold { guard: Some(guard), owner: Arc::downgrade(&self.0) })
+        let name = guard.name().clone();
+        Arc::new(Hold { guard: Some(guard), name, owner: Arc::downgrade(&self.0) })
     }
 
     pub(crate) fn forget(&self, name: &LockName) {
@@ -131,9 +154,8 @@ impl Inner {
     fn forget(&self, name: &LockName) {
         let mut places = lock(&self.places);
         // One handle is the table's own; whoever is about to take the lock has another.
-        let unused = |place: &Arc<Place>| {
-            Arc::strong_count(place) == 1 && place.0.try_lock().is_ok_and(|hold| hold.strong_count() == 0)
-        };
+        let unused =
+            |place: &Arc<Place>| Arc::strong_count(place) == 1 && lock(&place.hold).strong_count() == 0;
         if places.get(name).is_some_and(unused) {
             places.remove(name);
         }
@@ -167,11 +189,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(guard) = self.guard.take() else { return };
-        let name = guard.name().clone();
-        drop(guard);
+        drop(self.guard.take());
         if let Some(owner) = self.owner.upgrade() {
-            owner.forget(&name);
+            owner.forget(&self.name);
         }
     }
 }
@@ -208,14 +228,8 @@ impl ReentrantGuard {
         // Of guards that are released at the same time, one is the last.
         let Some(mut hold) = Arc::into_inner(self.0) else { return Ok(()) };
         match hold.guard.take() {
-            Some(guard) => {
-                let (name, owner) = (guard.name().clone(), hold.owner.upgrade());
-                let answer = guard.release().await;
-                if let Some(owner) = owner {
-                    owner.forget(&name);
-                }
-                answer
-            }
+            // The hold is dropped behind it, which forgets the name, whether the answer comes or nobody waits for it.
+            Some(guard) => guard.release().await,
             None => Ok(()),
         }
     }
@@ -232,5 +246,29 @@ impl Deref for ReentrantGuard {
 impl fmt::Debug for ReentrantGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReentrantGuard").field("depth", &self.depth()).field("guard", self.0.guard()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_owner_holds_it_gets_at_once_in_every_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let owner = Locks::in_memory().owner();
+        let first = runtime.block_on(owner.lock("a").into_future()).unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    for _ in 0..20_000 {
+                        let again = runtime.block_on(owner.lock("a").try_now()).unwrap();
+                        assert!(again.is_some(), "the owner holds it all the time");
+                    }
+                });
+            }
+        });
+        drop(first);
     }
 }

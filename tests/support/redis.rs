@@ -6,9 +6,7 @@ use super::servers::{OneServer, missing, options};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{
-        Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared, TokenBlocks,
-    };
+    use Need::{Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared, TokenBlocks};
     vec![Shared, Permits, Downgrade, TokenBlocks, Fencing, Fifo, Durable, Process, Server, Link]
 }
 

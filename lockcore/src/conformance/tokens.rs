@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::stage::{Stage, claim, pause, queued, release, secs, within};
-use crate::{FencingToken, LockGuard, Mode, Released, Renewal};
+use crate::{FencingToken, HandOver, LockGuard, Mode, Released, Renewal};
 
 /// Remembers the highest token and complains about one that is not higher.
 #[derive(Debug, Default)]
@@ -69,8 +69,9 @@ pub(super) async fn a_claim_reserves_a_block_of_tokens(stage: Stage) {
         assert_eq!(one.backend().release(&mine).await.expect("an answer"), Released::Released);
     }
     // One that had to wait, too.
+    let most = NonZeroU32::MIN.saturating_add(HandOver::MOST);
     let guard = one.lock(&name).await.expect("a free lock");
-    let mine = claim(&name, Mode::Exclusive, secs(10), within(secs(10))).reserving(NonZeroU32::MAX);
+    let mine = claim(&name, Mode::Exclusive, secs(10), within(secs(10))).reserving(most);
     let waiting = tokio::spawn({
         let (one, mine) = (one.clone(), mine.clone());
         async move { one.backend().acquire(&mine).await }
@@ -80,7 +81,7 @@ pub(super) async fn a_claim_reserves_a_block_of_tokens(stage: Stage) {
     release(guard).await;
     let grant = waiting.await.expect("no panic").expect("an answer").expect("its turn comes");
     assert!(Some(grant.token()) > highest.0, "{} after {:?}", grant.token(), highest.0);
-    assert_eq!(grant.last_token().get() - grant.token().get(), u64::from(u32::MAX) - 1);
+    assert_eq!(grant.last_token().get() - grant.token().get(), u64::from(most.get()) - 1);
     highest.0 = Some(grant.last_token());
     one.backend().release(&mine).await.expect("an answer");
     highest.rises(&one.lock(&name).await.expect("a free lock"), "after a block");

@@ -61,10 +61,15 @@ impl Armed {
         self.claim = None;
     }
 
-    /// Gives the claim up when its lease at the server has ended anyway: a lock with a lock delay whose holder has
-    /// lost it rests until then.
-    pub(crate) fn give_up_at(mut self, end: Moment) {
+    /// Gives the claim of a lock up that was lost. With a lock delay that is treated like a crash, since requests of the
+    /// holder may still be on their way: the lock rests before it is free.
+    pub(crate) fn give_up_lost(mut self, outcome: Outcome) {
+        let rest = self.claim().rest();
+        if rest.is_zero() {
+            return self.give_up(outcome);
+        }
         let Some((shared, claim)) = self.claim.take() else { return };
+        let end = Moment::now().after(rest);
         super::spawn(async move {
             end.sleep().await;
             clean_up(&shared.ward, &claim).await;

@@ -136,6 +136,11 @@ impl Ward {
         }
     }
 
+    /// Looks at the leases again: one of them may need something earlier than it did.
+    pub(crate) fn look(&self) {
+        self.bell.notify_one();
+    }
+
     /// How many leases are in care.
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).leases.len()
@@ -154,7 +159,7 @@ impl Ward {
     /// Looks at every lease: ends those past their deadline, sends the due renewals. Says when to look next; `None`
     /// when no lease is left.
     fn sweep(self: &Arc<Self>) -> Option<Moment> {
-        let (mut due, mut over) = (Vec::new(), Vec::new());
+        let (mut due, mut over, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let wakes = {
             let mut table = lock(&self.table);
             let now = Moment::now();
@@ -170,7 +175,10 @@ impl Ward {
                     Some(at) => wakes = wakes.min(at),
                     None => (),
                 }
-                let mut advice = holding.on(now, Event::Tick);
+                let (mut advice, change) = holding.step(now, Event::Tick);
+                if let Some(standing) = change {
+                    changes.push((Arc::clone(holding), standing));
+                }
                 if advice == Advice::Renew {
                     due.push(Arc::clone(holding));
                     advice = holding.on(now, Event::Sent);
@@ -199,6 +207,14 @@ impl Ward {
             let (ward, batch) = (Arc::clone(self), batch.to_vec());
             super::spawn(async move { ward.renew(&batch).await });
         }
+        // Not under the lock of the table, and not in this task: what is told runs code of the application.
+        if !changes.is_empty() {
+            super::spawn(async move {
+                for (holding, standing) in changes {
+                    holding.tell(standing);
+                }
+            });
+        }
         // The lease at the server is still alive, but nobody believes in it any more.
         for claim in over {
             let ward = Arc::clone(self);
@@ -212,7 +228,7 @@ impl Ward {
 
     async fn renew(&self, batch: &[Arc<Holding>]) {
         // The shortest lease of the batch sets the time that the answer may take. Waiting for a turn counts, too.
-        let shortest = batch.iter().map(|holding| holding.grant().claim().ttl()).min().unwrap_or_default();
+        let shortest = batch.iter().map(|holding| holding.ttl()).min().unwrap_or_default();
         let answers = tokio::time::timeout(Lease::patience(shortest), async {
             let _turn = self.under_way.acquire().await;
             let grants: Vec<Grant> = batch.iter().map(|holding| holding.grant().clone()).collect();

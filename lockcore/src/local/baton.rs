@@ -1,21 +1,11 @@
 //! A held lock on its way from one task to the next of the same process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::keeper::{Armed, Outcome};
 use crate::lease::Limits;
-use crate::local::{Next, Right, Turn, Waiter};
+use crate::local::{HandOver, Next, Right, Turn, Waiter};
 use crate::{Grant, LockGuard, Moment};
-
-/// How far a lock may travel within the process before it goes back to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HandOver {
-    /// From task to task so many times.
-    pub(crate) max: u32,
-    /// For so long.
-    pub(crate) span: Duration,
-}
 
 /// What a guard knows of the journey of its lock.
 #[derive(Debug)]
@@ -31,32 +21,24 @@ impl Pass {
         Self { right: Arc::new(right), left: hand_over.max, until: Moment::now().after(hand_over.span) }
     }
 
-    /// Finds the next task for a lock that is held by this grant until `deadline`, and gives it the baton, which
-    /// `end` arms by ending the present hold. False: nobody takes it, and nothing has happened.
-    pub(crate) fn on(
-        &self,
-        now: Moment,
-        grant: &Grant,
-        deadline: Moment,
-        end: impl FnOnce() -> Option<Armed>,
-    ) -> bool {
-        if self.left == 0 || now >= self.until {
-            return false;
+    /// Gives a lock whose hold has ended to the next task, which may believe in this grant until `deadline`. If nobody
+    /// takes it, its claim comes back, to be given up.
+    pub(crate) fn on(&self, grant: &Grant, deadline: Moment, armed: Armed) -> Option<Armed> {
+        if self.left == 0 || self.until.has_passed() {
+            return Some(armed);
         }
         let Next::Waiter(number, turn) =
             self.right.queues().next(self.right.name(), self.right.number(), |waiter| fits(waiter, grant))
         else {
-            return false;
+            return Some(armed);
         };
         let right = Right::new(self.right.queues(), self.right.name(), number);
-        // Without anything to arm, the lock was given up already: the right goes on by itself.
-        let Some(armed) = end() else { return true };
         let grant = grant.successor().believed_until(deadline);
         let baton =
             Baton { armed: Some(armed), grant, left: self.left - 1, until: self.until, right: Some(right) };
         // One who has gone drops the baton, and with it the lock.
         drop(turn.send(Turn::Baton(baton)));
-        true
+        None
     }
 }
 

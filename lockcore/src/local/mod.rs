@@ -5,6 +5,7 @@
 //! being dropped at the latest: so a task that is cancelled anywhere does not hold up the others.
 
 mod baton;
+mod hand_over;
 mod right;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,8 @@ use tokio::sync::oneshot;
 use crate::sync::lock;
 use crate::{Claim, LockName, Wait};
 
-pub(crate) use baton::{Baton, HandOver, Pass};
+pub(crate) use baton::{Baton, Pass};
+pub use hand_over::HandOver;
 pub(crate) use right::Right;
 
 /// The queues of one client.
@@ -180,3 +182,6 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod orders;

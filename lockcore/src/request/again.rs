@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::reentrant::Place;
+use crate::reentrant::{Hold, Place};
 use crate::request::one::{Checked, GRACE, timed_out};
 use crate::request::{Choices, LockRequest, One};
 use crate::{LockName, Operation, Owner, ReentrantGuard, Result, Wait};
@@ -60,19 +60,28 @@ impl LockRequest<Again> {
 async fn take(owner: &Owner, checked: &Checked) -> Result<Option<ReentrantGuard>> {
     let visit = Visit { owner, name: &checked.name, place: Some(owner.place(&checked.name)) };
     let Some(place) = &visit.place else { return Ok(None) };
-    let mut hold = match (place.0.try_lock(), checked.wait) {
-        (Ok(hold), _) => hold,
+    if let Some(held) = place.hold() {
+        return again(held, checked);
+    }
+    let taking = match (place.taking.try_lock(), checked.wait) {
+        (Ok(taking), _) => taking,
         (Err(_), Wait::No) => return Ok(None),
-        (Err(_), _) => place.0.lock().await,
+        (Err(_), _) => place.taking.lock().await,
     };
-    if let Some(held) = hold.upgrade() {
-        held.again(checked.mode)
-            .map_err(|error| checked.shared.decorate(error, Operation::Acquire, Some(&checked.name)))?;
-        return Ok(Some(ReentrantGuard::new(held)));
+    // A sibling may have taken it meanwhile.
+    if let Some(held) = place.hold() {
+        return again(held, checked);
     }
     let Some(guard) = checked.begin().await? else { return Ok(None) };
     let held = owner.hold(guard);
-    *hold = Arc::downgrade(&held);
+    place.keep(&held);
+    drop(taking);
+    Ok(Some(ReentrantGuard::new(held)))
+}
+
+fn again(held: Arc<Hold>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
+    held.again(checked.mode)
+        .map_err(|error| checked.shared.decorate(error, Operation::Acquire, Some(&checked.name)))?;
     Ok(Some(ReentrantGuard::new(held)))
 }
 

@@ -2,11 +2,16 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::lease::Limits;
 use crate::request::LockRequest;
 use crate::{Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
+
+/// How often those who wait for more look whether they still hold what they have.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Several locks, all of them or none.
 #[derive(Debug)]
@@ -31,10 +36,11 @@ impl LockRequest<All> {
     ///
     /// # Cancel safety
     /// Safe, as for the request: what has been granted is released.
-    pub async fn try_now(self) -> Result<Option<LockAllGuard>> {
+    pub async fn try_now(mut self) -> Result<Option<LockAllGuard>> {
         let names = self.checked()?;
+        let limits = std::mem::take(&mut self.choices.limits);
         let granted = self.at_once(&names).await?;
-        Ok((granted.len() == names.len()).then(|| LockAllGuard::new(granted)))
+        Ok((granted.len() == names.len()).then(|| LockAllGuard::limited(granted, limits)))
     }
 
     /// The names, if everything is in order.
@@ -61,13 +67,15 @@ impl LockRequest<All> {
         Ok(granted.into_iter().map_while(|guard| guard).collect())
     }
 
-    async fn acquire(self) -> Result<LockAllGuard> {
+    async fn acquire(mut self) -> Result<LockAllGuard> {
         let names = self.checked()?;
+        // Nobody can report progress for a lock before it has the guard.
+        let limits = std::mem::take(&mut self.choices.limits);
         let wait = self
             .choices
             .until()
             .map_err(|error| self.shared.decorate(error, Operation::Acquire, names.first()))?;
-        let all = self.in_order(&names, wait);
+        let all = self.in_order(&names, wait, limits);
         let Wait::Until(end) = wait else { return all.await };
         tokio::select! {
             biased;
@@ -77,23 +85,41 @@ impl LockRequest<All> {
         }
     }
 
-    async fn in_order(&self, names: &[LockName], wait: Wait) -> Result<LockAllGuard> {
+    async fn in_order(&self, names: &[LockName], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
         let mut granted = self.at_once(names).await?;
         for name in &names[granted.len()..] {
             let acquiring = self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, wait);
-            granted.push(acquiring.await?.ok_or_else(|| self.timed_out(Some(name)))?);
+            let answer = tokio::select! {
+                biased;
+                answer = acquiring => answer?,
+                lost = first_lost(&granted) => return Err(self.lost(lost)),
+            };
+            granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);
         }
         match granted.iter().find(|guard| !guard.is_held()) {
-            None => Ok(LockAllGuard::new(granted)),
-            Some(lost) => {
-                let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
-                Err(self.shared.decorate(error, Operation::Acquire, Some(lost.name())))
-            }
+            None => Ok(LockAllGuard::limited(granted, limits)),
+            Some(lost) => Err(self.lost(lost)),
         }
+    }
+
+    fn lost(&self, guard: &LockGuard) -> Error {
+        let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
+        self.shared.decorate(error, Operation::Acquire, Some(guard.name()))
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
         super::one::timed_out(self.choices.wait, self.shared.capabilities.backend, name)
+    }
+}
+
+/// Waits until one of the locks is lost. It looks at all of them now and then, which is cheap: there may be thousands, and
+/// this is asked anew for each that is waited for.
+async fn first_lost(granted: &[LockGuard]) -> &LockGuard {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if let Some(lost) = granted.iter().find(|guard| !guard.is_held()) {
+            return lost;
+        }
     }
 }
 
