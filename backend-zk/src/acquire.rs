@@ -12,6 +12,7 @@ use zookeeper_client::{self as zk, CreateMode};
 
 use crate::child::{Child, Form, Kind, prefix};
 use crate::error::{Fate, explain, fate};
+use crate::look::Look;
 use crate::names::lock_path;
 use crate::node::{Node, write_data};
 use crate::patience::{session, within};
@@ -46,12 +47,6 @@ enum Ended {
     SessionOver,
 }
 
-/// What a look at the queue has told.
-pub(crate) struct Look {
-    pub(crate) sent: Moment,
-    pub(crate) queue: Vec<Child>,
-}
-
 pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, form: Form) -> Result<Option<Grant>> {
     let kind = Kind::of(claim.mode())
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, "this backend does not know this mode"))?;
@@ -60,15 +55,16 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, form: Form) -> 
         claim.note_queued();
     }
     // Asked for again, the claim stays on the session that has its node.
-    let former = shared.table.get(claim.owner().as_uuid()).map(|(node, _)| Arc::clone(&node.session));
-    let session = if let Some(session) = former.filter(|session| !session.is_over()) {
-        session
-    } else {
-        shared.table.remove(claim.owner().as_uuid());
-        session(shared, claim).await?
+    let former = shared.table.get(claim.owner().as_uuid()).map(|node| Arc::clone(&node.session));
+    let (session, past) = match former {
+        Some(session) if !session.is_over() => (session, Vec::new()),
+        former => {
+            shared.table.remove(claim.owner().as_uuid());
+            (session(shared, claim).await?, former.iter().map(|session| session.id()).collect())
+        }
     };
     let folder = lock_path(&shared.options.base, claim.name());
-    let mut acquire = Acquire { shared, claim, session, folder, kind, form, past: Vec::new() };
+    let mut acquire = Acquire { shared, claim, session, folder, kind, form, past };
     loop {
         match acquire.attempt().await? {
             Ended::Granted(grant) => {
@@ -105,9 +101,12 @@ impl Acquire<'_> {
         let owner = self.claim.owner().as_uuid();
         let (mut node, mut look) = match self.shared.table.get(owner) {
             // Asked for again.
-            Some((node, _)) => (node, None),
+            Some(node) => (node, None),
             None => match self.enter().await? {
-                Some((node, Entered::First(sent))) => return self.granted(&node, sent).await,
+                Some((node, Entered::First(sent))) => {
+                    node.note_alone();
+                    return self.granted(&node, sent).await;
+                }
                 Some((node, Entered::Look(look))) => (node, look),
                 None => return Ok(Ended::SessionOver),
             },
@@ -121,7 +120,12 @@ impl Acquire<'_> {
                 },
             };
             let (watch, ahead) = match place(&now.queue, node.name()) {
-                Place::Granted => return self.granted(&node, now.sent).await,
+                Place::Granted => {
+                    if now.queue.len() == 1 {
+                        node.note_alone();
+                    }
+                    return self.granted(&node, now.sent).await;
+                }
                 Place::Waiting { watch, ahead } => (watch, ahead),
                 Place::Clash(other) => return self.clash(other).await,
                 Place::Gone => {
@@ -148,13 +152,16 @@ impl Acquire<'_> {
         }
     }
 
-    /// The claim holds the lock since `sent`. A grant should last: if our last sign of life was some time ago, or is
-    /// slow to reach the leader, another is awaited first.
+    /// The claim holds the lock since `sent`. A grant should last: if our last sign of life was some time ago, as after an
+    /// election, others are awaited first. Answers prove something about those that are older by the lag.
     async fn granted(&self, node: &Arc<Node>, mut sent: Moment) -> Result<Ended> {
         let mut answers = 0;
         while answers < 4 && self.session.deadline().remaining() <= self.session.timeout / 3 {
             match within(self.shared, self.claim, self.session.confirm(&self.folder)).await? {
-                Ok(()) => answers += 1,
+                Ok(()) => {
+                    answers += 1;
+                    tokio::time::sleep(self.session.lag / 2).await;
+                }
                 Err(error) if fate(&error) == Fate::SessionOver => return Ok(Ended::SessionOver),
                 Err(_) if self.session.is_over() => return Ok(Ended::SessionOver),
                 // The connection is being replaced.
@@ -181,28 +188,25 @@ impl Acquire<'_> {
             let sent = Moment::now();
             // Requests go out when they are made, before anybody waits for them.
             let creating = self.session.bounded(client.create(&head, &data, &options));
-            let listing = known.is_none().then(|| client.list_children(&self.folder));
+            let list = || client.list_children(&self.folder);
+            let listing = known.is_none().then(list);
             let created = within(self.shared, claim, creating).await?;
             drop(turn);
             let error = match created {
                 Ok((stat, sequence)) => {
                     self.session.answered(sent);
                     self.shared.clock.saw(stat.ctime, sent);
+                    self.shared.known.saw(stat.czxid);
                     let path = format!("{head}{sequence}");
                     let node = self.settle(path, sequence.into_i64(), stat.czxid).await?;
                     if known.is_some_and(|last| last.proves_first(node.sequence, node.czxid)) {
                         return Ok(Some((node, Entered::First(sent))));
                     }
-                    let look = match listing {
-                        None => None,
-                        Some(listing) => {
-                            match within(self.shared, claim, self.session.bounded(listing)).await? {
-                                Ok(names) => Some(Look { sent, queue: Child::queue(names) }),
-                                // It is asked for again.
-                                Err(_) => None,
-                            }
-                        }
-                    };
+                    // It comes after the create on the same session: whoever is before us shows.
+                    let listing = listing.unwrap_or_else(list);
+                    let listed = within(self.shared, claim, self.session.bounded(listing)).await?;
+                    // If there is no answer, it is asked for again.
+                    let look = listed.ok().map(|names| Look { sent, queue: Child::queue(names) });
                     return Ok(Some((node, Entered::Look(look))));
                 }
                 Err(error) => error,
@@ -222,8 +226,7 @@ impl Acquire<'_> {
 
     /// Remembers the node, from now on.
     pub(crate) async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>> {
-        let exclusive = self.kind == Kind::Exclusive;
-        let node = Node::new(&self.session, self.claim.name(), path, (sequence, czxid), exclusive);
+        let node = Node::new(&self.session, self.claim.name(), path, (sequence, czxid));
         self.shared.table.insert(self.claim.owner().as_uuid(), &node);
         if !(0..LAST_SEQUENCE).contains(&sequence) {
             release(self.shared, self.claim).await?;
@@ -261,32 +264,6 @@ impl Acquire<'_> {
             }
             // An unknown outcome shows when the node is made.
             _ => Ok(()),
-        }
-    }
-
-    /// Looks at the queue. `None`: the session is over.
-    pub(crate) async fn look(&self) -> Result<Option<Look>> {
-        let mut pause = Duration::from_millis(5);
-        loop {
-            let (sent, client) = (Moment::now(), &self.session.client);
-            // After a reconnect we may be talking to a server that is behind the last.
-            let (synced, listed) = (client.sync(&self.folder), client.list_children(&self.folder));
-            let both = self.session.bounded(async { synced.await.and(listed.await) });
-            let error = match within(self.shared, self.claim, both).await? {
-                Ok(names) => {
-                    self.session.answered(sent);
-                    return Ok(Some(Look { sent, queue: Child::queue(names) }));
-                }
-                Err(zk::Error::NoNode) => return Ok(Some(Look { sent, queue: Vec::new() })),
-                Err(error) => error,
-            };
-            match fate(&error) {
-                Fate::SessionOver => return Ok(None),
-                Fate::Unknown if self.session.is_over() => return Ok(None),
-                Fate::Refused => return Err(explain(&error)),
-                Fate::Unknown => tokio::time::sleep(pause).await,
-            }
-            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 

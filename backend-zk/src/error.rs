@@ -17,11 +17,10 @@ pub(crate) enum Fate {
 pub(crate) fn fate(error: &zk::Error) -> Fate {
     use zk::Error::{
         AuthFailed, BadArguments, BadVersion, ClientClosed, InvalidAcl, NoAuth, NoChildrenForEphemerals,
-        NoNode, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded, SessionExpired, SessionMoved, Throttled,
-        Unimplemented,
+        NoNode, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded, SessionExpired, Throttled, Unimplemented,
     };
     match error {
-        SessionExpired | SessionMoved | ClientClosed => Fate::SessionOver,
+        SessionExpired | ClientClosed => Fate::SessionOver,
         NoNode
         | NodeExists
         | NotEmpty
@@ -35,7 +34,8 @@ pub(crate) fn fate(error: &zk::Error) -> Fate {
         | QuotaExceeded
         | Throttled
         | Unimplemented => Fate::Refused,
-        // Among them `ConnectionLoss`, and `Custom` for a connection that was given up for its silence.
+        // Among them `ConnectionLoss`, `Custom` for a connection that was given up for its silence, and `SessionMoved`,
+        // which an old connection says after the session has come back on another.
         _ => Fate::Unknown,
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn explain(error: &zk::Error) -> Error {
             (ErrorKind::Refused, "the access rules of the path forbid it: CREATE, READ and DELETE are needed")
         }
         E::AuthFailed => (ErrorKind::Refused, "the server refuses these credentials"),
-        E::InvalidAcl => (ErrorKind::InvalidInput, "acl=creator needs USER:PASSWORD in the address"),
+        E::InvalidAcl => (ErrorKind::InvalidInput, "acl=creator needs servers that know who we are"),
         E::NoNode => {
             (ErrorKind::Misconfigured, "the base path is missing; let it be created, or use create=true")
         }

@@ -6,14 +6,19 @@
 //!
 //! | option | values | |
 //! |---|---|---|
-//! | `USER:PASSWORD@` | | authentication by the scheme `digest` |
+//! | `USER:PASSWORD@` | | who we are |
+//! | `auth` | `digest`, `sasl` | by the scheme `digest`, which needs no user at the server; or by SASL with DIGEST-MD5 (feature `sasl`) |
 //! | `acl` | `open`, `creator` | who may touch our nodes |
 //! | `recipe` | `curator`, `curator-rw`, `simple` | exclusive claims write themselves as Curator's mutex, or as the writer of its reader-writer lock; `simple` is the naive lock, for comparison |
 //! | `session` | `1s` | the shortest session to ask for |
-//! | `strict` | `true`, `false` | refuse leases that a server which is cut off from its leader would outlive |
+//! | `strict` | `true`, `false`, `10s` | refuse leases that a server which is cut off from its leader would outlive: those not longer than `syncLimit` x `tickTime`, as the servers tell (by the command `conf`), or as given here |
 //! | `create` | `true`, `false` | make the base path where it is missing |
 //! | `timeout` | `5s` | how long a call may take that has no wait of its own |
-//! | `ca` | a PEM file | use TLS, and trust these certificates |
+//! | `ca` | a PEM file | use TLS (feature `tls`), and trust these certificates |
+//! | `cert`, `key` | PEM files | our own certificate, which servers want by default, and its key; it is an identity for `acl=creator` |
+//!
+//! `inspect` counts how long a lock has been held from when its holder came to the queue: nothing that is written tells
+//! when its turn came.
 
 mod acquire;
 mod belief;
@@ -24,6 +29,7 @@ mod guarded;
 mod inspect;
 mod known;
 mod lock;
+mod look;
 mod names;
 mod node;
 mod options;

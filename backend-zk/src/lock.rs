@@ -142,6 +142,12 @@ impl DistributedLock for ZkLock {
         }
     }
 
+    /// A connection that breaks is noticed at once, a silent one after half the session's timeout.
+    async fn doubted(&self, grant: &Grant) {
+        let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
+        node.session.disconnected().await;
+    }
+
     async fn close(&self) {
         self.shared.pool.close();
     }

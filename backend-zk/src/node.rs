@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +25,10 @@ pub(crate) struct Node {
     pub(crate) path: String,
     pub(crate) sequence: i64,
     pub(crate) czxid: i64,
-    /// Nobody else stood before it if it was granted.
-    pub(crate) exclusive: bool,
+    /// Nobody else was in the queue when it came.
+    alone: AtomicBool,
+    /// Held by whoever deletes it.
+    pub(crate) deleting: tokio::sync::Mutex<()>,
     /// A watch on the node itself, if one has been set.
     news: Mutex<Option<Shared<News>>>,
 }
@@ -36,10 +39,25 @@ impl Node {
         lock: &LockName,
         path: String,
         (sequence, czxid): (i64, i64),
-        exclusive: bool,
     ) -> Arc<Self> {
-        let (session, lock, news) = (Arc::clone(session), lock.clone(), Mutex::default());
-        Arc::new(Self { session, lock, path, sequence, czxid, exclusive, news })
+        Arc::new(Self {
+            session: Arc::clone(session),
+            lock: lock.clone(),
+            path,
+            sequence,
+            czxid,
+            alone: AtomicBool::new(false),
+            deleting: tokio::sync::Mutex::default(),
+            news: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn note_alone(&self) {
+        self.alone.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -55,9 +73,7 @@ impl Node {
     fn news(&self) -> MutexGuard<'_, Option<Shared<News>>> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Node {
     /// Keeps a watch that has been set on the node.
     ///
     /// The watch stays with the node, whoever listens to it: dropping a watch costs a request, and the end of the node
@@ -105,8 +121,6 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) node: Arc<Node>,
-    /// It held the lock.
-    pub(crate) granted: bool,
     /// A deletion has been sent whose outcome is not known.
     pub(crate) unsure: bool,
 }
@@ -139,11 +153,10 @@ impl Table {
         self.rows().entries.insert(owner, entry);
     }
 
-    /// The node of this claim, and whether it was granted.
-    pub(crate) fn get(&self, owner: Uuid) -> Option<(Arc<Node>, bool)> {
+    /// The node of this claim.
+    pub(crate) fn get(&self, owner: Uuid) -> Option<Arc<Node>> {
         let rows = self.rows();
-        let entry = rows.entries.get(&owner).filter(|entry| !entry.ended)?;
-        Some((Arc::clone(&entry.node), entry.until.is_some()))
+        rows.entries.get(&owner).filter(|entry| !entry.ended).map(|entry| Arc::clone(&entry.node))
     }
 
     /// The claim's lease ends at `until`. `false`: the claim is ending or has ended. The second answer says whether a
@@ -173,7 +186,7 @@ impl Table {
         let mut rows = self.rows();
         let entry = rows.entries.get_mut(&owner)?;
         entry.ended = true;
-        Some(Ending { node: Arc::clone(&entry.node), granted: entry.until.is_some(), unsure: entry.unsure })
+        Some(Ending { node: Arc::clone(&entry.node), unsure: entry.unsure })
     }
 
     pub(crate) fn is_unsure(&self, owner: Uuid) {

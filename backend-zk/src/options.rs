@@ -22,6 +22,37 @@ pub(crate) enum Recipe {
     Simple,
 }
 
+/// Who we are to the servers.
+#[derive(Clone, Debug)]
+pub(crate) enum Login {
+    /// `user:password`, for the scheme `digest`: the servers need not know the user.
+    Digest(Secret),
+    /// A user whom the servers know, by SASL with DIGEST-MD5.
+    #[cfg(feature = "sasl")]
+    Sasl(String, Secret),
+}
+
+/// Files for TLS, in PEM.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "never made without TLS"))]
+pub(crate) struct TlsFiles {
+    /// The certificates to trust.
+    pub(crate) ca: String,
+    /// Our own certificate, and its key.
+    pub(crate) identity: Option<(String, String)>,
+}
+
+/// What to do about leases that a server which is cut off from its leader would outlive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strict {
+    /// Warn.
+    No,
+    /// Refuse them.
+    Yes,
+    /// Refuse leases that are not longer than this: what the servers would say, if they were asked.
+    Above(Duration),
+}
+
 /// What an address says.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -31,8 +62,7 @@ pub(crate) struct Options {
     pub(crate) hosts: Vec<(String, u16)>,
     /// The path under which the locks are, without a slash at its end.
     pub(crate) base: String,
-    /// `user:password`, for the scheme `digest`.
-    pub(crate) digest: Option<Secret>,
+    pub(crate) login: Option<Login>,
     /// Whether only the creator may touch the nodes.
     pub(crate) private: bool,
     pub(crate) recipe: Recipe,
@@ -42,30 +72,27 @@ pub(crate) struct Options {
     pub(crate) timeout: Duration,
     /// The shortest session to ask for.
     pub(crate) session: Duration,
-    /// Refuse leases that are not longer than a server may be cut off from its leader without noticing.
-    pub(crate) strict: bool,
-    /// PEM file with the certificates to trust; makes all connections TLS.
-    pub(crate) ca: Option<String>,
+    pub(crate) strict: Strict,
+    /// Makes all connections TLS.
+    pub(crate) tls: Option<TlsFiles>,
 }
 
 impl Options {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
-        url.allow_options(&["acl", "ca", "create", "recipe", "session", "strict", "timeout"])?;
+        url.allow_options(&[
+            "acl", "auth", "ca", "cert", "create", "key", "recipe", "session", "strict", "timeout",
+        ])?;
         let hosts: Vec<(String, u16)> =
             url.hosts()?.into_iter().map(|host| (host.name, host.port.unwrap_or(DEFAULT_PORT))).collect();
-        let ca = url.option("ca").map(str::to_owned);
-        if ca.is_some() && !cfg!(feature = "tls") {
-            return Err(Error::new(ErrorKind::Unsupported, "the option ca needs the feature \"tls\""));
-        }
-        let digest = match (url.user(), url.password()) {
-            (None, None) => None,
-            (Some(user), Some(password)) => Some(Secret::new(format!("{user}:{}", password.expose()))),
-            _ => return Err(bad("credentials are USER:PASSWORD, for the scheme digest")),
-        };
+        let (login, tls) = (login(url)?, tls_files(url)?);
+        // A certificate of our own is an identity, too.
+        let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity.is_some());
         let private = match url.option("acl") {
             None | Some("open") => false,
-            Some("creator") if digest.is_some() => true,
-            Some("creator") => return Err(bad("acl=creator needs USER:PASSWORD in the address")),
+            Some("creator") if known => true,
+            Some("creator") => {
+                return Err(bad("acl=creator needs USER:PASSWORD in the address, or cert and key"));
+            }
             Some(_) => return Err(bad("acl is open or creator")),
         };
         let recipe = match url.option("recipe") {
@@ -75,17 +102,17 @@ impl Options {
             Some(_) => return Err(bad("recipe is curator, curator-rw or simple")),
         };
         Ok(Self {
-            servers: servers(&hosts, ca.is_some()),
+            servers: servers(&hosts, tls.is_some()),
             hosts,
             base: base_path(url.path())?,
-            digest,
+            login,
             private,
             recipe,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
             timeout: url.timeout()?,
             session: bounded(url, "session", 100, 86_400_000)?.unwrap_or(Duration::from_secs(1)),
-            strict: url.parsed("strict", "true or false")?.unwrap_or(false),
-            ca,
+            strict: strict(url)?,
+            tls,
         })
     }
 
@@ -101,6 +128,55 @@ impl Options {
     /// Who may touch the nodes.
     pub(crate) fn acls(&self) -> Acls<'static> {
         if self.private { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+}
+
+fn login(url: &ServerUrl) -> Result<Option<Login>> {
+    let (user, password) = match (url.user(), url.password()) {
+        (None, None) if url.option("auth").is_some() => {
+            return Err(bad("auth needs USER:PASSWORD in the address"));
+        }
+        (None, None) => return Ok(None),
+        (Some(user), Some(password)) => (user, password),
+        _ => return Err(bad("credentials are USER:PASSWORD")),
+    };
+    match url.option("auth") {
+        None | Some("digest") => {
+            Ok(Some(Login::Digest(Secret::new(format!("{user}:{}", password.expose())))))
+        }
+        #[cfg(feature = "sasl")]
+        Some("sasl") => Ok(Some(Login::Sasl(user.to_owned(), password.clone()))),
+        #[cfg(not(feature = "sasl"))]
+        Some("sasl") => Err(Error::new(ErrorKind::Unsupported, "auth=sasl needs the feature \"sasl\"")),
+        Some(_) => Err(bad("auth is digest or sasl")),
+    }
+}
+
+fn tls_files(url: &ServerUrl) -> Result<Option<TlsFiles>> {
+    let file = |name| url.option(name).map(str::to_owned);
+    let identity = match (file("cert"), file("key")) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert, key)),
+        _ => return Err(bad("cert and key go together")),
+    };
+    match file("ca") {
+        Some(_) if !cfg!(feature = "tls") => {
+            Err(Error::new(ErrorKind::Unsupported, "the option ca needs the feature \"tls\""))
+        }
+        Some(ca) => Ok(Some(TlsFiles { ca, identity })),
+        None if identity.is_some() => Err(bad("cert and key need ca, the certificates to trust")),
+        None => Ok(None),
+    }
+}
+
+fn strict(url: &ServerUrl) -> Result<Strict> {
+    match url.option("strict") {
+        None | Some("false") => Ok(Strict::No),
+        Some("true") => Ok(Strict::Yes),
+        Some(_) => url
+            .duration("strict")
+            .map(|bound| bound.map_or(Strict::No, Strict::Above))
+            .map_err(|_| bad("strict is true, false, or the time of syncLimit x tickTime, such as 10s")),
     }
 }
 
@@ -141,11 +217,22 @@ mod tests {
             read("zk://ann:s%40cret@h1,h2:2182,[::1]:9/app/locks?acl=creator&recipe=curator-rw").unwrap();
         assert_eq!(options.servers, "h1:2181,h2:2182,[::1]:9");
         assert_eq!(options.base, "/app/locks");
-        assert_eq!(options.digest.as_ref().unwrap().expose(), "ann:s@cret");
-        assert!(options.private && options.create && !options.strict);
+        assert!(matches!(&options.login, Some(Login::Digest(digest)) if digest.expose() == "ann:s@cret"));
+        assert!(options.private && options.create && options.strict == Strict::No);
         assert_eq!(options.recipe, Recipe::Queue(Form::Writer));
         assert!(!format!("{options:?}").contains("s@cret"));
         assert_eq!(read("zk://h").unwrap().base, "/lockwell");
+        assert_eq!(read("zk://h?strict=true").unwrap().strict, Strict::Yes);
+        assert_eq!(read("zk://h?strict=10s").unwrap().strict, Strict::Above(Duration::from_secs(10)));
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn tls_needs_files() {
+        let options = read("zk://h?ca=c.pem&cert=a.pem&key=b.pem&acl=creator").unwrap();
+        assert_eq!(options.servers, "tcp+tls://h:2181");
+        assert!(options.private);
+        assert_eq!(read("zk://h?ca=c.pem&acl=creator").unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[test]
@@ -160,6 +247,10 @@ mod tests {
             "zk://h/a/../b",
             "zk://h?strict=perhaps",
             "zk://h?chroot=/a",
+            "zk://h?auth=sasl",
+            "zk://a:b@h?auth=plain",
+            "zk://h?cert=a.pem",
+            "zk://h?cert=a.pem&key=b.pem",
             "zk://",
         ] {
             let error = read(text).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockcore::{Error, ErrorKind, Moment, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zookeeper_client::{self as zk, CreateMode};
@@ -10,7 +10,9 @@ use zookeeper_client::{self as zk, CreateMode};
 use crate::clock::ServerClock;
 use crate::error::explain;
 use crate::names::CLOCK;
-use crate::options::Options;
+#[cfg(feature = "sasl")]
+use crate::options::Login;
+use crate::options::{Options, Strict};
 use crate::session::connect;
 use crate::thread;
 
@@ -42,16 +44,9 @@ impl Limits {
 
 /// Learns the limits, makes the base path, and checks that nodes can be made in it.
 pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
-    let (short, long) = tokio::join!(
-        connect(options, &options.servers, options.session),
-        connect(options, &options.servers, LONG)
-    );
     // The session that lives long enough for a slow network does the rest.
-    let long = long?;
-    let short = match short {
-        Ok(client) => client,
-        Err(_) => connect(options, &options.servers, Duration::from_secs(4)).await?,
-    };
+    let long = connect(options, &options.servers, LONG).await?;
+    let short = shortest(options).await?;
     let work = prepare(options, &long, clock);
     tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
     let ensemble = match tokio::time::timeout(options.timeout, long.get_config()).await {
@@ -61,16 +56,50 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
     };
     let (least, most) = (short.session_timeout(), long.session_timeout());
     let mut limits = Limits { least, most, ensemble, tick: least / 2, island: None };
-    if ensemble && let Some((tick, sync_limit)) = ask_conf(options).await {
-        limits.tick = tick;
-        limits.island = Some(tick * sync_limit);
+    if ensemble {
+        if let Some((tick, sync_limit)) = ask_conf(options).await {
+            limits.tick = tick;
+            limits.island = Some(tick * sync_limit);
+        }
+        if let Strict::Above(island) = options.strict {
+            limits.island = Some(island);
+        }
+        heed_island(options, &mut limits)?;
     }
-    heed_island(options, &mut limits);
     Ok(limits)
+}
+
+/// A session of the shortest time that the servers allow.
+///
+/// The crate's patience with a server follows the session's time, so a slow one gets several chances.
+async fn shortest(options: &Options) -> Result<zk::Client> {
+    let end = Moment::now().after(options.timeout);
+    loop {
+        match connect(options, &options.servers, options.session).await {
+            Err(error) if error.is_retryable() && !end.has_passed() => {
+                tracing::debug!(error = format!("{error:#}"), "no short session yet");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) if error.is_retryable() => break,
+            answer => return answer,
+        }
+    }
+    connect(options, &options.servers, Duration::from_secs(4)).await
 }
 
 async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) -> Result<()> {
     let base = &options.base;
+    #[cfg(feature = "sasl")]
+    if let Some(Login::Sasl(..)) = options.login
+        && let Ok(users) = client.list_auth_users().await
+        && users.iter().all(|user| user.scheme() != "sasl")
+    {
+        // One that does not know SASL goes on as if nobody had asked.
+        return Err(Error::new(
+            ErrorKind::Refused,
+            "the server does not know us by SASL; is it set up for it?",
+        ));
+    }
     // Asked first: making a node that exists needs a right that an application should not have.
     if !base.is_empty() && client.check_stat(base).await.map_err(|error| explain(&error))?.is_none() {
         if !options.create {
@@ -81,7 +110,7 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
         client.mkdir(base, &directory).await.map_err(|error| explain(&error))?;
     }
     // It goes with its session.
-    let sent = lockcore::Moment::now();
+    let sent = Moment::now();
     let passing = CreateMode::EphemeralSequential.with_acls(options.acls());
     let (stat, _) =
         client.create(&format!("{base}/{CLOCK}"), b"", &passing).await.map_err(|error| explain(&error))?;
@@ -91,22 +120,38 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
 
 /// A server that is cut off serves its clients for `syncLimit` ticks more. A session that is shorter can be ended by the
 /// leader meanwhile.
-fn heed_island(options: &Options, limits: &mut Limits) {
-    let Some(island) = limits.island.filter(|island| limits.least <= *island) else { return };
-    if options.strict {
-        limits.least = island + limits.tick;
-    } else {
-        tracing::warn!(
+fn heed_island(options: &Options, limits: &mut Limits) -> Result<()> {
+    let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
+    match (limits.island, options.strict) {
+        (None, Strict::Yes) => {
+            return misconfigured(
+                "strict=true needs to know syncLimit x tickTime, and the servers do not tell: allow the command conf \
+                 (4lw.commands.whitelist), or give it as strict=10s"
+                    .to_owned(),
+            );
+        }
+        (Some(island), Strict::No) if limits.least <= island => tracing::warn!(
             shortest = ?limits.least, ?island,
             "leases that are not longer than syncLimit x tickTime are lost when a server is cut off from its leader, \
              before the server notices; strict=true refuses them"
-        );
+        ),
+        (Some(island), Strict::Yes | Strict::Above(_)) => {
+            limits.least = limits.least.max(island + limits.tick);
+        }
+        (_, Strict::No | Strict::Above(_)) => (),
     }
+    if limits.least > limits.most {
+        return misconfigured(format!(
+            "no lease satisfies strict: the shortest is {:?}, and the servers' maxSessionTimeout is {:?}",
+            limits.least, limits.most
+        ));
+    }
+    Ok(())
 }
 
 /// Asks one of the servers for its configuration, where that is allowed (`4lw.commands.whitelist`).
 async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
-    if options.ca.is_some() {
+    if options.tls.is_some() {
         return None;
     }
     let hosts = options.hosts.clone();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lockcore::{FencingToken, Grant, Result};
 
-use crate::acquire::{Acquire, Look};
+use crate::acquire::Acquire;
 use crate::child::Child;
 use crate::error::{Fate, explain, fate};
+use crate::look::Look;
 use crate::node::Node;
 use crate::patience::within;
 use crate::queue::{Place, place};
@@ -39,7 +40,7 @@ impl Acquire<'_> {
             if self.session.is_over() {
                 return Ok(Found::SessionOver);
             }
-            let Some(look) = self.look().await? else { return Ok(Found::SessionOver) };
+            let Some(look) = self.look_now().await? else { return Ok(Found::SessionOver) };
             for child in look.queue.into_iter().filter(|child| child.owner == owner) {
                 let path = format!("{}/{}", self.folder, child.name);
                 let checking = self.session.bounded(self.session.client.check_stat(&path));

@@ -59,14 +59,14 @@ pub(crate) async fn for_good(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>
 /// Deletes the node of a claim. Ends with an answer, or with an error of the server that stands.
 async fn delete(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>, ttl: Duration) -> Result<Released> {
     if shared.options.recipe == Recipe::Simple {
-        // The path is the lock's, not the claim's.
+        // The path is the lock's, not the claim's: a second deletion could meet the next holder's node.
+        let _one = node.deleting.lock().await;
         return simple::release_by_owner(shared, &node.lock, owner, ttl).await;
     }
     let mut pause = Duration::from_millis(2);
     let gone = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
-            let granted = shared.table.end(owner).is_some_and(|ending| ending.granted);
-            if granted && node.exclusive && node.sequence < ROTATE_AT {
+            if node.was_alone() && node.sequence < ROTATE_AT {
                 shared.known.put(&node.lock, Last { sequence: node.sequence, czxid: node.czxid });
             }
             rotate(node);

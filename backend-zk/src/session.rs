@@ -10,7 +10,7 @@ use zookeeper_client as zk;
 
 use crate::belief::Belief;
 use crate::error::{explain, no_answer};
-use crate::options::Options;
+use crate::options::{Login, Options};
 use crate::thread;
 
 /// The most acquires of one session that are under way at a time. The client crate's queue has no end.
@@ -25,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) client: zk::Client,
     /// The timeout that the server agreed to.
     pub(crate) timeout: Duration,
+    /// How long a sign of life may take to be reported to the leader. Zero on a single server.
+    pub(crate) lag: Duration,
     pub(crate) under_way: Semaphore,
     belief: Mutex<Belief>,
 }
@@ -37,6 +39,7 @@ impl Session {
         let timeout = client.session_timeout();
         let session = Arc::new(Self {
             timeout,
+            lag,
             under_way: Semaphore::new(UNDER_WAY),
             belief: Mutex::new(Belief::new(timeout, lag, asked)),
             client,
@@ -72,6 +75,15 @@ impl Session {
     /// silent for another timeout after the end of our belief counts as over, too.
     pub(crate) fn is_over(&self) -> bool {
         self.client.state().is_terminated() || self.deadline().after(self.timeout).has_passed()
+    }
+
+    /// Resolves while the session has no connection.
+    pub(crate) async fn disconnected(&self) {
+        let mut states = self.client.state_watcher();
+        let mut state = states.state();
+        while state == zk::SessionState::SyncConnected {
+            state = states.changed().await;
+        }
     }
 
     /// Waits for an answer, but not for longer than the session can live without one.
@@ -125,12 +137,18 @@ pub(crate) async fn connect(options: &Options, servers: &str, timeout: Duration)
         .with_session_timeout(timeout)
         // A silent connection is given up after half the timeout: the other half is for another server.
         .with_connection_timeout(timeout / 2);
-    if let Some(digest) = &options.digest {
-        connector = connector.with_auth("digest", digest.expose().as_bytes());
+    match &options.login {
+        None => (),
+        Some(Login::Digest(digest)) => connector = connector.with_auth("digest", digest.expose().as_bytes()),
+        #[cfg(feature = "sasl")]
+        Some(Login::Sasl(user, password)) => {
+            let sasl = zk::SaslOptions::digest_md5(user.clone(), password.expose().to_owned());
+            connector = connector.with_sasl(sasl);
+        }
     }
     #[cfg(feature = "tls")]
-    if let Some(ca) = &options.ca {
-        connector = connector.with_tls(crate::tls::options(ca)?);
+    if let Some(files) = &options.tls {
+        connector = connector.with_tls(crate::tls::options(files)?);
     }
     let (servers, limit) = (servers.to_owned(), options.timeout);
     // The crate spawns the session's task where it is called.
@@ -142,6 +160,11 @@ pub(crate) async fn connect(options: &Options, servers: &str, timeout: Duration)
         Ok(Err(zk::Error::BadArguments(what))) => {
             Err(Error::new(ErrorKind::InvalidInput, format!("the address is not usable: {what}")))
         }
+        // The crate keeps the reason to itself.
+        Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => Err(Error::new(
+            ErrorKind::Unreachable,
+            "no server can be reached, or none agrees on TLS: on its certificate, its name, or ours",
+        )),
         // A session that is over before it began: the server took the credentials, or the version, amiss.
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(no_answer()),

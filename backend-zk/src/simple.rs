@@ -88,7 +88,7 @@ fn granted(
     czxid: i64,
     sent: Moment,
 ) -> Option<Grant> {
-    let node = Node::new(session, claim.name(), path.to_owned(), (0, czxid), false);
+    let node = Node::new(session, claim.name(), path.to_owned(), (0, czxid));
     shared.table.insert(claim.owner().as_uuid(), &node);
     shared.grant(claim, &node, sent)
 }

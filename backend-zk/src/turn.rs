@@ -30,9 +30,12 @@ fn safety_poll() -> Duration {
 
 /// Waits until one of the nodes `watch` leaves the queue.
 ///
-/// The server sends events in the order of what happened. A watch on our own node stands first: so when the news comes
-/// that the last one before us has left, and none that our own node is gone, then it was there at that moment. No
-/// question is needed, and a hand-over takes one way. Data watches, since a watch on a missing node would stay behind.
+/// If it is the last one before us, a watch on our own node stands first. The server sends events in the order of what
+/// happened: so when the news comes that the other has left, and none that our own node is gone, then it was there at
+/// that moment. No question is needed, and a hand-over takes one way. Data watches, since a watch on a missing node would
+/// stay behind.
+///
+/// After a reconnect the server tells what happened meanwhile, in no particular order: then the queue is looked at.
 pub(crate) async fn wait_for_turn(
     acquire: &Acquire<'_>,
     node: &Arc<Node>,
@@ -43,9 +46,10 @@ pub(crate) async fn wait_for_turn(
     if session.is_over() {
         return Ok(Turn::SessionOver);
     }
+    let mut states = client.state_watcher();
     let bounded = |answer| within(acquire.shared, acquire.claim, session.bounded(answer));
     // All go out before the first answer is waited for.
-    let asking_own = (!node.is_watched()).then(|| client.get_and_watch_data(&node.path));
+    let asking_own = (ahead == 1 && !node.is_watched()).then(|| client.get_and_watch_data(&node.path));
     let asking: Vec<_> =
         watch.iter().map(|name| client.get_and_watch_data(&format!("{}/{name}", acquire.folder))).collect();
     if let Some(asking) = asking_own {
@@ -67,9 +71,6 @@ pub(crate) async fn wait_for_turn(
     }
     let event = loop {
         if left {
-            if let Some(Some(event)) = node.event().now_or_never() {
-                return after_own(&event);
-            }
             break None;
         }
         tokio::select! {
@@ -78,22 +79,26 @@ pub(crate) async fn wait_for_turn(
             event = leaving.next() => break event,
             () = acquire.claim.given_up() => return Ok(Turn::GivenUp),
             () = tokio::time::sleep(safety_poll()) => {
-                if !all_there(acquire, watch).await? {
+                if !all_there(acquire, node, watch).await? {
                     return Ok(Turn::Look);
                 }
             }
         }
     };
+    if let Some(Some(event)) = node.event().now_or_never() {
+        return after_own(&event);
+    }
     Ok(match event.map(|event| event.event_type) {
         Some(EventType::Session) => Turn::SessionOver,
+        _ if states.changed().now_or_never().is_some() => Turn::Look,
         Some(EventType::NodeDeleted) | None if ahead == 1 => Turn::Mine(Moment::now()),
         _ => Turn::Look,
     })
 }
 
-/// Whether all of these still stand in the queue, as far as one can tell.
-async fn all_there(acquire: &Acquire<'_>, watch: &[String]) -> Result<bool> {
-    for name in watch {
+/// Whether we and all of these still stand in the queue, as far as one can tell.
+async fn all_there(acquire: &Acquire<'_>, node: &Node, watch: &[String]) -> Result<bool> {
+    for name in watch.iter().map(String::as_str).chain([node.name()]) {
         let asking = acquire.session.client.check_stat(&format!("{}/{name}", acquire.folder));
         let answer = within(acquire.shared, acquire.claim, acquire.session.bounded(asking)).await?;
         if !matches!(answer, Ok(Some(_))) {

@@ -1,6 +1,8 @@
 //! Curator and kazoo: while one side holds, the other waits, and the queue keeps its order.
 
-use lockcore::{LockGuard, Locks};
+use std::time::Duration;
+
+use lockcore::{LockGuard, Locks, Mode};
 use testbed::ZooKeeper;
 use tokio::task::JoinHandle;
 
@@ -8,7 +10,7 @@ use crate::other::{Maker, Other};
 use crate::servers::{connect, hold, options, queued, single};
 
 struct Stage {
-    _server: ZooKeeper,
+    server: ZooKeeper,
     other: Other,
     /// How their path begins.
     base: &'static str,
@@ -20,7 +22,7 @@ async fn stage(maker: Maker, suffix: &str) -> Option<Stage> {
     let server = single(&options()).await?;
     let other = Other::start(maker, &server.addr().to_string()).await?;
     let (locks, queue) = connect(&format!("{}/interop{suffix}", server.url())).await;
-    Some(Stage { _server: server, other, base: "/interop", locks, queue })
+    Some(Stage { server, other, base: "/interop", locks, queue })
 }
 
 fn waiting(locks: &Locks, name: &'static str) -> JoinHandle<LockGuard> {
@@ -105,6 +107,50 @@ async fn readers_and_writers(maker: Maker, suffix: &str) {
     other.give("r2");
     assert_eq!(other.word().await, "r2 released");
     ours.release().await.expect("held");
+}
+
+/// Whoever wrote a node, it is shown in its place, with what it says and the zxid that is its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_shows_the_nodes_of_all() {
+    let Some(mut stage) = stage(Maker::Curator, "").await else { return };
+    let Some(mut kazoo) = Other::start(Maker::Kazoo, &stage.server.addr().to_string()).await else { return };
+    let (curator, locks) = (&mut stage.other, &stage.locks);
+    let path = format!("{}/mixed", stage.base);
+    curator.ask("a", "mutex", &path);
+    assert_eq!(curator.word().await, "a held");
+    let mut ours = Vec::new();
+    for (label, waiters) in [("the first of ours", 1), ("the second, 夜", 3)] {
+        let ttl = Duration::from_secs(20);
+        ours.push(tokio::spawn(locks.lock("mixed").label(label).ttl(ttl).wait(ttl * 3).into_future()));
+        queued(locks, "mixed", waiters).await;
+        if waiters == 1 {
+            kazoo.ask("b", "mutex", &path);
+            queued(locks, "mixed", 2).await;
+        }
+    }
+    let name = "mixed".try_into().expect("a name");
+    let shown = stage.queue.queue(&name).await.expect("an answer");
+    let said: Vec<_> = shown.iter().map(|place| (place.holds, place.mode, place.ttl.is_some())).collect();
+    let mutex = |holds, ours| (holds, Mode::Exclusive, ours);
+    assert_eq!(said, [mutex(true, false), mutex(false, true), mutex(false, false), mutex(false, true)]);
+    assert!(!shown[0].label.is_empty(), "{shown:?}");
+    let labels: Vec<_> = shown[1..].iter().map(|place| place.label.as_str()).collect();
+    assert_eq!(labels, ["the first of ours", "kazoo", "the second, 夜"]);
+    assert!(shown.is_sorted_by(|a, b| a.czxid < b.czxid && a.waited >= b.waited), "{shown:?}");
+    let status = locks.inspect("mixed").await.expect("an answer");
+    assert_eq!((status.holders.len(), status.waiters), (1, 3));
+    assert_eq!(status.holders[0].token, shown[0].czxid);
+    curator.give("a");
+    let first = ours.remove(0).await.expect("no panic").expect("its turn comes");
+    assert_eq!(first.token(), shown[1].czxid);
+    let shown = stage.queue.queue(&name).await.expect("an answer");
+    assert!(shown.len() == 3 && shown[0].holds && !shown[1].holds, "{shown:?}");
+    first.release().await.expect("held");
+    assert_eq!(kazoo.word().await, "b held");
+    kazoo.give("b");
+    let second = ours.remove(0).await.expect("no panic").expect("its turn comes");
+    assert_eq!(second.token(), shown[2].czxid);
+    second.release().await.expect("held");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

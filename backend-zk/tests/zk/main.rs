@@ -1,10 +1,18 @@
-//! What is particular to ZooKeeper: cost, faults of ensembles, other clients, rights.
+//! What is particular to ZooKeeper: cost, sessions, faults of ensembles, other clients, rights, odd input.
 
 mod cost;
 mod faults;
 mod herd;
+mod input;
 mod interop;
+mod java;
 mod other;
 mod rights;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod sequence;
 mod servers;
+mod sessions;
+#[cfg(feature = "tls")]
+mod tls;
+mod wire;

@@ -1,15 +1,22 @@
 //! Who may do what, and what is said when something is not right.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backend_zk::ZkLock;
 use lockcore::{Error, ErrorKind, Moment};
+use tracing::Level;
+use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::servers::{client, connect, ensemble, hold, options, single};
 
-async fn refusal(url: &str) -> Error {
-    ZkLock::connect(&url.parse().expect("an address")).await.map(drop).expect_err(url)
+/// The error of a client that cannot connect, which does not take for ever.
+pub(crate) async fn refusal(url: &str) -> Error {
+    let began = Moment::now();
+    let error = ZkLock::connect(&url.parse().expect("an address")).await.map(drop).expect_err(url);
+    assert!(Moment::now().since(began) < Duration::from_secs(40), "{url} took too long");
+    error
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,10 +54,8 @@ async fn what_is_not_right_is_said() {
         ("zk://127.0.0.1:1".to_owned(), ErrorKind::Unreachable),
         ("zk://".to_owned(), ErrorKind::InvalidInput),
     ] {
-        let began = Moment::now();
         let error = refusal(&url).await;
         assert_eq!(error.kind(), kind, "{url}: {error:#}");
-        assert!(Moment::now().since(began) < Duration::from_secs(12), "{url} took too long");
     }
     // One of two servers is enough.
     hold(&client(&format!("zk://127.0.0.1:1,{host}")).await, "one of two")
@@ -77,17 +82,56 @@ async fn recipes_do_not_mix() {
     guard.release().await.expect("held");
 }
 
+/// What is logged on this thread until the end of the test.
+fn log() -> (Arc<Mutex<Vec<u8>>>, DefaultGuard) {
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&lines);
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(Level::WARN).with_writer(move || Lines(Arc::clone(&writer)));
+    (lines, tracing::subscriber::set_default(subscriber.finish()))
+}
+
 /// A server that has lost its leader serves its clients for `syncLimit` ticks more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_refuses_leases_that_an_island_outlives() {
+async fn leases_that_an_island_outlives() {
     let options = options().setting("tickTime", "500").setting("syncLimit", "5");
     let Some(servers) = ensemble(&options).await else { return };
+    let (lines, _guard) = log();
+    let said = || String::from_utf8(std::mem::take(&mut *lines.lock().expect("no panic"))).expect("text");
     let usual = client(&servers.url()).await;
     assert_eq!(usual.capabilities().min_ttl, Duration::from_secs(1));
-    let strict = client(&format!("{}?strict=true", servers.url())).await;
-    assert_eq!(strict.capabilities().min_ttl, Duration::from_secs(3));
-    let error = strict.lock("a").ttl(Duration::from_secs(2)).await.expect_err("too short");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+    assert!(said().contains("WARN") && !said().contains("WARN"), "no warning, or it is repeated");
+    for (strict, least) in [("true", 3000), ("4s", 4500)] {
+        let strict = client(&format!("{}?strict={strict}", servers.url())).await;
+        assert_eq!(strict.capabilities().min_ttl, Duration::from_millis(least));
+        let error = strict.lock("a").ttl(Duration::from_secs(2)).await.expect_err("too short");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+    }
+    assert_eq!(said(), "", "strict needs no warning");
+    let error = refusal(&format!("{}?strict=10m", servers.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+}
+
+/// Servers that do not tell what `strict` needs to know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_is_not_guessed() {
+    let options = options().setting("4lw.commands.whitelist", "srvr,ruok");
+    let Some(servers) = ensemble(&options).await else { return };
+    let error = refusal(&format!("{}?strict=true", servers.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(error.to_string().contains("4lw.commands.whitelist"), "{error:#}");
+    let strict = client(&format!("{}?strict=3s", servers.url())).await;
+    assert!(strict.capabilities().min_ttl > Duration::from_secs(3));
+    hold(&strict, "a").await.release().await.expect("held");
 }
 
 /// Writes that the lock guards are done by its holder alone.

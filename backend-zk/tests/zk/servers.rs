@@ -24,7 +24,7 @@ pub(crate) fn options() -> Options {
 }
 
 /// Why a test cannot run here; `None` if it can. It fails where servers are required.
-fn missing(what: &str, installed: Result<(), testbed::Error>) -> bool {
+pub(crate) fn missing(what: &str, installed: Result<(), testbed::Error>) -> bool {
     let Err(error) = installed else { return false };
     assert!(!testbed::servers_required(), "{what}: {error}");
     eprintln!("ignored: {error}");

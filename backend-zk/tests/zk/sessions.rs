@@ -1,0 +1,277 @@
+//! Sessions that end, and connections that do not last, around a lock.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::{ErrorKind, LockGuard, Locks, Moment, Standing};
+use testbed::{Direction, Proxy, ZooKeeper};
+use zookeeper_client::{self as zk, Client};
+
+use crate::servers::{client, hold, options, queued, single, url};
+use crate::wire::end_session;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// One who looks from outside.
+struct Witness {
+    addr: SocketAddr,
+    client: Client,
+}
+
+impl Witness {
+    async fn of(server: &ZooKeeper) -> Self {
+        let addr = server.addr();
+        Self { addr, client: Client::connect(&addr.to_string()).await.expect("a client") }
+    }
+
+    /// The sessions of the nodes in the queue of a lock, in order.
+    async fn sessions(&self, lock: &str) -> Vec<i64> {
+        let folder = format!("/lockwell/{lock}");
+        let mut names = match self.client.list_children(&folder).await {
+            Err(zk::Error::NoNode) => Vec::new(),
+            names => names.expect("an answer"),
+        };
+        names.sort_by_key(|name| name[name.len() - 10..].to_owned());
+        let mut sessions = Vec::new();
+        for name in names {
+            let stat = self.client.check_stat(&format!("{folder}/{name}")).await.expect("an answer");
+            sessions.extend(stat.map(|stat| stat.ephemeral_owner));
+        }
+        sessions
+    }
+
+    /// Waits until so many stand in the queue.
+    async fn wait_for(&self, lock: &str, nodes: usize) -> Vec<i64> {
+        let end = Moment::now().after(secs(30));
+        loop {
+            let sessions = self.sessions(lock).await;
+            if sessions.len() == nodes {
+                return sessions;
+            }
+            assert!(!end.has_passed(), "not {nodes} in the queue of {lock}: {sessions:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end_session(&self, session: i64) {
+        end_session(self.addr, session).await;
+    }
+}
+
+async fn standing(guard: &LockGuard, wanted: Standing, within: Duration) {
+    let end = Moment::now().after(within);
+    while guard.standing() != wanted {
+        assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.standing());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn leave(guard: LockGuard, locks: &Locks) {
+    let name = guard.name().to_string();
+    guard.release().await.expect("held");
+    queued(locks, &name, 0).await;
+    hold(locks, &name).await.release().await.expect("nothing was left behind");
+}
+
+/// A broken connection makes the guard doubtful at once, a new one makes it sure again, and the deadline ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_knows_about_its_connection() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let guard = one.lock("seen").ttl(secs(20)).await.expect("a free lock");
+    for _ in 0..2 {
+        assert_eq!(guard.standing(), Standing::Held);
+        proxy.cut();
+        standing(&guard, Standing::Suspect, secs(3)).await;
+        assert!(guard.is_held() && guard.time_left() > secs(10), "{guard:?}");
+        proxy.heal();
+        standing(&guard, Standing::Held, secs(10)).await;
+    }
+    let short = one.lock("short").ttl(secs(2)).await.expect("a free lock");
+    proxy.cut();
+    standing(&short, Standing::Suspect, secs(1)).await;
+    let loss = short.lost().await;
+    assert_eq!(loss, lockcore::Loss::Expired);
+    assert_eq!(guard.standing(), Standing::Suspect, "a longer session lives on");
+    let heir = two.lock("short").wait(secs(20)).await.expect("the session expires");
+    proxy.heal();
+    standing(&guard, Standing::Held, secs(10)).await;
+    assert!(heir.is_held() && heir.token() > short.token());
+    leave(heir, &two).await;
+    leave(guard, &two).await;
+}
+
+/// Somebody ends the session while the claim holds, while it waits, and while its node is being made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_ended_by_another_client() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Witness::of(&server).await;
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let ttl = secs(20);
+    let held = one.lock("held").ttl(ttl).await.expect("a free lock");
+    let session = witness.wait_for("held", 1).await[0];
+    let other = hold(&two, "waiting").await;
+    let waiting = tokio::spawn(one.lock("waiting").ttl(ttl).wait(secs(60)).into_future());
+    assert_eq!(witness.wait_for("waiting", 2).await[1], session, "one session serves both");
+    witness.end_session(session).await;
+    let ended = Moment::now();
+    assert_eq!(held.lost().await, lockcore::Loss::Taken);
+    assert!(Moment::now().since(ended) < ttl / 2, "the news came no sooner than the deadline");
+    // The one who waits is in the queue again, in a new session.
+    let next = witness.wait_for("waiting", 2).await[1];
+    assert_ne!(next, session);
+    let error = held.release().await.expect_err("lost");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    let token = other.token();
+    other.release().await.expect("held");
+    let waited = waiting.await.expect("no panic").expect("its turn comes");
+    assert!(waited.token() > token);
+
+    // The node is made, and nobody hears of it.
+    hold(&two, "making").await.release().await.expect("held");
+    proxy.blackhole(Direction::ToClient);
+    let making = tokio::spawn(one.lock("making").ttl(ttl).wait(secs(60)).into_future());
+    assert_eq!(witness.wait_for("making", 1).await, [next]);
+    witness.end_session(next).await;
+    witness.wait_for("making", 0).await;
+    proxy.heal();
+    let made = making.await.expect("no panic").expect("a free lock");
+    let last = witness.wait_for("making", 1).await[0];
+    assert!(last != next && made.is_held());
+    assert_eq!(waited.lost().await, lockcore::Loss::Taken);
+    leave(made, &two).await;
+    queued(&two, "waiting", 0).await;
+    hold(&two, "waiting").await.release().await.expect("nothing was left behind");
+}
+
+/// The answer to a create is lost, but the session lives: the node is found, and with it the place in the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_making_was_not_answered_is_found() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Witness::of(&server).await;
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    for round in 0..4 {
+        let name = format!("found-{round}");
+        // In half of the rounds the client believes that it knows the queue.
+        let maker = if round % 2 == 0 { &one } else { &two };
+        maker.lock(name.as_str()).ttl(secs(20)).await.expect("a free lock").release().await.expect("held");
+        proxy.blackhole(Direction::ToClient);
+        let first = tokio::spawn(one.lock(name.as_str()).ttl(secs(20)).wait(secs(60)).into_future());
+        let session = witness.wait_for(&name, 1).await[0];
+        let second = tokio::spawn(two.lock(name.as_str()).wait(secs(60)).into_future());
+        assert_eq!(witness.wait_for(&name, 2).await[0], session);
+        proxy.heal();
+        let first = first.await.expect("no panic").expect("a free lock");
+        assert!(!second.is_finished(), "both hold");
+        assert_eq!(witness.wait_for(&name, 2).await[0], session, "the place was given away");
+        let token = first.token();
+        first.release().await.expect("held");
+        let second = second.await.expect("no panic").expect("its turn comes");
+        assert!(second.token() > token);
+        leave(second, &two).await;
+    }
+}
+
+/// CURATOR-498 and CURATOR-604: the answer to a create is lost, and the client gives its session up before the server
+/// does. The old node stands in the queue, bears the right id, and is about to vanish. A lock that rests on it would be
+/// held by two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_of_a_former_session_is_not_ours() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Witness::of(&server).await;
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let ttl = secs(5);
+    one.lock("twin").ttl(ttl).await.expect("a free lock").release().await.expect("held");
+    proxy.blackhole(Direction::ToClient);
+    let acquiring = tokio::spawn(one.lock("twin").ttl(ttl).wait(secs(90)).into_future());
+    let former = witness.wait_for("twin", 1).await[0];
+    // A server that starts grants its sessions their whole time again. The client has given up by then.
+    server.kill().expect("killed");
+    tokio::time::sleep(ttl * 3).await;
+    server.restart().await.expect("started");
+    let restarted = Moment::now();
+    // The old one's session is over, too.
+    let witness = Witness::of(&server).await;
+    assert_eq!(witness.sessions("twin").await, [former], "the old node is still there");
+    proxy.heal();
+    let guard = acquiring.await.expect("no panic").expect("a free lock");
+    let sessions = server.four_letter("dump").expect("an answer");
+    assert!(sessions.contains(&format!("{former:#x}")), "the old session was over: {sessions}");
+    let ours = witness.wait_for("twin", 1).await[0];
+    assert_ne!(ours, former, "the lock rests on the old node");
+    // Past the end of the old session.
+    restarted.after(ttl * 2).sleep().await;
+    assert!(guard.is_held(), "{guard:?}");
+    assert_eq!(witness.sessions("twin").await, [ours]);
+    assert!(two.lock("twin").try_now().await.expect("an answer").is_none(), "both hold");
+    leave(guard, &two).await;
+}
+
+/// While the one who waits is away, everything before it goes, and its own node, too. The news of both comes at once
+/// when it is back, in any order: it must not take the first for its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_was_deleted_meanwhile_gets_no_turn() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Witness::of(&server).await;
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    for round in 0..6 {
+        let name = format!("away-{round}");
+        let held = hold(&two, &name).await;
+        let waiting = tokio::spawn(one.lock(name.as_str()).wait(secs(60)).into_future());
+        witness.wait_for(&name, 2).await;
+        // The watches are set by the time that another request of theirs is answered.
+        one.lock("other").await.expect("a free lock").release().await.expect("held");
+        proxy.cut();
+        let folder = format!("/lockwell/{name}");
+        for node in witness.client.list_children(&folder).await.expect("a folder") {
+            witness.client.delete(&format!("{folder}/{node}"), None).await.expect("deleted");
+        }
+        proxy.heal();
+        let error = waiting.await.expect("no panic").expect_err("its place was deleted");
+        assert_eq!(error.kind(), ErrorKind::NotHeld, "{error:#}");
+        drop(held);
+        leave(hold(&two, &name).await, &two).await;
+    }
+}
+
+/// The folder of a lock is deleted whenever it is empty: between its making and the node's, and between two holders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_folder_goes_at_any_time() {
+    const ROUNDS: usize = 150;
+    let Some(server) = single(&options()).await else { return };
+    let witness = Witness::of(&server).await;
+    let mut workers = Vec::new();
+    let last = Arc::new(tokio::sync::Mutex::new(0));
+    for _ in 0..2 {
+        let (locks, last) = (client(&server.url()).await, Arc::clone(&last));
+        workers.push(tokio::spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = locks.lock("fleeting").wait(secs(60)).await.expect("its turn comes");
+                let mut last = last.try_lock().expect("nobody else holds it");
+                assert!(*last < guard.token().get(), "token {} after {last}", guard.token());
+                *last = guard.token().get();
+                drop(last);
+                guard.release().await.expect("held");
+                // Leaves the folder empty now and then.
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+        }));
+    }
+    let mut deleted = 0;
+    while !workers.iter().all(tokio::task::JoinHandle::is_finished) {
+        deleted += usize::from(witness.client.delete("/lockwell/fleeting", None).await.is_ok());
+    }
+    for worker in workers {
+        worker.await.expect("no worker fails");
+    }
+    println!("the folder was deleted {deleted} times");
+    assert!(deleted > 5, "the folder was deleted {deleted} times only");
+}
