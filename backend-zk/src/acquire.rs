@@ -34,7 +34,7 @@ pub(crate) struct Acquire<'a> {
     pub(crate) session: Arc<Session>,
     /// The folder of the lock.
     pub(crate) folder: String,
-    kind: Kind,
+    pub(crate) kind: Kind,
     form: Form,
     /// Sessions of this acquire that are over.
     pub(crate) past: Vec<i64>,
@@ -141,10 +141,17 @@ impl Acquire<'_> {
                 },
             };
             if self.claim.is_given_up() {
+                // One who does not wait has heard of the writer before it by name only.
+                let asks = self.kind == Kind::Shared && self.claim.wait() == Wait::No;
+                if asks && self.joins(&watch).await? {
+                    return self.granted(&node, now.sent).await;
+                }
                 return self.leave().await;
             }
             match wait_for_turn(self, &node, &watch, ahead).await? {
                 Turn::Mine(since) => return self.granted(&node, since).await,
+                // Our node was there at the last look.
+                Turn::Joined => return self.granted(&node, now.sent).await,
                 Turn::Look => (),
                 Turn::GivenUp => return Ok(Ended::NotNow),
                 Turn::SessionOver => return Ok(Ended::SessionOver),

@@ -9,7 +9,7 @@ use zookeeper_client as zk;
 use crate::child::{Child, Kind};
 use crate::error::explain;
 use crate::names::lock_path;
-use crate::node::read_data;
+use crate::node::{read_data, says_reader};
 use crate::options::Recipe;
 use crate::queue::holders;
 use crate::session::Session;
@@ -56,45 +56,60 @@ fn path_of(folder: &str, child: &Child) -> String {
     if child.name.is_empty() { folder.to_owned() } else { format!("{folder}/{}", child.name) }
 }
 
-/// Reads the first `count` of a queue. The second answer says whether one of them has gone meanwhile.
+/// How many of the first nodes hold the lock if the first is a writer that has become a reader, as its data tell.
+fn may_hold(queue: &[Child]) -> usize {
+    match queue.split_first() {
+        Some((first, rest)) if first.kind == Kind::Exclusive => {
+            1 + rest.iter().take_while(|child| child.kind == Kind::Shared).count()
+        }
+        _ => holders(queue),
+    }
+}
+
+/// Reads the first `count` of a queue. `None` for one that has gone meanwhile.
 async fn read(
     shared: &Shared,
     session: &Session,
     folder: &str,
     queue: &[Child],
     count: usize,
-) -> Result<(Vec<Place>, bool)> {
-    let holding = holders(queue);
+) -> Result<Vec<Option<Place>>> {
+    let (mut holding, mut joined) = (holders(queue), false);
     let reading: Vec<_> =
         queue[..count].iter().map(|child| session.client.get_data(&path_of(folder, child))).collect();
-    let (mut places, mut changed) = (Vec::with_capacity(count), false);
+    let mut places = Vec::with_capacity(count);
     for ((at, child), answer) in queue.iter().enumerate().zip(reading) {
         let (data, stat) = match answer.await {
             Ok(read) => read,
             Err(zk::Error::NoNode) => {
-                changed = true;
+                places.push(None);
                 continue;
             }
             Err(error) => return Err(explain(&error)),
         };
         let (label, ttl) = read_data(&data);
-        places.push(Place {
-            holds: at < holding,
+        let mut mode = child.kind.mode();
+        if at == 0 && mode == Mode::Exclusive && says_reader(&data) {
+            (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
+        }
+        places.push(Some(Place {
+            // Readers of other makers do not join: they wait for the node of the one who was a writer.
+            holds: at < holding && (!joined || ttl.is_some()),
             czxid: FencingToken::new(stat.czxid.cast_unsigned()),
             label,
-            mode: child.kind.mode(),
+            mode,
             ttl,
             waited: shared.clock.since(stat.ctime),
-        });
+        }));
     }
-    Ok((places, changed))
+    Ok(places)
 }
 
 pub(crate) async fn queue(shared: &Arc<Shared>, name: &LockName) -> Result<Vec<Place>> {
     let session = shared.pool.any().await?;
     let folder = lock_path(&shared.options.base, name);
     let queue = list(shared, &session, &folder).await?;
-    Ok(read(shared, &session, &folder, &queue, queue.len()).await?.0)
+    Ok(read(shared, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
 }
 
 pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<LockStatus> {
@@ -103,20 +118,21 @@ pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<Lock
     let mut tries = 0;
     loop {
         let queue = list(shared, &session, &folder).await?;
-        let holding = holders(&queue);
-        let (places, changed) = read(shared, &session, &folder, &queue, holding).await?;
+        let places = read(shared, &session, &folder, &queue, may_hold(&queue)).await?;
         // A holder that left between the two questions has an heir by now.
-        if changed && tries < 5 {
+        if places.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
         }
-        let found = places.into_iter().map(|place| {
+        let waiting = places.iter().flatten().filter(|place| !place.holds).count();
+        let waiting = waiting + queue.len() - places.len();
+        let found = places.into_iter().flatten().filter(|place| place.holds).map(|place| {
             // The session lives on as long as its process does, so the whole lease is always left.
             let left = place.ttl.unwrap_or(session.timeout);
             // The time in the queue is part of it: to write down when a turn came would be a request for each hand-over.
             Holder::new(place.czxid, place.label, place.mode, left).held_for(place.waited)
         });
-        return Ok(LockStatus::new(name.clone(), found.collect(), queue.len() - holding));
+        return Ok(LockStatus::new(name.clone(), found.collect(), waiting));
     }
 }
 
@@ -124,10 +140,13 @@ pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Resu
     let session = shared.pool.any().await?;
     let folder = lock_path(&shared.options.base, name);
     let queue = list(shared, &session, &folder).await?;
+    let places = read(shared, &session, &folder, &queue, may_hold(&queue)).await?;
     // All go out before the first answer is waited for.
-    let deleting: Vec<_> = queue[..holders(&queue)]
+    let deleting: Vec<_> = queue
         .iter()
-        .map(|child| session.client.delete(&path_of(&folder, child), None))
+        .zip(places)
+        .filter(|(_, place)| place.as_ref().is_some_and(|place| place.holds))
+        .map(|(child, _)| session.client.delete(&path_of(&folder, child), None))
         .collect();
     let mut freed = 0;
     for answer in deleting {

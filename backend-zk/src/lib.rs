@@ -24,6 +24,7 @@ mod acquire;
 mod belief;
 mod child;
 mod clock;
+mod downgrade;
 mod error;
 mod guarded;
 mod inspect;

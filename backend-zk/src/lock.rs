@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, Grant, LockName, LockStatus, Operation, Released, Renewal,
-    Result, ServerUrl, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Operation, Released,
+    Renewal, Result, ServerUrl, async_trait, lease,
 };
 use zookeeper_client::{self as zk, EventType};
 
@@ -19,7 +19,7 @@ use crate::options::{Options, Recipe};
 use crate::pool::Pool;
 use crate::probe::{Limits, probe};
 use crate::shared::Shared;
-use crate::{acquire, release, renew, simple};
+use crate::{acquire, downgrade, release, renew, simple};
 
 /// Locks in ZooKeeper.
 ///
@@ -70,6 +70,7 @@ fn capabilities(options: &Options, limits: Limits) -> Capabilities {
     let mut promised = Capabilities::minimal(BACKEND);
     promised.shared = queue;
     promised.permits = queue;
+    promised.downgrade = queue;
     promised.fencing = true;
     promised.fifo = queue;
     promised.push = true;
@@ -106,6 +107,12 @@ impl DistributedLock for ZkLock {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         release::release(&self.shared, claim).await
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        let work = downgrade::downgrade(&self.shared, grant);
+        let unknown = |_| Error::new(ErrorKind::UnknownOutcome, "no answer: a writer still, or a reader");
+        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(unknown)?
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use lockcore::{Claim, FencingToken, LockName, Moment};
+use lockcore::{Claim, FencingToken, LockName, Mode, Moment};
 use tokio::sync::Notify;
 use uuid::Uuid;
 use zookeeper_client as zk;
@@ -218,10 +218,14 @@ impl Table {
     }
 }
 
-/// What is written into a node: the label for people, and behind a line break the lease for `inspect`. Labels have no
-/// line breaks. Other programs write what they like; all of it is a label then.
+/// What a reader's node says behind its lease.
+const READER: &str = " reader";
+
+/// What is written into a node: the label for people, and behind a line break the lease for `inspect`, and whether the
+/// claim is a reader's. Labels have no line breaks. Other programs write what they like; all of it is a label then.
 pub(crate) fn write_data(claim: &Claim) -> Vec<u8> {
-    format!("{}\nlockwell ttl={}", claim.label(), claim.ttl().as_millis()).into_bytes()
+    let reader = if claim.mode() == Mode::Shared { READER } else { "" };
+    format!("{}\nlockwell ttl={}{reader}", claim.label(), claim.ttl().as_millis()).into_bytes()
 }
 
 /// The label and the lease of a node, from its data.
@@ -234,9 +238,36 @@ pub(crate) fn read_data(data: &[u8]) -> (String, Option<Duration>) {
     (label.to_owned(), ttl.map(Duration::from_millis))
 }
 
+/// Whether a node says that its claim is a reader's. One that is a writer by its name has become a reader.
+pub(crate) fn says_reader(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    text.split_once("\nlockwell ttl=").is_some_and(|(_, rest)| rest.ends_with(READER))
+}
+
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The path holds the owner id.
         f.debug_struct("Node").field("lock", &self.lock).field("czxid", &self.czxid).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockcore::Wait;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let ttl = Duration::from_millis(1500);
+        let name = LockName::new("a").unwrap();
+        let writer = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "a reader".into());
+        for (claim, reads) in [(&writer, false), (&writer.downgraded(), true)] {
+            let data = write_data(claim);
+            assert_eq!(read_data(&data), ("a reader".to_owned(), Some(ttl)));
+            assert_eq!(says_reader(&data), reads);
+        }
+        for others in ["", "10.0.0.1", "__REVOKE__", "a reader", "lockwell ttl=1 reader", "\n reader"] {
+            assert!(!says_reader(others.as_bytes()), "{others}");
+        }
     }
 }

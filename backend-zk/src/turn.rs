@@ -9,14 +9,17 @@ use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, EventType};
 
 use crate::acquire::Acquire;
+use crate::child::Kind;
 use crate::error::{Fate, explain, fate};
-use crate::node::Node;
+use crate::node::{Node, says_reader};
 use crate::patience::within;
 
 /// How a wait ends.
 pub(crate) enum Turn {
     /// The lock is ours since this moment.
     Mine(Moment),
+    /// The writer before us has become a reader, and so the lock is ours, too.
+    Joined,
     /// Something has changed: look at the queue again.
     Look,
     GivenUp,
@@ -28,7 +31,7 @@ fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
-/// Waits until one of the nodes `watch` leaves the queue.
+/// Waits until one of the nodes `watch` leaves the queue, or is a writer that lets readers in.
 ///
 /// If it is the last one before us, a watch on our own node stands first. The server sends events in the order of what
 /// happened: so when the news comes that the other has left, and none that our own node is gone, then it was there at
@@ -64,6 +67,7 @@ pub(crate) async fn wait_for_turn(
     let mut left = false;
     for asking in asking {
         match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
+            Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => return Ok(Turn::Joined),
             Ok((.., news)) => leaving.push(news.changed()),
             Err(zk::Error::NoNode) => left = true,
             Err(error) => return failed(&error).await,
@@ -96,12 +100,12 @@ pub(crate) async fn wait_for_turn(
     })
 }
 
-/// Whether we and all of these still stand in the queue, as far as one can tell.
+/// Whether we and all of these still stand in the queue and say what they said, as far as one can tell.
 async fn all_there(acquire: &Acquire<'_>, node: &Node, watch: &[String]) -> Result<bool> {
     for name in watch.iter().map(String::as_str).chain([node.name()]) {
         let asking = acquire.session.client.check_stat(&format!("{}/{name}", acquire.folder));
         let answer = within(acquire.shared, acquire.claim, acquire.session.bounded(asking)).await?;
-        if !matches!(answer, Ok(Some(_))) {
+        if !matches!(answer, Ok(Some(stat)) if stat.version == 0) {
             return Ok(false);
         }
     }

@@ -11,8 +11,8 @@ use super::servers::{Cable, OneServer, missing};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
-    vec![Shared, Permits, Fencing, Fifo, Durable, Process, Server, Link]
+    use Need::{Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
+    vec![Shared, Permits, Downgrade, Fencing, Fifo, Durable, Process, Server, Link]
 }
 
 pub(crate) fn offers_of_simple() -> Vec<Need> {

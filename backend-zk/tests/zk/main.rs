@@ -1,6 +1,7 @@
-//! What is particular to ZooKeeper: cost, sessions, faults of ensembles, other clients, rights, odd input.
+//! What is particular to ZooKeeper: cost, downgrades, sessions, faults of ensembles, other clients, rights, odd input.
 
 mod cost;
+mod downgrade;
 mod faults;
 mod herd;
 mod input;
