@@ -1,14 +1,20 @@
 //! What differs from database to database.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::{Capabilities, Claim, FencingToken, Grant, LockName, LockStatus};
+use lockcore::seats::Seats;
+use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode};
+use sqlx::Result as Answer;
 use uuid::Uuid;
+
+use crate::groups::Groups;
 
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
+
+/// The mark of a queue whose head does not come in alone, where a ticket is asked for.
+pub(crate) const SEVERAL: i64 = -1;
 
 /// One question for a lock.
 #[derive(Clone, Debug)]
@@ -17,20 +23,64 @@ pub struct Ask {
     pub ticket: i64,
 }
 
+/// Which table has the record of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The lock's own row names the holder.
+    Alone,
+    /// The holder is a member of a group.
+    Together,
+}
+
+impl Hold {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        if claim.mode() == Mode::Exclusive { Self::Alone } else { Self::Together }
+    }
+}
+
 /// The answer to a question for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     Granted(FencingToken),
-    /// Held by another, or somebody stands ahead. The time until the lease of the holder ends, if known.
+    /// The claim is a member of the group already, with this token.
+    Member(FencingToken),
+    /// Held by another, or somebody stands ahead. The time until the lease of a holder ends, if known.
     Busy(Option<Duration>),
+    /// Held by a group, and the lease of a member has ended.
+    Stale,
+    /// A transaction has locked a row. A claim that travelled with others may have been granted all the same.
+    Blocked,
+    /// In use as another kind of lock.
+    Clash(Mode),
+}
+
+impl Took {
+    /// A refusal. `in_use` is how the lock is held or, if it is not, how the first one ahead asks for it; `left` is the
+    /// time in microseconds until the first lease of its holders ends.
+    pub(crate) fn refused(ask: &Ask, in_use: Option<i64>, left: Option<i64>) -> Self {
+        match in_use.and_then(Mode::from_code) {
+            // The dead must not keep others out, nor be the reason for an error.
+            _ if left.is_some_and(|left| left <= 0) => Self::Stale,
+            Some(mode) if !mode.is_same_kind(ask.claim.mode()) => Self::Clash(mode),
+            _ => Self::Busy(left.map(span)),
+        }
+    }
 }
 
 /// What a release or a departure from the queue did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
-    /// The ticket of the next waiter, if it waits in this process.
-    pub next: Option<i64>,
+    /// It is still held: a transaction has locked the row.
+    pub blocked: bool,
+    /// The tickets of those whose turn it is now and who wait in this process.
+    pub next: Vec<i64>,
+}
+
+impl Freed {
+    pub(crate) fn new(released: bool, next: Vec<i64>) -> Self {
+        Self { released, blocked: false, next }
+    }
 }
 
 /// The answer to a renewal.
@@ -40,19 +90,6 @@ pub enum Extension {
     /// The row is locked by a transaction, as `verify_in` does: ask again.
     Blocked,
     Lost,
-}
-
-/// What to make of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Known not to have been applied, by the luck of the draw: a deadlock, a serialization failure. Ask again.
-    Again,
-    /// Known not to have been applied: a row is locked by somebody's transaction. Ask later.
-    Blocked,
-    /// The connection is no good, and the outcome is unknown. Every statement here may be repeated.
-    Broken,
-    /// Asking again will not help.
-    Fatal,
 }
 
 pub(crate) fn micros(span: Duration) -> i64 {
@@ -67,37 +104,41 @@ pub(crate) fn token(number: i64) -> FencingToken {
     FencingToken::new(number.cast_unsigned())
 }
 
-type Answer<T> = sqlx::Result<T>;
+/// How many tokens a claim reserves.
+pub(crate) fn block(claim: &Claim) -> i64 {
+    i64::from(claim.tokens().get())
+}
 
-/// One database: its connection, its statements. All statements are idempotent for a given owner, so each may be
-/// repeated after a lost reply.
-pub trait Dialect: Debug + Send + Sync + Sized + 'static {
-    /// A connection, owned by one lane and never shared, so that an answer that was not waited for cannot be mistaken
-    /// for another's.
-    type Conn: Send + 'static;
+/// A holder as the tables have it: token, label, mode, and the times that are left and that have passed.
+pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
-    fn capabilities(&self) -> Capabilities;
+pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> LockStatus {
+    let holders = holders.into_iter().map(|(number, label, mode, left, held)| {
+        let mode = Mode::from_code(mode).unwrap_or(Mode::Exclusive);
+        Holder::new(token(number), label, mode, span(left)).held_for(span(held))
+    });
+    LockStatus::new(name.clone(), holders.collect(), usize::try_from(waiters).unwrap_or(0))
+}
 
-    fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
-
-    /// What an error that the database itself reports means.
-    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
-
-    /// Takes each lock that is free for its claim. The names differ from each other.
+/// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
+/// idempotent for a given owner, so each may be repeated after a lost reply.
+pub trait Dialect: Groups {
+    /// Takes each lock that is free for its claim, alone. The names differ from each other.
     fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
 
-    /// Frees each lock that its claim holds, and finds who is next.
+    /// Frees each lock that its claim holds alone, and finds who is next.
     fn release(
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        local: Local<'_>,
+        seats: &Seats,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
 
-    /// Extends each lease that its claim holds.
+    /// Extends each lease that its claim holds, all of them in this way.
     fn renew(
         &self,
         conn: &mut Self::Conn,
+        hold: Hold,
         grants: &[Grant],
     ) -> impl Future<Output = Answer<Vec<Extension>>> + Send;
 
@@ -120,19 +161,16 @@ pub trait Dialect: Debug + Send + Sync + Sized + 'static {
         &self,
         conn: &mut Self::Conn,
         claim: &Claim,
-        local: Local<'_>,
+        seats: &Seats,
     ) -> impl Future<Output = Answer<Freed>> + Send;
 
     /// The tickets of waiters of this process whose turn it is, among these names.
     fn turns(
         &self,
         conn: &mut Self::Conn,
-        client: Uuid,
+        seats: &Seats,
         names: &[LockName],
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
-
-    /// A number that changes with every change of the database, where that is cheaper than to look.
-    fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
     fn inspect(
         &self,
@@ -140,40 +178,14 @@ pub trait Dialect: Debug + Send + Sync + Sized + 'static {
         name: &LockName,
     ) -> impl Future<Output = Answer<LockStatus>> + Send;
 
+    /// Frees a lock whoever holds it; answers with how many did, and who is next.
     fn force_release(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        local: Local<'_>,
-    ) -> impl Future<Output = Answer<Freed>> + Send;
+        seats: &Seats,
+    ) -> impl Future<Output = Answer<(usize, Vec<i64>)>> + Send;
 
     /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
     fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
-
-    /// Whether the tables are there and can be used.
-    fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
-
-    /// Creates the tables where they are missing.
-    fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
-
-    /// The statements that create the tables, for a person.
-    fn ddl(&self) -> String;
-
-    /// Waits for the database to say that it is the turn of some ticket. Never returns `Ok` with nothing. `None`: this
-    /// database cannot push, and [`turns`](Self::turns) is asked instead.
-    fn listen(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Ear>>> + Send;
-
-    /// An open subscription.
-    type Ear: Send + 'static;
-
-    /// The next ticket whose turn it is. `None`: the connection was lost and is back, so some may have been missed.
-    fn hear(ear: &mut Self::Ear) -> impl Future<Output = Answer<Option<i64>>> + Send;
-}
-
-/// Who asks, and for which names somebody of this process waits.
-#[derive(Clone, Copy)]
-#[allow(missing_debug_implementations)]
-pub struct Local<'a> {
-    pub client: Uuid,
-    pub waits_for: &'a (dyn Fn(&LockName) -> bool + Sync),
 }

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use lockcore::seats::Seats;
-use lockcore::{Claim, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Result};
+use lockcore::{Claim, Error, ErrorKind, Grant, LockName, LockStatus, Result};
 
-use crate::dialect::{Ask, Dialect, Extension, Freed, Local, Took};
+use crate::batch;
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, Took};
 use crate::lane::{Request, Server};
 
 /// One kind of request: what goes in, what comes out, and how a batch of them is carried out.
@@ -27,6 +28,21 @@ pub(crate) trait Errand<D: Dialect>: Sized + Send + 'static {
     /// Corrects the output of a batch that was repeated after a lost answer, where the first try shows in it.
     fn after_doubt(_: &mut Self::Output) {}
 
+    /// Whether two requests want the same row, so that neither waits for what would not hold up the other.
+    fn is_about_one(_: &Self::Input, _: &Self::Input) -> bool {
+        false
+    }
+
+    /// Whether to ask again for a while when a row is locked, rather than to take that for an answer.
+    fn insists(_: &Self::Input) -> bool {
+        false
+    }
+
+    /// Whether this output says that a row is locked by somebody's transaction.
+    fn is_blocked(_: &Self::Output) -> bool {
+        false
+    }
+
     /// What to say when a row is locked by somebody's transaction.
     fn blocked() -> Result<Self::Output> {
         Err(Error::new(ErrorKind::Held, "a transaction that has verified this lock is still open"))
@@ -37,7 +53,9 @@ pub(crate) trait Errand<D: Dialect>: Sized + Send + 'static {
 pub(crate) enum Job<D: Dialect> {
     Take(Request<D, Take>),
     Release(Request<D, Release>),
+    Part(Request<D, Part>),
     Renew(Request<D, Renew>),
+    Downgrade(Request<D, Downgrade>),
     Enroll(Request<D, Enroll>),
     Stay(Request<D, Stay>),
     Tidy(Request<D, Tidy>),
@@ -53,13 +71,14 @@ pub(crate) enum Job<D: Dialect> {
 /// Kinds may change places with each other, since nobody has more than one request for one claim under way. Renewals go
 /// first, because time is running for them; then whatever frees locks; then whatever wants them.
 pub(crate) async fn serve_all<D: Dialect>(server: &mut Server<D>, jobs: Vec<Job<D>>) {
-    let (mut renew, mut tidy, mut release, mut stay, mut take, mut rest) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut renew, mut tidy, mut release, mut part) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut stay, mut take, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         match job {
             Job::Renew(request) => renew.push(request),
             Job::Tidy(request) => tidy.push(request),
             Job::Release(request) => release.push(request),
+            Job::Part(request) => part.push(request),
             Job::Stay(request) => stay.push(request),
             Job::Take(request) => take.push(request),
             other => rest.push(other),
@@ -74,51 +93,34 @@ pub(crate) async fn serve_all<D: Dialect>(server: &mut Server<D>, jobs: Vec<Job<
     if !release.is_empty() {
         server.serve_batch(release).await;
     }
+    if !part.is_empty() {
+        server.serve_batch(part).await;
+    }
     for job in rest {
         match job {
+            Job::Downgrade(request) => server.serve_batch(vec![request]).await,
             Job::Enroll(request) => server.serve_batch(vec![request]).await,
             Job::Leave(request) => server.serve_batch(vec![request]).await,
             Job::Inspect(request) => server.serve_batch(vec![request]).await,
             Job::Force(request) => server.serve_batch(vec![request]).await,
             Job::Purge(request) => server.serve_batch(vec![request]).await,
             Job::SetUp(request) => server.serve_batch(vec![request]).await,
-            Job::Take(_) | Job::Release(_) | Job::Renew(_) | Job::Stay(_) | Job::Tidy(_) => (),
+            Job::Take(_) | Job::Release(_) | Job::Part(_) | Job::Renew(_) | Job::Stay(_) | Job::Tidy(_) => (),
         }
     }
     if !stay.is_empty() {
         server.serve_batch(stay).await;
     }
     if !take.is_empty() {
-        let behind = split_off_those_behind(&mut take);
         server.serve_batch(take).await;
-        for request in behind {
-            drop(request.reply.send(Ok((Took::Busy(None), Moment::now()))));
-        }
     }
-}
-
-/// Of several requests for one name, only the one that stands first in the queue is worth a question: if it is refused,
-/// so are those behind it; if not, they are refused by it.
-fn split_off_those_behind<D: Dialect>(batch: &mut Vec<Request<D, Take>>) -> Vec<Request<D, Take>> {
-    if batch.len() == 1 {
-        return Vec::new();
-    }
-    batch.sort_by(|a, b| (a.input.claim.name(), a.input.ticket).cmp(&(b.input.claim.name(), b.input.ticket)));
-    let (mut first, mut behind): (Vec<Request<D, Take>>, Vec<_>) = (Vec::new(), Vec::new());
-    for request in batch.drain(..) {
-        match first.last() {
-            Some(ahead) if ahead.input.claim.name() == request.input.claim.name() => behind.push(request),
-            _ => first.push(request),
-        }
-    }
-    *batch = first;
-    behind
 }
 
 macro_rules! errand {
     ($(#[$doc:meta])* $name:ident($input:ty) -> $output:ty,
      |$dialect:ident, $seats:ident, $conn:ident, $inputs:ident| $run:expr
-     $(, after_doubt: $doubt:expr)? $(, blocked: $blocked:expr)?) => {
+     $(, after_doubt: $doubt:expr)? $(, is_blocked: $is_blocked:expr)?
+     $(, blocked: $blocked:expr)? $(, about_one: $about_one:expr)? $(, insists: $insists:expr)?) => {
         $(#[$doc])*
         pub(crate) struct $name;
 
@@ -143,6 +145,18 @@ macro_rules! errand {
                 Ok($blocked)
             })?
 
+            $(fn is_about_one(one: &$input, other: &$input) -> bool {
+                $about_one(one, other)
+            })?
+
+            $(fn insists(input: &$input) -> bool {
+                $insists(input)
+            })?
+
+            $(fn is_blocked(output: &$output) -> bool {
+                $is_blocked(output)
+            })?
+
             $(fn after_doubt(output: &mut $output) {
                 $doubt(output);
             })?
@@ -153,18 +167,24 @@ macro_rules! errand {
 errand!(
     /// Takes a lock if it is free.
     Take(Ask) -> Took,
-    |dialect, _seats, conn, asks| dialect.take(conn, asks).await,
-    // Whoever has the row has the lock, for us.
-    blocked: Took::Busy(Some(Duration::from_millis(20)))
+    |dialect, seats, conn, asks| batch::take(dialect, seats, conn, asks).await,
+    blocked: Took::Blocked,
+    about_one: |one: &Ask, other: &Ask| one.claim.name() == other.claim.name(),
+    // Those who come and go in a group lock its row for a moment, and that is no reason to stay outside.
+    insists: |ask: &Ask| Hold::of(&ask.claim) == Hold::Together
 );
 errand!(
-    /// Frees a lock.
+    /// Frees a lock that is held alone.
     Release(Claim) -> Freed,
-    |dialect, seats, conn, claims| {
-        let waits_for = |name: &LockName| seats.waits_for(name);
-        dialect.release(conn, claims, Local { client: seats.client, waits_for: &waits_for }).await
-    },
+    |dialect, seats, conn, claims| dialect.release(conn, claims, seats).await,
     // The first try may have freed the lock, and another may have taken it since: that is no loss.
+    after_doubt: |freed: &mut Freed| freed.released = true,
+    is_blocked: |freed: &Freed| freed.blocked
+);
+errand!(
+    /// Leaves a group. Not together with releases: what is tried again must not have been done in part.
+    Part(Claim) -> Freed,
+    |dialect, seats, conn, claims| dialect.part(conn, claims, seats).await,
     after_doubt: |freed: &mut Freed| freed.released = true
 );
 errand!(
@@ -173,7 +193,18 @@ errand!(
     |dialect, _seats, conn, batches| {
         let mut answers = Vec::new();
         for grants in batches {
-            answers.push(dialect.renew(conn, grants).await?);
+            answers.push(batch::renew(dialect, conn, grants).await?);
+        }
+        Ok(answers)
+    }
+);
+errand!(
+    /// Turns a writer into a reader. `None`: it does not hold the lock. Otherwise the tickets of those who are next.
+    Downgrade(Grant) -> Option<Vec<i64>>,
+    |dialect, seats, conn, grants| {
+        let mut answers = Vec::new();
+        for grant in grants {
+            answers.push(dialect.downgrade(conn, grant, seats).await?);
         }
         Ok(answers)
     }
@@ -209,11 +240,9 @@ errand!(
     /// Gives a place in the queue up.
     Leave(Claim) -> Freed,
     |dialect, seats, conn, claims| {
-        let waits_for = |name: &LockName| seats.waits_for(name);
         let mut freed = Vec::new();
         for claim in claims {
-            let local = Local { client: seats.client, waits_for: &waits_for };
-            freed.push(dialect.leave(conn, claim, local).await?);
+            freed.push(dialect.leave(conn, claim, seats).await?);
         }
         Ok(freed)
     }
@@ -230,14 +259,12 @@ errand!(
     }
 );
 errand!(
-    /// Frees a lock whoever holds it.
-    Force(LockName) -> Freed,
+    /// Frees a lock whoever holds it: how many did, and the tickets of those who are next.
+    Force(LockName) -> (usize, Vec<i64>),
     |dialect, seats, conn, names| {
-        let waits_for = |name: &LockName| seats.waits_for(name);
         let mut freed = Vec::new();
         for name in names {
-            let local = Local { client: seats.client, waits_for: &waits_for };
-            freed.push(dialect.force_release(conn, name, local).await?);
+            freed.push(dialect.force_release(conn, name, seats).await?);
         }
         Ok(freed)
     }
@@ -245,10 +272,10 @@ errand!(
 errand!(
     /// Deletes what nobody uses any more.
     Purge(Duration) -> u64,
-    |dialect, _seats, conn, spans| {
+    |dialect, seats, conn, spans| {
         let mut purged = Vec::new();
         for idle in spans {
-            purged.push(dialect.purge(conn, *idle).await?);
+            purged.push(batch::purge(dialect, seats, conn, *idle).await?);
         }
         Ok(purged)
     }

@@ -2,6 +2,9 @@
 
 use lockcore::{Error, ErrorKind};
 
+const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
+                             and DELETE on those of the queue and of the members";
+
 /// What became of a request that reached no answer in time.
 pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     let error = Error::new(ErrorKind::Unreachable, "the database cannot be reached or does not answer");
@@ -35,9 +38,7 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
 fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'static str)> {
     Some(match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?.number() {
         1045 | 1698 => (ErrorKind::Refused, "user or password is wrong"),
-        1044 | 1142 | 1143 | 1227 => {
-            (ErrorKind::Refused, "the user lacks a right: SELECT, INSERT and UPDATE are needed")
-        }
+        1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
         1290 | 1792 | 1836 => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
         1021 | 1114 => (ErrorKind::Misconfigured, "the server is out of space"),
@@ -56,7 +57,7 @@ fn by_number(_: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'static 
 fn by_code(code: &str) -> (ErrorKind, &'static str) {
     match code {
         "28P01" | "28000" => (ErrorKind::Refused, "user or password is wrong"),
-        "42501" => (ErrorKind::Refused, "the user lacks a right: SELECT, INSERT and UPDATE are needed"),
+        "42501" => (ErrorKind::Refused, LACKS_A_RIGHT),
         "3D000" | "42000" => {
             (ErrorKind::Misconfigured, "there is no such database, or the user has no right to it")
         }
@@ -64,7 +65,10 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
             ErrorKind::Misconfigured,
             "the lock tables are missing: let them be created, or see create_schema()",
         ),
-        "42703" | "42S22" => (ErrorKind::Misconfigured, "the lock tables have other columns than expected"),
+        "42703" | "42S22" => (
+            ErrorKind::Misconfigured,
+            "the lock tables are of an older form: let them be brought up to date, or see schema_upgrade()",
+        ),
         "25006" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
         "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),

@@ -15,9 +15,13 @@ use lockcore::seats::Seats;
 use lockcore::{Moment, Result};
 use tokio::sync::oneshot;
 
-use crate::dialect::{Dialect, Verdict};
+use crate::database::Verdict;
+use crate::dialect::Dialect;
 use crate::errand::{Errand, Job};
 use crate::error::{fatal, no_answer};
+
+/// How long a claim insists that meets a locked row which its lock's holders do not lock for long.
+const INSIST: Duration = Duration::from_millis(500);
 
 /// How often a statement that the database gave back as "not applied, try again" is repeated.
 const REPEATS: u32 = 20;
@@ -162,6 +166,7 @@ impl<D: Dialect> Server<D> {
             replies.push((reply, give_up));
         }
         let end = replies.iter().map(|(_, give_up)| *give_up).max().unwrap_or(Moment::NEVER);
+        let insist = Moment::now().after(INSIST);
         let mut repeats = 0;
         let mut last = None;
         // Whether an earlier try may have been carried out without our hearing of it.
@@ -183,8 +188,9 @@ impl<D: Dialect> Server<D> {
                         if in_doubt {
                             E::after_doubt(&mut output);
                         }
+                        let answer = if E::is_blocked(&output) { E::blocked() } else { Ok(output) };
                         // A caller that has gone away does not read its answer.
-                        drop(reply.send(Ok((output, sent))));
+                        drop(reply.send(answer.map(|output| (output, sent))));
                     }
                     return;
                 }
@@ -193,9 +199,11 @@ impl<D: Dialect> Server<D> {
                         repeats += 1;
                         pause(repeats).await;
                     }
-                    Verdict::Blocked if inputs.len() > 1 => {
-                        return self.serve_one_by_one::<E>(inputs, replies).await;
+                    Verdict::Blocked if inputs[1..].iter().any(|one| !E::is_about_one(&inputs[0], one)) => {
+                        return self.serve_apart::<E>(inputs, replies).await;
                     }
+                    Verdict::Blocked
+                        if inputs.iter().all(E::insists) && insist.remaining() > Duration::ZERO => {}
                     Verdict::Blocked => {
                         for (reply, _) in replies {
                             drop(reply.send(E::blocked().map(|output| (output, sent))));
@@ -225,13 +233,22 @@ impl<D: Dialect> Server<D> {
     }
 
     /// One row of the batch is locked by somebody's transaction: the others must not wait for it.
-    async fn serve_one_by_one<E: Errand<D>>(
+    async fn serve_apart<E: Errand<D>>(
         &mut self,
         inputs: Vec<E::Input>,
         replies: Vec<(Reply<E::Output>, Moment)>,
     ) {
+        let mut parts: Vec<Vec<Request<D, E>>> = Vec::new();
         for (input, (reply, give_up)) in inputs.into_iter().zip(replies) {
-            Box::pin(self.serve_batch::<E>(vec![Request { input, reply, give_up }])).await;
+            let place = parts.iter().position(|part| E::is_about_one(&part[0].input, &input));
+            let request = Request { input, reply, give_up };
+            match place {
+                Some(at) => parts[at].push(request),
+                None => parts.push(vec![request]),
+            }
+        }
+        for part in parts {
+            Box::pin(self.serve_batch::<E>(part)).await;
         }
     }
 

@@ -3,12 +3,18 @@
 //! A lock is a row that is never deleted by a release. An acquire is one statement that takes the row if it is free by the
 //! *server's* clock; requests that meet share a statement; waiters stand in a queue table and are woken in order.
 //!
+//! Readers and the holders of permits are members of a group that holds the row. They have rows of their own, so a lock
+//! that one holds alone costs nothing more for it.
+//!
 //! For data in the same database, `verify_in` checks the lock inside the user's own transaction: true exclusion, without
 //! an assumption about time.
 
+mod batch;
+mod database;
 mod dialect;
 mod errand;
 mod error;
+mod groups;
 mod lane;
 mod lock;
 #[cfg(feature = "mysql")]

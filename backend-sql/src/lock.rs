@@ -11,8 +11,10 @@ use lockcore::{
     seats::{SEAT_LIFE, SEAT_REFRESH, Seats},
 };
 
-use crate::dialect::{Ask, Dialect, Extension, NO_TICKET, Took};
-use crate::errand::{Enroll, Force, Inspect, Leave, Purge, Release, Renew, SetUp, Stay, Take, Tidy};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, NO_TICKET, Took};
+use crate::errand::{
+    Downgrade, Enroll, Errand, Force, Inspect, Leave, Part, Purge, Release, Renew, SetUp, Stay, Take, Tidy,
+};
 use crate::lane::Lane;
 use crate::options::Options;
 use crate::wake::Wake;
@@ -83,8 +85,8 @@ impl<D: Dialect> SqlLock<D> {
                     Ok(_) => Ok(()),
                     Err(second) if second.kind() == ErrorKind::Refused => Err(Error::new(
                         ErrorKind::Misconfigured,
-                        "the lock tables are missing and this user may not create them; \
-                         let an administrator run the statements of schema()",
+                        "the lock tables are missing or of an older form, and this user may not change that; let an \
+                         administrator run the statements of schema() or schema_upgrade()",
                     )
                     .with_source(second)),
                     Err(second) => Err(second),
@@ -99,7 +101,14 @@ impl<D: Dialect> SqlLock<D> {
         self.shared.dialect.ddl()
     }
 
-    /// Creates the tables where they are missing. Connecting does it, too, unless the option `create=false` is set.
+    /// The statements that bring tables of an earlier version up to date, for an administrator. Processes of that
+    /// version may go on using them meanwhile and afterwards.
+    pub fn schema_upgrade(&self) -> String {
+        self.shared.dialect.ddl_of_upgrade()
+    }
+
+    /// Creates the tables where they are missing, and brings those of an earlier version up to date. Connecting does it,
+    /// too, unless the option `create=false` is set.
     ///
     /// # Cancel safety
     /// The statements may be executed even if this future is dropped.
@@ -167,12 +176,23 @@ impl<D: Dialect> SqlLock<D> {
             let (took, sent) = self.take(claim, seat.ticket).await?;
             let free_in = match took {
                 Took::Granted(token) => {
-                    // The place is of no use any more. Until it is gone, it is passed over, being the holder's.
-                    self.lane.send::<Tidy>(seat.ticket);
+                    if Hold::of(claim) == Hold::Alone {
+                        // The place is of no use any more. Until it is gone, it is passed over, being the holder's.
+                        self.lane.send::<Tidy>(seat.ticket);
+                    }
                     claim.note_left_queue();
                     return Ok(Some(self.grant(claim, token, sent)));
                 }
+                Took::Clash(in_use) => {
+                    // It was something else before we stood in the queue. The error must leave nothing behind.
+                    self.leave(claim).await?;
+                    claim.note_left_queue();
+                    return Err(Mode::clash(in_use, claim.mode()));
+                }
                 Took::Busy(free_in) => free_in,
+                // Whoever has the row has the lock, for us.
+                Took::Blocked => Some(Duration::from_millis(20)),
+                Took::Member(_) | Took::Stale => None,
             };
             let nap = early_looks.next().unwrap_or(SEAT_REFRESH).min(lease_end(free_in));
             tokio::select! {
@@ -188,6 +208,34 @@ impl<D: Dialect> SqlLock<D> {
                     let (ticket, _) = claim.within_wait(self.lane.call::<Enroll>(claim.clone())).await?;
                     seat = seats.sit(claim.name(), ticket);
                 }
+            }
+        }
+    }
+
+    /// Gives the place in the queue up; answers whether there was one.
+    async fn leave(&self, claim: &Claim) -> Result<bool> {
+        let (freed, _) = self.lane.call::<Leave>(claim.clone()).await?;
+        self.wake(freed.next);
+        Ok(freed.released)
+    }
+
+    fn wake(&self, tickets: Vec<i64>) {
+        for ticket in tickets {
+            self.shared.seats.wake(ticket);
+        }
+    }
+
+    /// Asks for what must not be done while a transaction has the lock's row: it waits for that, beside the others.
+    async fn call_patiently<E: Errand<D>>(&self, input: impl Fn() -> E::Input) -> Result<E::Output> {
+        let (mut lane, mut pause) = (&self.lane, Duration::from_millis(5));
+        loop {
+            match lane.call::<E>(input()).await {
+                Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    lane = self.siding.get_or_init(|| self.shared.lane());
+                }
+                other => return other.map(|(output, _)| output),
             }
         }
     }
@@ -211,11 +259,14 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        if claim.mode() != Mode::Exclusive {
-            return Err(Error::new(ErrorKind::Unsupported, "this backend has exclusive locks only"));
-        }
         match self.take(claim, NO_TICKET).await? {
             (Took::Granted(token), sent) => Ok(Some(self.grant(claim, token, sent))),
+            (Took::Clash(in_use), _) => Err(Mode::clash(in_use, claim.mode())),
+            (Took::Blocked, _) if claim.wait() == Wait::No => {
+                // Nobody knows, so it is to be cleaned up like a place in the queue.
+                claim.note_queued();
+                Ok(None)
+            }
             _ if claim.wait() == Wait::No => Ok(None),
             _ => self.wait_for_turn(claim).await,
         }
@@ -239,26 +290,28 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             .collect()
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        let mut left = false;
-        if claim.may_be_queued() {
-            let (freed, _) = self.lane.call::<Leave>(claim.clone()).await?;
-            left = freed.released;
-            freed.next.inspect(|&next| self.shared.seats.wake(next));
-        }
-        let (mut lane, mut pause) = (&self.lane, Duration::from_millis(5));
-        let (freed, _) = loop {
-            match lane.call::<Release>(claim.clone()).await {
-                // A transaction that verified the lock holds its row. The lock must not be free before it ends.
-                Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                    lane = self.siding.get_or_init(|| self.shared.lane());
-                }
-                other => break other?,
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        match self.call_patiently::<Downgrade>(|| grant.clone()).await? {
+            Some(next) => {
+                self.wake(next);
+                Ok(grant.downgraded())
             }
-        };
-        freed.next.inspect(|&next| self.shared.seats.wake(next));
+            None => Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade")),
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let left = claim.may_be_queued() && self.leave(claim).await?;
+        // A transaction that verified the lock holds its row. The lock must not be free before it ends.
+        let mut freed = Freed::default();
+        if Hold::of(claim) == Hold::Alone {
+            freed = self.call_patiently::<Release>(|| claim.clone()).await?;
+        }
+        if !freed.released {
+            // A writer is a member by now if it was downgraded and the answer was lost.
+            freed = self.call_patiently::<Part>(|| claim.clone()).await?;
+        }
+        self.wake(freed.next);
         Ok(if freed.released || left { Released::Released } else { Released::NotHeld })
     }
 
@@ -267,9 +320,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let (freed, _) = self.lane.call::<Force>(name.clone()).await?;
-        freed.next.inspect(|&next| self.shared.seats.wake(next));
-        Ok(usize::from(freed.released))
+        let ((freed, next), _) = self.lane.call::<Force>(name.clone()).await?;
+        self.wake(next);
+        Ok(freed)
     }
 
     fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use lockcore::{Error, ErrorKind, Result};
 
-/// The table of locks; the table of the queue has the same name with `_queue` behind it.
+use crate::dialect::Hold;
+
+/// The table of locks; those of the queue and of the members of groups have the same name with `_queue` and `_members`
+/// behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table(String);
 
@@ -31,18 +34,17 @@ impl Table {
         Ok(Self(name.to_owned()))
     }
 
-    pub(crate) fn queue(&self) -> String {
-        format!("{}_queue", self.0)
-    }
-
     /// The name without the schema.
     pub(crate) fn base(&self) -> &str {
         self.0.rsplit('.').next().unwrap_or(&self.0)
     }
 
-    /// Puts the names into a statement: `{locks}`, `{queue}` and `{base}` (the first without its schema).
+    /// Puts the names into a statement: `{locks}`, `{queue}`, `{members}` and `{base}` (the first without its schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
-        sql.replace("{locks}", &self.0).replace("{queue}", &self.queue()).replace("{base}", self.base())
+        sql.replace("{locks}", &self.0)
+            .replace("{queue}", &format!("{}_queue", self.0))
+            .replace("{members}", &format!("{}_members", self.0))
+            .replace("{base}", self.base())
     }
 }
 
@@ -61,9 +63,35 @@ impl Sql {
         Self(table.fill(text).into())
     }
 
+    /// Statements for a person to read and run.
+    pub(crate) fn script(statements: &[Self]) -> String {
+        statements.iter().flat_map(|one| [&*one.0, ";\n"]).collect()
+    }
+
     /// The statement for sqlx. It is safe: the only text that is not ours is the validated name of the table.
     pub(crate) fn get(&self) -> sqlx::AssertSqlSafe<std::sync::Arc<str>> {
         sqlx::AssertSqlSafe(std::sync::Arc::clone(&self.0))
+    }
+}
+
+/// A statement that looks the same for both ways to hold a lock, but for the table: `{held}`.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldSql {
+    alone: Sql,
+    together: Sql,
+}
+
+impl HeldSql {
+    pub(crate) fn new(table: &Table, text: &str) -> Self {
+        let about = |held: &str| Sql::new(table, &text.replace("{held}", held));
+        Self { alone: about("{locks}"), together: about("{members}") }
+    }
+
+    pub(crate) fn of(&self, hold: Hold) -> &Sql {
+        match hold {
+            Hold::Alone => &self.alone,
+            Hold::Together => &self.together,
+        }
     }
 }
 
@@ -80,8 +108,8 @@ mod tests {
             assert_eq!(Table::new(bad).unwrap_err().kind(), ErrorKind::InvalidInput, "{bad}");
         }
         assert_eq!(
-            Table::new("app.locks").unwrap().fill("{locks} {queue} {base}"),
-            "app.locks app.locks_queue locks"
+            Table::new("app.locks").unwrap().fill("{locks} {queue} {members} {base}"),
+            "app.locks app.locks_queue app.locks_members locks"
         );
     }
 }

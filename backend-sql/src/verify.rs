@@ -2,20 +2,21 @@
 
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 
+use crate::dialect::Hold;
 use crate::error::fatal;
-use crate::table::Sql;
+use crate::table::{HeldSql, Sql};
 
 /// What a grant carries for the check.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) backend: &'static str,
-    pub(crate) verify: Sql,
+    pub(crate) verify: HeldSql,
 }
 
 /// The statement that checks this grant, if it was made by this kind of database.
 pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
     match grant.record::<Record>() {
-        Some(record) if record.backend == backend => Ok(record.verify.clone()),
+        Some(record) if record.backend == backend => Ok(record.verify.of(Hold::of(grant.claim())).clone()),
         _ => Err(decorate(
             Error::new(ErrorKind::InvalidInput, "this lock is not in a database of this kind"),
             grant,
@@ -49,6 +50,9 @@ macro_rules! verify_trait {
             /// Checks, inside `transaction`, that the lock is still held, and keeps it from changing hands until the
             /// transaction ends. After `Ok`, what the transaction writes is written under the lock or not at all.
             ///
+            /// A reader, or the holder of a permit, keeps its own place in the group: others come and go meanwhile, but
+            /// no writer gets in, and no one gets this permit.
+            ///
             /// Commit before releasing the lock: a release waits for the transaction. The keeper cannot renew the
             /// lease either while the transaction is open, so it should be shorter than half of the ttl.
             ///
@@ -69,7 +73,7 @@ macro_rules! verify_trait {
                 let found = sqlx::query(sql.get())
                     .bind(self.claim().name().as_str())
                     .bind(self.claim().owner().as_uuid())
-                    .bind(self.token().get().cast_signed())
+                    .bind(self.last_token().get().cast_signed())
                     .fetch_optional(&mut **transaction)
                     .await;
                 $crate::verify::outcome(found.map(|row| row.is_some()), self, $backend)

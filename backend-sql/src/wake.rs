@@ -121,7 +121,7 @@ async fn poll<D: Dialect>(dialect: &D, seats: &Seats) -> sqlx::Result<()> {
         }
         seen = version;
         looked = Moment::now();
-        let turns = dialect.turns(&mut conn, seats.client, &seats.names()).await?;
+        let turns = dialect.turns(&mut conn, seats, &seats.names()).await?;
         if !turns.is_empty() {
             pause = FASTEST;
         }

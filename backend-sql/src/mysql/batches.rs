@@ -2,13 +2,41 @@
 
 use std::collections::HashSet;
 
+use lockcore::seats::Seats;
 use lockcore::{Claim, Grant, LockName};
-use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Extension, Local, Took, micros, span, token};
+use crate::dialect::{Ask, Extension, Hold, SEVERAL, Took, block, micros, token};
+
+/// How a lock stands, as one claim sees it.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// The token, if the claim holds the lock.
+    pub(super) token: Option<i64>,
+    /// `None`: there is no row, or the lock is free.
+    pub(super) in_use: Option<i64>,
+    left: Option<i64>,
+}
+
+impl<'r> FromRow<'r, MySqlRow> for Standing {
+    fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self { token: row.try_get(0)?, in_use: row.try_get(1)?, left: row.try_get(2)? })
+    }
+}
+
+impl Standing {
+    pub(super) fn answer(&self, ask: &Ask) -> Took {
+        match self.token {
+            Some(number) if Hold::of(&ask.claim) == Hold::Together => Took::Member(token(number)),
+            Some(number) => Took::Granted(token(number)),
+            None => Took::refused(ask, self.in_use, self.left),
+        }
+    }
+}
 
 impl MySql {
     /// Takes one lock whose row is there and free. `None`: it is not, or it is contended.
@@ -16,6 +44,7 @@ impl MySql {
         let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
         let done = sqlx::query(self.sql.take_row.get())
             .bind(owner)
+            .bind(block(&ask.claim))
             .bind(owner)
             .bind(owner)
             .bind(micros(ask.claim.ttl()))
@@ -36,6 +65,7 @@ impl MySql {
         let row = sqlx::query(self.sql.take_returning.get())
             .bind(name)
             .bind(owner)
+            .bind(block(&ask.claim))
             .bind(micros(ask.claim.ttl()))
             .bind(ask.claim.label())
             .bind(name)
@@ -43,6 +73,7 @@ impl MySql {
             .bind(name)
             .bind(ask.ticket)
             .bind(name)
+            .bind(block(&ask.claim))
             .fetch_optional(&mut conn.inner)
             .await?;
         let Some(row) = row else { return Ok(None) };
@@ -60,8 +91,7 @@ impl MySql {
             return Ok(granted);
         }
         let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
-        let left = standing.first().and_then(|(_, _, left)| *left);
-        Ok(Took::Busy(left.filter(|&left| left > 0).map(span)))
+        Ok(standing.first().map_or(Took::Busy(None), |standing| standing.answer(ask)))
     }
 
     pub(super) async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -71,6 +101,7 @@ impl MySql {
             sqlx::query(self.sql.take.get())
                 .bind(name)
                 .bind(owner)
+                .bind(block(&ask.claim))
                 .bind(micros(ask.claim.ttl()))
                 .bind(ask.claim.label())
                 .bind(name)
@@ -78,24 +109,21 @@ impl MySql {
                 .bind(name)
                 .bind(ask.ticket)
                 .bind(name)
+                .bind(block(&ask.claim))
                 .execute(&mut conn.inner)
                 .await?;
         } else {
             sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
         }
         let standing = self.standing(conn, &rows).await?;
-        Ok(rows.in_order(standing.into_iter().map(|(ours, number, left)| match (ours, number) {
-            (true, Some(number)) => Took::Granted(token(number)),
-            _ => Took::Busy(left.filter(|&left| left > 0).map(span)),
-        })))
+        Ok(asks.iter().zip(&standing).map(|(ask, standing)| standing.answer(ask)).collect())
     }
 
-    pub(super) async fn standing(
-        &self,
-        conn: &mut Conn,
-        rows: &Rows,
-    ) -> sqlx::Result<Vec<(bool, Option<i64>, Option<i64>)>> {
-        sqlx::query_as(self.sql.standing.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
+    /// How the locks of these rows stand, in the order of the question.
+    pub(super) async fn standing(&self, conn: &mut Conn, rows: &Rows) -> sqlx::Result<Vec<Standing>> {
+        let found: Vec<Standing> =
+            sqlx::query_as(self.sql.standing.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
+        Ok(rows.in_order(found.into_iter()))
     }
 
     pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
@@ -127,22 +155,25 @@ impl MySql {
         Ok(rows.in_order(released.into_iter()))
     }
 
+    /// The tickets of those who wait in this process and whose turn it is.
     pub(super) async fn next(
         &self,
         conn: &mut Conn,
         name: &LockName,
-        local: Local<'_>,
-    ) -> sqlx::Result<Option<i64>> {
-        if !(local.waits_for)(name) {
-            return Ok(None);
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        if !seats.waits_for(name) {
+            return Ok(Vec::new());
         }
-        sqlx::query_scalar(self.sql.next.get())
-            .bind(local.client)
-            .bind(name.as_str().as_bytes())
+        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
+            .bind(seats.client)
             .bind(name.as_str().as_bytes())
             .fetch_optional(&mut conn.inner)
-            .await
-            .map(Option::flatten)
+            .await?;
+        match head.flatten() {
+            Some(SEVERAL) => self.call(conn, name, seats).await,
+            head => Ok(head.into_iter().collect()),
+        }
     }
 
     /// Renews what no transaction has locked. One locked row must not hold up the others, and the shortest time that the
@@ -150,36 +181,41 @@ impl MySql {
     pub(super) async fn renew_unlocked(
         &self,
         conn: &mut Conn,
+        hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
         let all = Rows::of_grants(grants.iter())?;
         begin(conn).await?;
-        let renewed = self.renew_found(conn, grants, &all).await;
+        let renewed = self.renew_found(conn, hold, grants, &all).await;
         let unlocked = end(conn, renewed).await?;
         if grants.iter().all(|grant| unlocked.contains(&owner(grant))) {
             return Ok(vec![Extension::Extended; grants.len()]);
         }
         let standing = self.standing(conn, &all).await?;
-        let ours = all.in_order(standing.into_iter().map(|(ours, _, _)| ours));
-        let answer = |(grant, ours): (&Grant, bool)| match (unlocked.contains(&owner(grant)), ours) {
-            (true, true) => Extension::Extended,
-            (false, true) => Extension::Blocked,
-            (_, false) => Extension::Lost,
-        };
-        Ok(grants.iter().zip(ours).map(answer).collect())
+        let answer =
+            |(grant, standing): (&Grant, &Standing)| match (unlocked.contains(&owner(grant)), standing.token)
+            {
+                (true, Some(_)) => Extension::Extended,
+                (false, Some(_)) => Extension::Blocked,
+                (_, None) => Extension::Lost,
+            };
+        Ok(grants.iter().zip(&standing).map(answer).collect())
     }
 
     async fn renew_found(
         &self,
         conn: &mut Conn,
+        hold: Hold,
         grants: &[Grant],
         all: &Rows,
     ) -> sqlx::Result<HashSet<Uuid>> {
-        let unlocked: Vec<Uuid> =
-            sqlx::query_scalar(self.sql.unlocked.get()).bind(all.json()).fetch_all(&mut conn.inner).await?;
+        let unlocked: Vec<Uuid> = sqlx::query_scalar(self.sql.unlocked.of(hold).get())
+            .bind(all.json())
+            .fetch_all(&mut conn.inner)
+            .await?;
         let unlocked: HashSet<Uuid> = unlocked.into_iter().collect();
         let some = Rows::of_grants(grants.iter().filter(|grant| unlocked.contains(&owner(grant))))?;
-        sqlx::query(self.sql.renew.get()).bind(some.json()).execute(&mut conn.inner).await?;
+        sqlx::query(self.sql.renew.of(hold).get()).bind(some.json()).execute(&mut conn.inner).await?;
         Ok(unlocked)
     }
 }
@@ -188,12 +224,12 @@ fn owner(grant: &Grant) -> Uuid {
     grant.claim().owner().as_uuid()
 }
 
-async fn begin(conn: &mut Conn) -> sqlx::Result<()> {
+pub(super) async fn begin(conn: &mut Conn) -> sqlx::Result<()> {
     sqlx::raw_sql("START TRANSACTION").execute(&mut conn.inner).await.map(|_| ())
 }
 
 /// Ends a transaction. After an error nothing of it may stay open: later statements would join it.
-async fn end<T>(conn: &mut Conn, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
+pub(super) async fn end<T>(conn: &mut Conn, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
     let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
     sqlx::raw_sql(word).execute(&mut conn.inner).await?;
     outcome

@@ -1,8 +1,10 @@
 //! Many claims as one JSON parameter.
 
 use lockcore::{Claim, Grant, LockName};
+use serde::Serialize;
+use uuid::Uuid;
 
-use crate::dialect::{Ask, NO_TICKET, micros};
+use crate::dialect::{Ask, NO_TICKET, block, micros};
 
 /// Rows sorted by name, so that two batches lock the rows of the table in the same order; and the way back to the order
 /// in which they were asked for.
@@ -13,18 +15,19 @@ pub(super) struct Rows {
     places: Vec<usize>,
 }
 
-/// Name and owner in hexadecimal, which JSON and every collation carry unchanged; then ttl, ticket and label.
-type Row<'a> = (String, String, i64, i64, &'a str);
+/// Name and owner in hexadecimal, which JSON and every collation carry unchanged; then ttl, ticket, label, the number of
+/// tokens, mode, and the token that was granted.
+#[derive(Debug, Serialize)]
+struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64);
 
-fn row(claim: &Claim, ticket: i64) -> Row<'_> {
-    let owner = claim.owner().as_uuid().simple().to_string();
-    (hex(claim.name()), owner, micros(claim.ttl()), ticket, claim.label())
+fn row(claim: &Claim, ticket: i64, token: i64) -> Row<'_> {
+    let (name, owner) = (hex(claim.name().as_str().as_bytes()), hex(claim.owner().as_uuid().as_bytes()));
+    Row(name, owner, micros(claim.ttl()), ticket, claim.label(), block(claim), claim.mode().code(), token)
 }
 
-fn hex(name: &LockName) -> String {
+fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    let bytes = name.as_str().bytes();
-    bytes.fold(String::new(), |mut text, byte| {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         write!(text, "{byte:02X}").unwrap_or_default();
         text
@@ -33,19 +36,29 @@ fn hex(name: &LockName) -> String {
 
 impl Rows {
     pub(super) fn of_asks(asks: &[Ask]) -> sqlx::Result<Self> {
-        Self::new(asks.iter().map(|ask| row(&ask.claim, ask.ticket)).collect())
+        Self::new(asks.iter().map(|ask| row(&ask.claim, ask.ticket, 0)).collect())
+    }
+
+    pub(super) fn of_granted<'a>(granted: impl Iterator<Item = (&'a Claim, i64)>) -> sqlx::Result<Self> {
+        Self::new(granted.map(|(claim, token)| row(claim, NO_TICKET, token)).collect())
     }
 
     pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx::Result<Self> {
-        Self::new(claims.map(|claim| row(claim, NO_TICKET)).collect())
+        Self::new(claims.map(|claim| row(claim, NO_TICKET, 0)).collect())
     }
 
     pub(super) fn of_grants<'a>(grants: impl Iterator<Item = &'a Grant>) -> sqlx::Result<Self> {
         Self::of_claims(grants.map(Grant::claim))
     }
 
-    pub(super) fn of_names(names: &[LockName]) -> sqlx::Result<Self> {
-        Self::new(names.iter().map(|name| (hex(name), String::new(), 0, 0, "")).collect())
+    pub(super) fn of_members(members: &[(Vec<u8>, Uuid)]) -> sqlx::Result<Self> {
+        let row = |(name, owner): &(Vec<u8>, Uuid)| Row(hex(name), hex(owner.as_bytes()), 0, 0, "", 0, 0, 0);
+        Self::new(members.iter().map(row).collect())
+    }
+
+    pub(super) fn of_names<'a>(names: impl Iterator<Item = &'a LockName>) -> sqlx::Result<Self> {
+        let row = |name: &LockName| Row(hex(name.as_str().as_bytes()), String::new(), 0, 0, "", 0, 0, 0);
+        Self::new(names.map(row).collect())
     }
 
     fn new(rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
@@ -76,7 +89,7 @@ mod tests {
     #[test]
     fn answers_come_back_in_the_order_of_the_question() {
         let names = ["b", "é", "a"].map(|name| LockName::new(name).unwrap());
-        let rows = Rows::of_names(&names).unwrap();
+        let rows = Rows::of_names(names.iter()).unwrap();
         assert!(rows.json().starts_with("[[\"61\","), "{}", rows.json());
         assert_eq!(rows.in_order(["a", "b", "é"].into_iter()), ["b", "é", "a"]);
     }

@@ -4,7 +4,8 @@
 //! waited for a row would see an old time. The single form of a statement serves the usual case, one claim, and touches
 //! one row once. The batch form serves many claims, and passes over rows that a transaction has locked.
 
-use crate::table::{Sql, Table};
+use crate::dialect::SEVERAL;
+use crate::table::{HeldSql, Sql, Table};
 
 const FLOOR: &str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
 
@@ -18,12 +19,27 @@ const FREE: &str = "(l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
 /// has verified the lock holds the row, and nobody else must wait for that.
 const PATIENCE: &str = "set_config('lock_timeout', '50ms', true) IS NOT NULL";
 
-/// The next waiter: its ticket if it waits in this process; otherwise a notification is sent to the process where it
-/// waits, and the answer is null.
-const NEXT: &str = "(SELECT CASE WHEN q.client = {client} THEN q.ticket
-        WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.ticket::text)::text IS NULL THEN NULL END
+/// The ticket of a waiter of this process; one of another process is sent a notification there, and the answer is null.
+const TELL: &str = "WHEN q.client = {client} THEN q.ticket
+        WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.ticket::text)::text IS NULL THEN NULL";
+
+/// The head of the queue is told. One that does not want the lock alone may not be the only one whose turn it is, and
+/// one that does need not be told while a group holds the lock.
+const NEXT: &str = "(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN NULL
+        {tell} END
     FROM {queue} q WHERE q.name = l.name AND q.alive_until > clock_timestamp() AND q.owner <> l.owner
     ORDER BY q.ticket LIMIT 1)";
+
+/// Of claims that were refused: how the lock is held or, if it is free, how the first one ahead asks for it; and when the
+/// first lease of its holders ends.
+const STANDING: &str = "CASE WHEN coalesce(taken.token, made.token) IS NOT NULL THEN NULL
+        WHEN l.expires_at > clock_timestamp() THEN l.mode
+        ELSE (SELECT q.mode FROM {queue} q WHERE q.name = w.name AND q.ticket < w.ticket
+            AND q.alive_until > clock_timestamp() AND q.owner IS DISTINCT FROM l.owner
+            ORDER BY q.ticket LIMIT 1) END,
+    (extract(epoch from CASE WHEN coalesce(taken.token, made.token) IS NOT NULL THEN NULL
+        WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} m WHERE m.name = l.name)
+        WHEN l.expires_at > clock_timestamp() THEN l.expires_at END - clock_timestamp()) * 1000000)::bigint";
 
 const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     name text COLLATE \"C\" PRIMARY KEY,
@@ -31,7 +47,9 @@ const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     token bigint NOT NULL,
     expires_at timestamptz,
     acquired_at timestamptz NOT NULL,
-    label text NOT NULL
+    label text NOT NULL,
+    mode bigint NOT NULL DEFAULT 0,
+    members bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50)";
 
 const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
@@ -40,36 +58,56 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     owner uuid NOT NULL UNIQUE,
     client uuid NOT NULL,
     alive_until timestamptz NOT NULL,
-    label text NOT NULL
+    label text NOT NULL,
+    mode bigint NOT NULL DEFAULT 0
 )";
 
 const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {base}_queue_name ON {queue} (name, ticket)";
 
+const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
+    name text COLLATE \"C\" NOT NULL,
+    owner uuid NOT NULL,
+    token bigint NOT NULL,
+    expires_at timestamptz NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    label text NOT NULL,
+    mode bigint NOT NULL,
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50)";
+
+/// What tables of version 0.1 lack, beside the table of members.
+const UPGRADE: [&str; 2] = [
+    "ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS members bigint NOT NULL DEFAULT 0",
+    "ALTER TABLE {queue} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0",
+];
+
 /// A claim that holds the lock already, and asks again after a lost answer, keeps its token.
 const TAKE: &str = "UPDATE {locks} l SET
-    token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token + 1, {floor}) END,
+    token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token, {floor} - 1) + $6 END,
     acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
     owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
 WHERE l.name = $1 AND {patience} AND (l.owner = $2 OR {free})
 RETURNING l.token";
 
 const TAKE_MANY: &str = "WITH want AS (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, n)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
+        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n)
 ), open AS (
     SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {free}
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
     UPDATE {locks} l SET
-        token = CASE WHEN l.owner = w.owner THEN l.token ELSE greatest(l.token + 1, {floor}) END,
+        token = CASE WHEN l.owner = w.owner THEN l.token ELSE greatest(l.token, {floor} - 1) + w.tokens END,
         acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
         owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label
     FROM want w JOIN open USING (n) WHERE l.name = w.name
     RETURNING w.n, l.token
 ), made AS (
     INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
-    SELECT w.name, w.owner, {floor}, clock_timestamp() + w.ttl * interval '1 microsecond', clock_timestamp(), w.label
+    SELECT w.name, w.owner, {floor} + w.tokens - 1, clock_timestamp() + w.ttl * interval '1 microsecond',
+        clock_timestamp(), w.label
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name)
         AND NOT EXISTS (SELECT 1 FROM {queue} q WHERE q.name = w.name AND q.ticket < w.ticket
             AND q.alive_until > clock_timestamp())
@@ -77,8 +115,7 @@ const TAKE_MANY: &str = "WITH want AS (
     ON CONFLICT (name) DO NOTHING
     RETURNING l.name, l.token
 )
-SELECT coalesce(taken.token, made.token),
-    (extract(epoch from l.expires_at - clock_timestamp()) * 1000000)::bigint
+SELECT coalesce(taken.token, made.token), {standing}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.name = w.name LEFT JOIN {locks} l ON l.name = w.name
 ORDER BY w.n";
 
@@ -86,30 +123,34 @@ const RELEASE: &str = "UPDATE {locks} l SET expires_at = NULL
 WHERE l.name = $1 AND l.owner = $2 AND {patience}
 RETURNING {next}";
 
-const RELEASE_MANY: &str = "WITH mine AS (
-    SELECT l.name, w.n FROM {locks} l
-        JOIN unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
-        ON w.name = l.name AND w.owner = l.owner
+/// A row that was passed over, though its lock is held by the claim, is locked by a transaction.
+const RELEASE_MANY: &str = "WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
+), mine AS (
+    SELECT l.name, w.n FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
+), done AS (
+    UPDATE {locks} l SET expires_at = NULL FROM mine WHERE l.name = mine.name
+    RETURNING mine.n, {next} AS next
 )
-UPDATE {locks} l SET expires_at = NULL FROM mine WHERE l.name = mine.name
-RETURNING mine.n, {next}";
+SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), done.next
+FROM want w LEFT JOIN done USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n";
 
 const RENEW: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
 ), mine AS (
-    SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
-    WHERE l.expires_at IS NOT NULL ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
+    SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
 ), done AS (
-    UPDATE {locks} l SET expires_at = clock_timestamp() + w.ttl * interval '1 microsecond'
-    FROM want w JOIN mine USING (n) WHERE l.name = w.name
+    UPDATE {held} l SET expires_at = clock_timestamp() + w.ttl * interval '1 microsecond'
+    FROM want w JOIN mine USING (n) WHERE l.name = w.name AND l.owner = w.owner
     RETURNING w.n
 )
-SELECT done.n IS NOT NULL, coalesce(l.owner = w.owner AND l.expires_at IS NOT NULL, false)
-FROM want w LEFT JOIN done USING (n) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n";
+SELECT done.n IS NOT NULL, l.expires_at IS NOT NULL
+FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n";
 
-const ENROLL: &str = "INSERT INTO {queue} AS q (name, owner, client, alive_until, label)
-VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5)
+const ENROLL: &str = "INSERT INTO {queue} AS q (name, owner, client, alive_until, label, mode)
+VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6)
 ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
 RETURNING q.ticket";
 
@@ -123,22 +164,35 @@ const LEAVE: &str = "DELETE FROM {queue} WHERE owner = $1";
 /// Finds the next waiter, and notifies it where it is in another process.
 const CALL_NEXT: &str = "SELECT {next} FROM {locks} l WHERE l.name = $1";
 
-const TURNS: &str = "SELECT t.ticket FROM {locks} l CROSS JOIN LATERAL (
-    SELECT q.ticket, q.client FROM {queue} q WHERE q.name = l.name AND q.alive_until > clock_timestamp()
+/// The heads of the queues of locks that are free, or held by a group that is not full.
+const TURNS: &str = "SELECT l.name, CASE WHEN t.mode <> 0 THEN {several}
+    WHEN l.mode = 0 AND t.client = $2 THEN t.ticket END
+FROM {locks} l CROSS JOIN LATERAL (
+    SELECT q.ticket, q.client, q.mode FROM {queue} q WHERE q.name = l.name AND q.alive_until > clock_timestamp()
         AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1) t
-WHERE l.name = ANY($1) AND t.client = $2 AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp())";
+WHERE l.name = ANY($1)
+    AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp() OR l.mode < 0 OR l.members < l.mode)";
 
-const HOLDER: &str = "SELECT token, label,
+const HOLDERS: &str = "SELECT token, label, mode,
     (extract(epoch from expires_at - clock_timestamp()) * 1000000)::bigint,
     (extract(epoch from clock_timestamp() - acquired_at) * 1000000)::bigint
-FROM {locks} WHERE name = $1 AND expires_at > clock_timestamp()";
+FROM (SELECT token, label, mode, expires_at, acquired_at FROM {locks} WHERE name = $1 AND members = 0
+    UNION ALL SELECT token, label, mode, expires_at, acquired_at FROM {members} WHERE name = $1) AS h
+WHERE expires_at > clock_timestamp() ORDER BY token";
 
 const WAITERS: &str = "SELECT count(*) FROM {queue} q WHERE q.name = $1 AND q.alive_until > clock_timestamp()
     AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)";
 
 /// The owner changes, too: the old one must not take the release for its own.
-const FORCE: &str = "UPDATE {locks} l SET expires_at = NULL, owner = $2
-WHERE l.name = $1 AND l.expires_at > clock_timestamp() AND {patience} RETURNING 1::bigint";
+const FORCE: &str = "WITH held AS (
+    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.expires_at > clock_timestamp() AND {patience}
+    FOR NO KEY UPDATE OF l
+)
+UPDATE {locks} l SET expires_at = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
+RETURNING held.mode";
+
+/// A statement of its own: it sees all members who came in before the lock's row was locked.
+const FORCE_MEMBERS: &str = "DELETE FROM {members} WHERE name = $1 RETURNING expires_at > clock_timestamp()";
 
 /// A row goes only when its token is lower than what a new row would start with.
 const PURGE: &str = "DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_at)
@@ -147,11 +201,15 @@ const PURGE: &str = "DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_a
 
 const PURGE_QUEUE: &str = "DELETE FROM {queue} WHERE alive_until < clock_timestamp() - interval '1 minute'";
 
-const CHECK_LOCKS: &str = "SELECT name, owner, token, expires_at, acquired_at, label FROM {locks} LIMIT 0";
-const CHECK_QUEUE: &str = "SELECT ticket, name, owner, client, alive_until, label FROM {queue} LIMIT 0";
+const CHECK: [&str; 3] = [
+    "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
+    "SELECT ticket, name, owner, client, alive_until, label, mode FROM {queue} LIMIT 0",
+    "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
+];
 
-/// A takeover updates the row, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets it pass.
-const VERIFY: &str = "SELECT 1 FROM {locks} WHERE name = $1 AND owner = $2 AND token = $3
+/// A takeover updates the lock's row or deletes the member's, so it waits for the end of the transaction. Not `FOR KEY
+/// SHARE`: that lets the former pass.
+const VERIFY: &str = "SELECT 1 FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
     AND expires_at IS NOT NULL FOR SHARE";
 
 pub(super) struct Statements {
@@ -159,58 +217,65 @@ pub(super) struct Statements {
     pub(super) take_many: Sql,
     pub(super) release: Sql,
     pub(super) release_many: Sql,
-    pub(super) renew: Sql,
+    pub(super) renew: HeldSql,
     pub(super) enroll: Sql,
     pub(super) stay: Sql,
     pub(super) tidy: Sql,
     pub(super) leave: Sql,
     pub(super) call_next: Sql,
     pub(super) turns: Sql,
-    pub(super) holder: Sql,
+    pub(super) holders: Sql,
     pub(super) waiters: Sql,
     pub(super) force: Sql,
+    pub(super) force_members: Sql,
     pub(super) purge: Sql,
     pub(super) purge_queue: Sql,
-    pub(super) verify: Sql,
-    pub(super) check: [Sql; 2],
-    pub(super) create: [Sql; 3],
-    ddl: String,
+    pub(super) verify: HeldSql,
+    pub(super) check: [Sql; 3],
+    pub(super) create: [Sql; 4],
+    pub(super) upgrade: [Sql; 2],
 }
 
 impl Statements {
     pub(super) fn new(table: &Table) -> Self {
-        // `ticket` and `client` stand for the parameters that hold them in the statement.
-        let fill = |text: &str, ticket: &str, client: &str| {
-            let text = text.replace("{free}", FREE).replace("{next}", NEXT).replace("{patience}", PATIENCE);
-            let text = text.replace("{floor}", FLOOR).replace("{ticket}", ticket).replace("{client}", client);
-            Sql::new(table, &text)
-        };
-        let sql = |text: &str| fill(text, "", "");
+        let asks = |text: &str, ticket: &str| Sql::new(table, &fill(text, "").replace("{ticket}", ticket));
+        let frees = |text: &str, client: &str| Sql::new(table, &fill(text, client));
+        let sql = |text: &str| Sql::new(table, &fill(text, ""));
+        let held = |text: &str| HeldSql::new(table, &fill(text, ""));
         Self {
-            take: fill(TAKE, "$5", ""),
-            take_many: fill(TAKE_MANY, "w.ticket", ""),
-            release: fill(RELEASE, "", "$3"),
-            release_many: fill(RELEASE_MANY, "", "$3"),
-            renew: sql(RENEW),
+            take: asks(TAKE, "$5"),
+            take_many: asks(TAKE_MANY, "w.ticket"),
+            release: frees(RELEASE, "$3"),
+            release_many: frees(RELEASE_MANY, "$3"),
+            renew: held(RENEW),
             enroll: sql(ENROLL),
             stay: sql(STAY),
             tidy: sql(TIDY),
             leave: sql(LEAVE),
-            call_next: fill(CALL_NEXT, "", "$2"),
+            call_next: frees(CALL_NEXT, "$2"),
             turns: sql(TURNS),
-            holder: sql(HOLDER),
+            holders: sql(HOLDERS),
             waiters: sql(WAITERS),
             force: sql(FORCE),
+            force_members: sql(FORCE_MEMBERS),
             purge: sql(PURGE),
             purge_queue: sql(PURGE_QUEUE),
-            verify: sql(VERIFY),
-            check: [sql(CHECK_LOCKS), sql(CHECK_QUEUE)],
-            create: [sql(LOCKS), sql(QUEUE), sql(QUEUE_INDEX)],
-            ddl: [LOCKS, QUEUE, QUEUE_INDEX].map(|text| format!("{};\n", table.fill(text))).concat(),
+            verify: held(VERIFY),
+            check: CHECK.map(sql),
+            create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
+            upgrade: UPGRADE.map(sql),
         }
     }
+}
 
-    pub(super) fn ddl(&self) -> String {
-        self.ddl.clone()
-    }
+/// Puts the parts into a statement. `client` is the parameter that has the name of this process.
+pub(super) fn fill(text: &str, client: &str) -> String {
+    text.replace("{standing}", STANDING)
+        .replace("{free}", FREE)
+        .replace("{next}", NEXT)
+        .replace("{tell}", TELL)
+        .replace("{patience}", PATIENCE)
+        .replace("{floor}", FLOOR)
+        .replace("{several}", &SEVERAL.to_string())
+        .replace("{client}", client)
 }

@@ -3,7 +3,8 @@
 //! Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share
 //! one host. The clock is read after the write lock has been taken, so waiting for it does not age a lease.
 
-use crate::table::{Sql, Table};
+use crate::dialect::SEVERAL;
+use crate::table::{HeldSql, Sql, Table};
 
 const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
@@ -13,7 +14,9 @@ const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     token INTEGER NOT NULL,
     expires_at INTEGER,
     acquired_at INTEGER NOT NULL,
-    label TEXT NOT NULL
+    label TEXT NOT NULL,
+    mode INTEGER NOT NULL DEFAULT 0,
+    members INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID";
 
 const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
@@ -22,41 +25,69 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     owner BLOB NOT NULL UNIQUE,
     client BLOB NOT NULL,
     alive_until INTEGER NOT NULL,
-    label TEXT NOT NULL
+    label TEXT NOT NULL,
+    mode INTEGER NOT NULL DEFAULT 0
 )";
 
 const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {queue}_name ON {queue} (name, ticket)";
+
+const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
+    name TEXT COLLATE BINARY NOT NULL,
+    owner BLOB NOT NULL,
+    token INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    acquired_at INTEGER NOT NULL,
+    label TEXT NOT NULL,
+    mode INTEGER NOT NULL,
+    PRIMARY KEY (name, owner)
+) WITHOUT ROWID";
+
+/// What tables of version 0.1 lack, beside the table of members.
+const UPGRADE: [&str; 3] = [
+    "ALTER TABLE {locks} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE {locks} ADD COLUMN members INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE {queue} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0",
+];
 
 /// A free lock has no `expires_at`; `owner` then names the last holder. A lock is taken if it is free or its lease has
 /// ended, and nobody who is still there stands before us. The last holder does not count: its place may not have been
 /// tidied up yet. A claim that holds the lock already, and asks again after a lost answer, keeps its token.
 const TAKE: &str = "INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
-SELECT ?1, ?2, {now}, {now} + ?3, {now}, ?4
+SELECT ?1, ?2, {now} + ?6 - 1, {now} + ?3, {now}, ?4
 WHERE NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?5 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
 ON CONFLICT (name) DO UPDATE SET
-    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + 1, excluded.token) END,
+    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?6, excluded.token) END,
     acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
     owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
 RETURNING token";
 
-const LEFT: &str = "SELECT expires_at - {now} FROM {locks} WHERE name = ?1";
+/// How the lock is held or, if it is free, how the first one ahead asks for it; and when the first lease of its holders
+/// ends.
+const STANDING: &str = "SELECT
+    CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
+        AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
+    CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}
+        WHEN l.expires_at > {now} THEN l.expires_at - {now} END
+FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name";
 
 const RELEASE: &str = "UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2 RETURNING token";
 
-const NEXT: &str = "SELECT CASE WHEN client = ?2 THEN ticket END FROM {queue}
-WHERE name = ?1 AND alive_until > {now}
-    AND owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
-ORDER BY ticket LIMIT 1";
+/// The head of the queue, if it waits in this process. A head that does not want the lock alone may not be the only one
+/// whose turn it is, and one that does need not be told while a group holds the lock.
+const NEXT: &str = "SELECT CASE WHEN q.mode <> 0 THEN {several}
+    WHEN coalesce(l.mode, 0) = 0 AND q.client = ?2 THEN q.ticket END
+FROM {queue} AS q LEFT JOIN {locks} AS l ON l.name = q.name
+WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1";
 
-const RENEW: &str = "UPDATE {locks} AS l SET expires_at = {now} + w.ttl
+const RENEW: &str = "UPDATE {held} AS l SET expires_at = {now} + w.ttl
 FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS ttl FROM json_each(?1)) AS w
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
 RETURNING owner";
 
-const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label)
-VALUES (?1, ?2, ?3, {now} + ?4, ?5)
+const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode)
+VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6)
 ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
 RETURNING ticket";
 
@@ -68,19 +99,27 @@ const TIDY: &str = "DELETE FROM {queue} WHERE ticket IN (SELECT value FROM json_
 
 const LEAVE: &str = "DELETE FROM {queue} WHERE owner = ?1";
 
-const TURNS: &str = "SELECT (SELECT CASE WHEN q.client = ?2 THEN q.ticket END FROM {queue} AS q
+/// The heads of the queues of locks that are free, or held by a group that is not full.
+const TURNS: &str = "SELECT w.key, (SELECT CASE WHEN q.mode <> 0 THEN {several}
+        WHEN coalesce(l.mode, 0) = 0 AND q.client = ?2 THEN q.ticket END FROM {queue} AS q
     WHERE q.name = w.value AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1)
 FROM json_each(?1) AS w LEFT JOIN {locks} AS l ON l.name = w.value
-WHERE l.name IS NULL OR l.expires_at IS NULL OR l.expires_at <= {now}";
+WHERE l.name IS NULL OR l.expires_at IS NULL OR l.expires_at <= {now} OR l.mode < 0 OR l.members < l.mode";
 
-const HOLDER: &str = "SELECT token, label, expires_at - {now}, {now} - acquired_at FROM {locks}
-WHERE name = ?1 AND expires_at > {now}";
+const HOLDERS: &str = "SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {locks}
+WHERE name = ?1 AND expires_at > {now} AND members = 0
+UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
+WHERE name = ?1 AND expires_at > {now} ORDER BY token";
 
 const WAITERS: &str = "SELECT count(*) FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)";
 
+const HELD: &str = "SELECT mode FROM {locks} WHERE name = ?1 AND expires_at > {now}";
+
 /// The owner changes, too: the old one must not take the release for its own.
-const FORCE: &str = "UPDATE {locks} SET expires_at = NULL, owner = ?2 WHERE name = ?1 AND expires_at > {now}";
+const FORCE: &str = "UPDATE {locks} SET expires_at = NULL, owner = ?2, mode = 0, members = 0 WHERE name = ?1";
+
+const FORCE_MEMBERS: &str = "DELETE FROM {members} WHERE name = ?1 RETURNING expires_at > {now}";
 
 /// A row goes only when its token is lower than what a new row would start with.
 const PURGE: &str = "DELETE FROM {locks} WHERE coalesce(expires_at, acquired_at) < {now} - ?1
@@ -88,62 +127,71 @@ const PURGE: &str = "DELETE FROM {locks} WHERE coalesce(expires_at, acquired_at)
 
 const PURGE_QUEUE: &str = "DELETE FROM {queue} WHERE alive_until < {now} - 60000000";
 
-const CHECK_LOCKS: &str = "SELECT name, owner, token, expires_at, acquired_at, label FROM {locks} LIMIT 0";
-const CHECK_QUEUE: &str = "SELECT ticket, name, owner, client, alive_until, label FROM {queue} LIMIT 0";
+const CHECK: [&str; 3] = [
+    "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
+    "SELECT ticket, name, owner, client, alive_until, label, mode FROM {queue} LIMIT 0",
+    "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
+];
 
 /// The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.
-const VERIFY: &str = "UPDATE {locks} SET token = token
+const VERIFY: &str = "UPDATE {held} SET token = token
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1";
 
 pub(super) struct Statements {
     pub(super) take: Sql,
-    pub(super) left: Sql,
+    pub(super) standing: Sql,
     pub(super) release: Sql,
     pub(super) next: Sql,
-    pub(super) renew: Sql,
+    pub(super) renew: HeldSql,
     pub(super) enroll: Sql,
     pub(super) stay: Sql,
     pub(super) tidy: Sql,
     pub(super) leave: Sql,
     pub(super) turns: Sql,
-    pub(super) holder: Sql,
+    pub(super) holders: Sql,
     pub(super) waiters: Sql,
+    pub(super) held: Sql,
     pub(super) force: Sql,
+    pub(super) force_members: Sql,
     pub(super) purge: Sql,
     pub(super) purge_queue: Sql,
-    pub(super) verify: Sql,
-    pub(super) check: [Sql; 2],
-    pub(super) create: [Sql; 3],
-    ddl: String,
+    pub(super) verify: HeldSql,
+    pub(super) check: [Sql; 3],
+    pub(super) create: [Sql; 4],
+    pub(super) upgrade: [Sql; 3],
 }
 
 impl Statements {
     pub(super) fn new(table: &Table) -> Self {
-        let sql = |text: &str| Sql::new(table, &text.replace("{now}", NOW));
+        let sql = |text: &str| Sql::new(table, &fill(text));
+        let held = |text: &str| HeldSql::new(table, &fill(text));
         Self {
             take: sql(TAKE),
-            left: sql(LEFT),
+            standing: sql(STANDING),
             release: sql(RELEASE),
             next: sql(NEXT),
-            renew: sql(RENEW),
+            renew: held(RENEW),
             enroll: sql(ENROLL),
             stay: sql(STAY),
             tidy: sql(TIDY),
             leave: sql(LEAVE),
             turns: sql(TURNS),
-            holder: sql(HOLDER),
+            holders: sql(HOLDERS),
             waiters: sql(WAITERS),
+            held: sql(HELD),
             force: sql(FORCE),
+            force_members: sql(FORCE_MEMBERS),
             purge: sql(PURGE),
             purge_queue: sql(PURGE_QUEUE),
-            verify: sql(VERIFY),
-            check: [sql(CHECK_LOCKS), sql(CHECK_QUEUE)],
-            create: [sql(LOCKS), sql(QUEUE), sql(QUEUE_INDEX)],
-            ddl: [LOCKS, QUEUE, QUEUE_INDEX].map(|text| format!("{};\n", table.fill(text))).concat(),
+            verify: held(VERIFY),
+            check: CHECK.map(sql),
+            create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
+            upgrade: UPGRADE.map(sql),
         }
     }
+}
 
-    pub(super) fn ddl(&self) -> String {
-        self.ddl.clone()
-    }
+/// Puts the clock and the marks into a statement.
+pub(super) fn fill(text: &str) -> String {
+    text.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
 }

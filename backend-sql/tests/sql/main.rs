@@ -1,8 +1,10 @@
 //! What is particular to locks in SQL tables. What every backend must do is in the conformance suite.
 
 mod deadlocks;
+mod groups;
 mod many;
 mod rights;
+mod schema;
 mod servers;
 mod variants;
 mod verify;

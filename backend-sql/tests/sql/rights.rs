@@ -1,8 +1,8 @@
 //! Tables, rights and bad addresses.
 
-use lockcore::{ErrorKind, Locks};
+use lockcore::{ErrorKind, Locks, Mode};
 
-use crate::servers::{Kind, backend, client, mariadb, postgres, url};
+use crate::servers::{Kind, backend, claim, client, mariadb, postgres, url};
 
 const CANARY: &str = "canary-secret-123";
 
@@ -73,13 +73,28 @@ async fn least(kind: Kind, url: &str) {
     }
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+
+    let writer = one.write("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.read("a").into_future());
+    while one.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let reader = writer.downgrade().await.expect("held");
+    waiting.await.expect("no panic").expect("readers meet").release().await.expect("held");
+    assert_eq!(two.force_release("a").await.expect("an answer"), 1);
+    drop(reader);
+    let dead = claim("a", Mode::Shared, std::time::Duration::from_millis(100));
+    one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
+    two.lock("a").await.expect("the lease of the dead ends").release().await.expect("held");
     assert!(!format!("{one:?} {two:?}").contains(CANARY));
 }
 
 async fn without_update(kind: Kind, url: &str) {
     let locks = Locks::new(backend(kind, &format!("{url}&create=false")).await.expect("reading is allowed"));
-    let error = locks.lock("a").await.expect_err("writing is not");
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+    for request in [locks.lock("a"), locks.read("a"), locks.permit("a", 2)] {
+        let error = request.await.expect_err("writing is not");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,8 +105,8 @@ async fn the_documented_rights_are_enough_on_postgres() {
     let sql = format!(
         "CREATE ROLE app LOGIN PASSWORD '{CANARY}'; CREATE ROLE reader LOGIN;
          GRANT SELECT, INSERT, UPDATE ON rights TO app;
-         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_queue TO app;
-         GRANT SELECT ON rights, rights_queue TO reader;"
+         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_queue, rights_members TO app;
+         GRANT SELECT ON rights, rights_queue, rights_members TO reader;"
     );
     server.admin_sql(&sql).await.expect("an administrator");
     least(Kind::Postgres, &url.replace("postgres@", &format!("app:{CANARY}@"))).await;
@@ -109,7 +124,9 @@ async fn the_documented_rights_are_enough_on_mariadb() {
         "CREATE USER app@'%' IDENTIFIED BY '{CANARY}'; CREATE USER reader@'%';
          GRANT SELECT, INSERT, UPDATE ON lockwell.rights TO app@'%';
          GRANT SELECT, INSERT, UPDATE, DELETE ON lockwell.rights_queue TO app@'%';
+         GRANT SELECT, INSERT, UPDATE, DELETE ON lockwell.rights_members TO app@'%';
          GRANT SELECT ON lockwell.rights TO reader@'%';
+         GRANT SELECT ON lockwell.rights_members TO reader@'%';
          GRANT SELECT ON lockwell.rights_queue TO reader@'%';"
     );
     server.admin_sql(&sql).await.expect("an administrator");

@@ -1,10 +1,13 @@
 //! The servers, started once for all tests of this file.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_sql::{MySqlLock, PostgresLock, SqliteLock};
-use lockcore::{DistributedLock, Locks, Result};
-use testbed::{Durability, MariaDb, Options, Postgres};
+use lockcore::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait};
+use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+use testbed::{Durability, MariaDb, Options, Postgres, Proxy};
 use tokio::sync::OnceCell;
 
 /// One kind of database.
@@ -14,6 +17,8 @@ pub(crate) enum Kind {
     Postgres,
     MariaDb,
 }
+
+pub(crate) const ALL: [Kind; 3] = [Kind::Sqlite, Kind::Postgres, Kind::MariaDb];
 
 pub(crate) async fn postgres() -> Option<&'static Postgres> {
     static SERVER: OnceCell<Postgres> = OnceCell::const_new();
@@ -66,7 +71,49 @@ pub(crate) async fn backend(kind: Kind, url: &str) -> Result<Arc<dyn Distributed
     })
 }
 
+/// Runs statements as an administrator, beside lockwell, and returns what a query has found.
+pub(crate) async fn admin(kind: Kind, url: &str, sql: &str) -> String {
+    match kind {
+        Kind::Postgres => postgres().await.expect("it runs").admin_sql(sql).await.expect("an administrator"),
+        Kind::MariaDb => mariadb().await.expect("it runs").admin_sql(sql).await.expect("an administrator"),
+        Kind::Sqlite => {
+            let address = url.split('?').next().expect("an address").to_owned() + "?mode=rwc";
+            let mut connection = SqliteConnection::connect(&address).await.expect("a connection");
+            let rows =
+                sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut connection).await.expect("a statement");
+            let first = rows.first().map(|row| row.try_get_unchecked::<String, _>(0).expect("a text"));
+            connection.close().await.expect("closed");
+            first.unwrap_or_default()
+        }
+    }
+}
+
+/// How many rows a table has.
+pub(crate) async fn count(kind: Kind, url: &str, table: &str) -> String {
+    let sql = format!("SELECT CAST(count(*) AS CHAR(9)) FROM {table}");
+    admin(kind, url, &sql).await.trim().to_owned()
+}
+
+/// A network that fails on demand. `None`: there is no network.
+pub(crate) async fn proxy(kind: Kind) -> Option<Proxy> {
+    let upstream = match kind {
+        Kind::Sqlite => return None,
+        Kind::Postgres => postgres().await?.addr(),
+        Kind::MariaDb => mariadb().await?.addr(),
+    };
+    Some(Proxy::start(upstream).await.expect("a proxy"))
+}
+
 /// A client with connections of its own.
 pub(crate) async fn client(kind: Kind, url: &str) -> Locks {
     Locks::new(backend(kind, url).await.expect("a connection"))
+}
+
+/// A claim that nobody looks after: its holder is as good as dead.
+pub(crate) fn claim(name: &str, mode: Mode, ttl: Duration) -> Claim {
+    Claim::new(LockName::new(name).expect("a good name"), mode, ttl, Wait::No, "dead".into())
+}
+
+pub(crate) fn permit(limit: u32) -> Mode {
+    Mode::Permit { limit: NonZeroU32::new(limit).expect("not zero") }
 }

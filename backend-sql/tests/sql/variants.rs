@@ -26,6 +26,29 @@ async fn everyday_use(kind: Kind, table: &str, option: &str) {
     }
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+    let writer = one.write("a").await.expect("a free lock");
+    let readers: Vec<_> = [&one, &two, &two]
+        .map(|locks| tokio::spawn(locks.read("a").wait(Duration::from_secs(20)).into_future()))
+        .into();
+    while one.inspect("a").await.expect("an answer").waiters < readers.len() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    writer.release().await.expect("held");
+    let mut together = Vec::new();
+    for reader in readers {
+        together.push(reader.await.expect("no panic").expect("they come in together"));
+    }
+    let waiting = tokio::spawn(one.permit("slots", 1).wait(Duration::from_secs(20)).into_future());
+    let slot = waiting.await.expect("no panic").expect("a free permit");
+    let waiting = tokio::spawn(two.permit("slots", 1).wait(Duration::from_secs(20)).into_future());
+    while one.inspect("slots").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    slot.release().await.expect("held");
+    together.push(waiting.await.expect("no panic").expect("its turn comes"));
+    for guard in together {
+        guard.release().await.expect("held");
+    }
     let tasks: Vec<_> = (0..50)
         .map(|n| {
             let locks = one.clone();

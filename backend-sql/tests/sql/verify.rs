@@ -1,12 +1,13 @@
 //! The check of a lock inside the user's own transaction.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use backend_sql::{MySqlVerify, PostgresVerify, SqliteVerify};
-use lockcore::{ErrorKind, LockGuard, Locks};
+use lockcore::{ErrorKind, LockGuard, Locks, Mode};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
 
-use crate::servers::{Kind, client, url};
+use crate::servers::{Kind, claim, client, permit, url};
 
 /// A lock that was stolen is refused inside the transaction.
 async fn stolen(locks: &Locks, thief: &Locks, name: &str) -> (LockGuard, LockGuard) {
@@ -75,3 +76,92 @@ verify_test!(on_postgres, Kind::Postgres, PgConnection, PostgresVerify, Duration
 // MySQL counts the time that a statement waits for a row in whole seconds.
 verify_test!(on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify, Duration::from_secs(4));
 verify_test!(on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify, Duration::from_secs(1));
+
+/// While a transaction has verified a reader, no writer gets in, even when the reader's lease has ended; other readers
+/// come, go and stay meanwhile. The same for permits.
+async fn others_come_and_go(locks: &Locks, other: &Locks, until: Instant) {
+    while Instant::now() < until {
+        for client in [locks, other] {
+            let reader = client.read("book").wait(Duration::from_secs(10)).await.expect("readers meet");
+            reader.release().await.expect("held");
+            assert!(
+                client.permit("slots", 2).try_now().await.expect("an answer").is_none(),
+                "a third permit"
+            );
+        }
+        let writer = other.write("book").wait(Duration::from_millis(50)).await;
+        let error = writer.expect_err("the lock changed hands under an open transaction");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+macro_rules! verify_members_test {
+    ($test:ident, $kind:expr, $connection:ty, $verify:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            let Some(url) = url($kind, "members").await else { return };
+            let (locks, other) = (client($kind, &url).await, client($kind, &url).await);
+            let address = url.split('?').next().expect("an address");
+            let mut connection = <$connection>::connect(address).await.expect("a connection");
+
+            let reader = locks.read("stolen").await.expect("a free lock");
+            assert_eq!(other.force_release("stolen").await.expect("an answer"), 1);
+            let thief = other.read("stolen").await.expect("a freed lock");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            let error = $verify::verify_in(&reader, &mut transaction).await.expect_err("stolen");
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+            transaction.rollback().await.expect("rolled back");
+            drop((reader, thief));
+
+            // The transaction is open for longer than the leases last, and nobody renews them.
+            let short = Duration::from_millis(500);
+            let backend = locks.backend();
+            let grant = |name: &'static str, mode| async move {
+                backend.acquire(&claim(name, mode, short)).await.expect("an answer").expect("a free lock")
+            };
+            let reader = grant("book", Mode::Shared).await;
+            let slot = grant("slots", permit(2)).await;
+            let bystander = locks.read("book").ttl(Duration::from_secs(4)).await.expect("readers meet");
+            let second = locks.permit("slots", 2).await.expect("a free permit");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            for one in [&reader, &slot] {
+                $verify::verify_in(one, &mut transaction).await.expect("held");
+            }
+            if $kind != Kind::Sqlite {
+                others_come_and_go(&locks, &other, Instant::now() + Duration::from_secs(5)).await;
+                assert!(bystander.is_held(), "the renewals of other readers stopped");
+            }
+            for one in [&reader, &slot] {
+                $verify::verify_in(one, &mut transaction).await.expect("held until the end");
+            }
+            transaction.commit().await.expect("committed");
+            bystander.release().await.expect("held");
+            second.release().await.expect("held");
+            let writer =
+                other.write("book").wait(Duration::from_secs(20)).await.expect("the dead do not stay");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            let error = $verify::verify_in(&reader, &mut transaction).await.expect_err("its lease has ended");
+            assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+            transaction.rollback().await.expect("rolled back");
+
+            // What was a writer's is verified as the reader's that it is now; a block of tokens by its last one.
+            let reader = writer.downgrade().await.expect("held");
+            let mine = claim("blocks", Mode::Exclusive, Duration::from_secs(20)).reserving(THREE);
+            let block = backend.acquire(&mine).await.expect("an answer").expect("a free lock");
+            let mut transaction = connection.begin().await.expect("a transaction");
+            $verify::verify_in(&reader, &mut transaction).await.expect("held");
+            $verify::verify_in(&block, &mut transaction).await.expect("held");
+            let release = tokio::spawn(reader.release());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            transaction.commit().await.expect("committed");
+            release.await.expect("no panic").expect("released after the commit");
+        }
+    };
+}
+
+const THREE: NonZeroU32 = NonZeroU32::new(3).expect("not zero");
+
+verify_members_test!(members_on_postgres, Kind::Postgres, PgConnection, PostgresVerify);
+verify_members_test!(members_on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify);
+verify_members_test!(members_on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify);

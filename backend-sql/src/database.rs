@@ -1,0 +1,60 @@
+//! One database: its connection and its tables.
+
+use std::fmt::Debug;
+use std::future::Future;
+
+use lockcore::Capabilities;
+use sqlx::Result as Answer;
+use uuid::Uuid;
+
+/// What to make of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Known not to have been applied, by the luck of the draw: a deadlock, a serialization failure. Ask again.
+    Again,
+    /// Known not to have been applied: a row is locked by somebody's transaction. Ask later.
+    Blocked,
+    /// The connection is no good, and the outcome is unknown. Every statement here may be repeated.
+    Broken,
+    /// Asking again will not help.
+    Fatal,
+}
+
+/// One database: how to get a connection, how to make the tables, what its errors mean.
+pub trait Database: Debug + Send + Sync + Sized + 'static {
+    /// A connection, owned by one lane and never shared, so that an answer that was not waited for cannot be mistaken
+    /// for another's.
+    type Conn: Send + 'static;
+
+    fn capabilities(&self) -> Capabilities;
+
+    fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
+
+    /// What an error that the database itself reports means.
+    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
+
+    /// Whether the tables are there and can be used.
+    fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Creates the tables where they are missing, and adds the columns that tables of an earlier version lack.
+    fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
+
+    /// The statements that create the tables, for a person.
+    fn ddl(&self) -> String;
+
+    /// The statements that bring tables of an earlier version up to date, for a person.
+    fn ddl_of_upgrade(&self) -> String;
+
+    /// A number that changes with every change of the database, where that is cheaper than to look.
+    fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
+
+    /// Waits for the database to say that it is the turn of some ticket. Never returns `Ok` with nothing. `None`: this
+    /// database cannot push, and [`turns`](crate::dialect::Dialect::turns) is asked instead.
+    fn listen(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Ear>>> + Send;
+
+    /// An open subscription.
+    type Ear: Send + 'static;
+
+    /// The next ticket whose turn it is. `None`: the connection was lost and is back, so some may have been missed.
+    fn hear(ear: &mut Self::Ear) -> impl Future<Output = Answer<Option<i64>>> + Send;
+}

@@ -1,0 +1,131 @@
+//! What is sent to MySQL and MariaDB for locks that several hold together.
+//!
+//! Each transaction locks the locks' rows first, in the order of their names, and decides by what it reads from a row that
+//! it has locked. So the members are counted in the lock's row. Indexes are forced: a scan of a small table would lock
+//! the rows of others.
+
+use super::statements::fill;
+use crate::table::{Sql, Table};
+
+/// The owner of a lock that a group holds: nobody's id.
+const GROUP: &str = "x'00000000000000000000000000000000'";
+/// The end of the lease of a lock that a group holds. The leases that count are those of its members.
+const NEVER: &str = "253402300799000000";
+
+/// Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id".
+const JOIN: &str = "UPDATE {locks} SET token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + ?),
+    owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = ?, members = members + 1
+WHERE {may}";
+
+/// The same without a lock, for locks that were refused of late: waiting for a row takes too long.
+const MAY_JOIN: &str = "SELECT 1 FROM {locks} WHERE {may}";
+
+/// Readers pass over readers who wait, since those can come in as well. Everyone who stands ahead of a permit is given
+/// one before. A claim that is a member already, and asks again after a lost answer, is not let in twice.
+const MAY: &str = "name = ? AND (expires_at IS NULL OR expires_at <= {now} OR (mode = ? AND owner = {group}))
+    AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ? AND m.owner = ?)
+    AND IF(? < 0, NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0),
+        members + (SELECT COUNT(*) FROM {queue} AS q WHERE {ahead}) < ?)";
+
+const AHEAD: &str = "q.name = ? AND q.ticket < ? AND q.alive_until > {now} AND q.owner <> {locks}.owner";
+
+const SEATS: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+SELECT UNHEX(w.name), UNHEX(w.owner), w.token, {now} + w.ttl, {now}, w.label, w.mode FROM {want}";
+
+/// A row for a lock that was never used.
+const MAKE: &str =
+    "INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label) VALUES (?, {group}, 0, {now}, '')";
+
+const LOCK: &str = "SELECT l.name FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) FOR UPDATE";
+
+/// Which claims are members.
+const MEMBERS: &str = "SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)";
+
+/// Which members of these locks are dead.
+const DEAD: &str = "SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) WHERE m.expires_at <= {now}";
+
+const PART: &str = "DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)";
+
+/// So many have left. The last one leaves the lock free, unless an earlier version of lockwell, which knows nothing of
+/// groups, has been told to free it and has given it to somebody else. Assignments are made from left to right: the count
+/// comes last.
+const SHRINK: &str = "UPDATE {locks} SET mode = IF(members > ?, mode, 0),
+    expires_at = IF(members > ? OR owner <> {group}, expires_at, NULL), members = members - ? WHERE name = ?";
+
+const LEAVE: &str =
+    "DELETE q FROM {want} STRAIGHT_JOIN {queue} AS q FORCE INDEX (owner) ON q.owner = UNHEX(w.owner)";
+
+const DESERTED: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?";
+
+const MINE: &str = "SELECT token FROM {locks} WHERE name = ? AND owner = ? AND expires_at > {now} FOR UPDATE";
+
+const DOWNGRADE: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+SELECT name, owner, token, expires_at, acquired_at, label, ? FROM {locks} WHERE name = ?";
+
+const DOWNGRADED: &str = "UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = ?, members = 1
+WHERE name = ?";
+
+/// All who wait in this process and whose turn it is: the head of the queue, all readers at its head, or as many as
+/// there are permits.
+const CALL: &str = "SELECT q.ticket FROM (SELECT ticket, client, mode, ROW_NUMBER() OVER (ORDER BY ticket) AS place,
+        MAX(mode >= 0) OVER (ORDER BY ticket) AS behind_others FROM {queue}
+    WHERE name = ? AND alive_until > {now} AND NOT (owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?))
+    ) AS q LEFT JOIN {locks} AS l ON l.name = ?
+WHERE q.client = ? AND CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
+    WHEN q.mode < 0 THEN NOT q.behind_others
+    WHEN q.mode > 0 THEN COALESCE(l.members, 0) + q.place <= q.mode
+    ELSE q.place = 1 END";
+
+pub(super) struct GroupStatements {
+    pub(super) join: Sql,
+    pub(super) may_join: Sql,
+    pub(super) seats: Sql,
+    pub(super) make: Sql,
+    pub(super) lock: Sql,
+    pub(super) members: Sql,
+    pub(super) dead: Sql,
+    /// The members whose rows are found and locked at once, or it is an error.
+    pub(super) parting: Sql,
+    /// The dead whose rows nobody else has locked: a transaction that has, has verified a hold there.
+    pub(super) reaped: Sql,
+    pub(super) part: Sql,
+    pub(super) shrink: Sql,
+    pub(super) leave: Sql,
+    pub(super) deserted: Sql,
+    pub(super) mine: Sql,
+    pub(super) downgrade: Sql,
+    pub(super) downgraded: Sql,
+    pub(super) call: Sql,
+}
+
+impl GroupStatements {
+    pub(super) fn new(table: &Table) -> Self {
+        let sql = |text: &str| {
+            let text = text.replace("{may}", MAY).replace("{ahead}", AHEAD);
+            Sql::new(table, &fill(&text.replace("{group}", GROUP).replace("{never}", NEVER)))
+        };
+        Self {
+            join: sql(JOIN),
+            may_join: sql(MAY_JOIN),
+            seats: sql(SEATS),
+            make: sql(MAKE),
+            lock: sql(LOCK),
+            members: sql(MEMBERS),
+            dead: sql(DEAD),
+            parting: sql(&format!("{MEMBERS} FOR UPDATE NOWAIT")),
+            reaped: sql(&format!("{MEMBERS} WHERE m.expires_at <= {{now}} FOR UPDATE SKIP LOCKED")),
+            part: sql(PART),
+            shrink: sql(SHRINK),
+            leave: sql(LEAVE),
+            deserted: sql(DESERTED),
+            mine: sql(MINE),
+            downgrade: sql(DOWNGRADE),
+            downgraded: sql(DOWNGRADED),
+            call: sql(CALL),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What PostgreSQL is asked about locks that several hold together.
+
+use std::time::Duration;
+
+use lockcore::seats::Seats;
+use lockcore::{Claim, Grant, LockName, Mode};
+use sqlx::postgres::PgConnection;
+
+use super::{Postgres, names, owners};
+use crate::dialect::{Ask, Freed, Took, block, micros, token};
+use crate::groups::Groups;
+
+/// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.
+type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
+impl Postgres {
+    async fn join_rows(
+        &self,
+        conn: &mut PgConnection,
+        mode: Mode,
+        asks: &[Ask],
+    ) -> sqlx::Result<Vec<Joined>> {
+        sqlx::query_as(self.groups.join.get())
+            .bind(names(asks.iter().map(|ask| &ask.claim)))
+            .bind(owners(asks.iter().map(|ask| &ask.claim)))
+            .bind(asks.iter().map(|ask| micros(ask.claim.ttl())).collect::<Vec<_>>())
+            .bind(asks.iter().map(|ask| ask.claim.label()).collect::<Vec<_>>())
+            .bind(asks.iter().map(|ask| ask.ticket).collect::<Vec<_>>())
+            .bind(asks.iter().map(|ask| block(&ask.claim)).collect::<Vec<_>>())
+            .bind(mode.code())
+            .fetch_all(conn)
+            .await
+    }
+
+    /// Tells all whose turn it is, and returns the tickets of those who wait in this process.
+    pub(super) async fn call(
+        &self,
+        conn: &mut PgConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        let told: Vec<Option<i64>> = sqlx::query_scalar(self.groups.call.get())
+            .bind(name.as_str())
+            .bind(seats.client)
+            .fetch_all(conn)
+            .await?;
+        Ok(told.into_iter().flatten().collect())
+    }
+}
+
+impl Groups for Postgres {
+    async fn join(&self, conn: &mut PgConnection, mode: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        if let [Ask { claim, ticket }] = asks {
+            let joined: Option<i64> = sqlx::query_scalar(self.groups.join_one.get())
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .bind(micros(claim.ttl()))
+                .bind(claim.label())
+                .bind(ticket)
+                .bind(block(claim))
+                .bind(mode.code())
+                .fetch_optional(&mut *conn)
+                .await?;
+            if let Some(number) = joined {
+                return Ok(vec![Took::Granted(token(number))]);
+            }
+        }
+        // Many claims; or one that was refused, is a member already, or whose lock has no row yet.
+        let mut rows = self.join_rows(conn, mode, asks).await?;
+        if rows.iter().any(|(missing, ..)| *missing) {
+            let new = asks.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
+            let new = names(new.map(|(ask, _)| &ask.claim));
+            sqlx::query(self.groups.make.get()).bind(new).execute(&mut *conn).await?;
+            rows = self.join_rows(conn, mode, asks).await?;
+        }
+        let answer = |(ask, (_, taken, made, in_use, left)): (&Ask, Joined)| match (taken, made) {
+            (Some(number), _) => Took::Member(token(number)),
+            (_, Some(number)) => Took::Granted(token(number)),
+            _ => Took::refused(ask, in_use, left),
+        };
+        Ok(asks.iter().zip(rows).map(answer).collect())
+    }
+
+    async fn part(
+        &self,
+        conn: &mut PgConnection,
+        claims: &[Claim],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<Freed>> {
+        if let [claim] = claims {
+            let head: Option<Option<i64>> = sqlx::query_scalar(self.groups.part_one.get())
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .bind(seats.client)
+                .fetch_optional(&mut *conn)
+                .await?;
+            let Some(head) = head else { return Ok(vec![Freed::default()]) };
+            return Ok(vec![Freed::new(true, self.all_next(conn, claim.name(), head, seats).await?)]);
+        }
+        let gone: Vec<(i64, Option<i64>)> = sqlx::query_as(self.groups.part.get())
+            .bind(names(claims.iter()))
+            .bind(owners(claims.iter()))
+            .bind(seats.client)
+            .fetch_all(&mut *conn)
+            .await?;
+        let mut answers = vec![Freed::default(); claims.len()];
+        for (n, head) in gone {
+            let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
+            if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
+                let next = self.all_next(conn, claim.name(), head, seats).await?;
+                *answer = Freed::new(true, next);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn reap(
+        &self,
+        conn: &mut PgConnection,
+        names: &[LockName],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
+        let heads: Vec<(String, Option<i64>)> = sqlx::query_as(self.groups.reap.get())
+            .bind(asked)
+            .bind(seats.client)
+            .fetch_all(&mut *conn)
+            .await?;
+        let mut next = Vec::new();
+        for (name, head) in heads {
+            if let Ok(name) = LockName::new(name) {
+                next.extend(self.all_next(conn, &name, head, seats).await?);
+            }
+        }
+        Ok(next)
+    }
+
+    async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<String> =
+            sqlx::query_scalar(self.groups.deserted.get()).bind(micros(idle)).fetch_all(conn).await?;
+        Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
+    }
+
+    async fn downgrade(
+        &self,
+        conn: &mut PgConnection,
+        grant: &Grant,
+        seats: &Seats,
+    ) -> sqlx::Result<Option<Vec<i64>>> {
+        let claim = grant.claim();
+        let done: Option<i64> = sqlx::query_scalar(self.groups.downgrade.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(Mode::Shared.code())
+            .fetch_optional(&mut *conn)
+            .await?;
+        let member: Option<i64> = match done {
+            Some(done) => Some(done),
+            None => {
+                sqlx::query_scalar(self.groups.member.get())
+                    .bind(claim.name().as_str())
+                    .bind(claim.owner().as_uuid())
+                    .fetch_optional(&mut *conn)
+                    .await?
+            }
+        };
+        if member.is_none() {
+            return Ok(None);
+        }
+        self.call_next(conn, claim.name(), seats).await.map(Some)
+    }
+}

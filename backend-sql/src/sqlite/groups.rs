@@ -1,0 +1,182 @@
+//! What SQLite is asked about locks that several hold together.
+
+use std::time::Duration;
+
+use lockcore::seats::Seats;
+use lockcore::{Claim, Grant, LockName, Mode};
+use sqlx::sqlite::SqliteConnection;
+
+use super::{Sqlite, begin, end};
+use crate::dialect::{Ask, Freed, NO_TICKET, Took, block, micros, token};
+use crate::groups::Groups;
+use crate::table::Sql;
+
+impl Sqlite {
+    async fn join_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let mut answers = Vec::with_capacity(asks.len());
+        for ask in asks {
+            answers.push(self.join_one(conn, ask).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn join_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
+        let claim = &ask.claim;
+        let tokens: Vec<i64> = sqlx::query_scalar(self.groups.join.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(claim.mode().code())
+            .bind(ask.ticket)
+            .bind(block(claim))
+            .fetch_all(&mut *conn)
+            .await?;
+        let Some(&number) = tokens.first() else {
+            return match self.member(conn, claim).await? {
+                Some(number) => Ok(Took::Member(token(number))),
+                None => self.refused(conn, ask).await,
+            };
+        };
+        sqlx::query(self.groups.seat.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(number)
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(claim.mode().code())
+            .execute(&mut *conn)
+            .await?;
+        if ask.ticket != NO_TICKET {
+            sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        }
+        Ok(Took::Granted(token(number)))
+    }
+
+    /// The token of a claim that is a member already.
+    async fn member(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
+        sqlx::query_scalar(self.groups.member.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .fetch_optional(conn)
+            .await
+    }
+
+    async fn part_each(&self, conn: &mut SqliteConnection, claims: &[Claim]) -> sqlx::Result<Vec<bool>> {
+        let mut parted = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let part = sqlx::query(self.groups.part.get())
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .execute(&mut *conn)
+                .await?;
+            self.shrink(conn, claim.name(), part.rows_affected()).await?;
+            parted.push(part.rows_affected() > 0);
+        }
+        Ok(parted)
+    }
+
+    async fn reap_each(&self, conn: &mut SqliteConnection, names: &[LockName]) -> sqlx::Result<()> {
+        for name in names {
+            let reap = sqlx::query(self.groups.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
+            self.shrink(conn, name, reap.rows_affected()).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the members that have gone out of the count.
+    async fn shrink(&self, conn: &mut SqliteConnection, name: &LockName, gone: u64) -> sqlx::Result<()> {
+        if gone == 0 {
+            return Ok(());
+        }
+        let shrink = sqlx::query(self.groups.shrink.get()).bind(name.as_str()).bind(gone.cast_signed());
+        shrink.execute(conn).await.map(|_| ())
+    }
+
+    async fn step_down(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+        let name = claim.name().as_str();
+        let shared = Mode::Shared.code();
+        let seated = sqlx::query(self.groups.downgrade.get())
+            .bind(name)
+            .bind(claim.owner().as_uuid())
+            .bind(shared)
+            .execute(&mut *conn)
+            .await?;
+        if seated.rows_affected() == 0 {
+            return self.member(conn, claim).await.map(|member| member.is_some());
+        }
+        sqlx::query(self.groups.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
+        // Its place may not have been tidied up yet, and is not the last holder's any more.
+        sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        Ok(true)
+    }
+
+    /// All who wait in this process and whose turn it is.
+    pub(super) async fn call(
+        &self,
+        conn: &mut SqliteConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        let call: &Sql = &self.groups.call;
+        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(seats.client).fetch_all(conn).await
+    }
+}
+
+impl Groups for Sqlite {
+    async fn join(&self, conn: &mut SqliteConnection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        begin(conn).await?;
+        let answers = self.join_each(conn, asks).await;
+        end(conn, answers).await
+    }
+
+    async fn part(
+        &self,
+        conn: &mut SqliteConnection,
+        claims: &[Claim],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<Freed>> {
+        begin(conn).await?;
+        let parted = self.part_each(conn, claims).await;
+        let mut answers = Vec::with_capacity(claims.len());
+        for (claim, released) in claims.iter().zip(end(conn, parted).await?) {
+            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
+            answers.push(Freed::new(released, next));
+        }
+        Ok(answers)
+    }
+
+    async fn reap(
+        &self,
+        conn: &mut SqliteConnection,
+        names: &[LockName],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        begin(conn).await?;
+        let reaped = self.reap_each(conn, names).await;
+        end(conn, reaped).await?;
+        let mut next = Vec::new();
+        for name in names {
+            next.extend(self.next(conn, name, seats).await?);
+        }
+        Ok(next)
+    }
+
+    async fn deserted(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<String> =
+            sqlx::query_scalar(self.groups.deserted.get()).bind(micros(idle)).fetch_all(conn).await?;
+        Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
+    }
+
+    async fn downgrade(
+        &self,
+        conn: &mut SqliteConnection,
+        grant: &Grant,
+        seats: &Seats,
+    ) -> sqlx::Result<Option<Vec<i64>>> {
+        begin(conn).await?;
+        let stepped = self.step_down(conn, grant.claim()).await;
+        if !end(conn, stepped).await? {
+            return Ok(None);
+        }
+        self.next(conn, grant.claim().name(), seats).await.map(Some)
+    }
+}

@@ -1,0 +1,241 @@
+//! What SQLite is asked about locks that one holds alone, and about the queue.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use lockcore::seats::{SEAT_LIFE, Seats};
+use lockcore::{Claim, Grant, LockName, LockStatus};
+use sqlx::Row;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use uuid::Uuid;
+
+use super::{Sqlite, begin, end, json};
+use crate::dialect::{
+    Ask, Dialect, Extension, Freed, Hold, HolderRow, SEVERAL, Took, block, micros, status, token,
+};
+
+impl Sqlite {
+    async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
+        let claim = &ask.claim;
+        // To the end, not to the first row: only a statement that runs to its end lets SQLite move its log into the
+        // database file. Otherwise the log grows without bound, and each commit gets slower.
+        let rows: Vec<SqliteRow> = sqlx::query(self.sql.take.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(ask.ticket)
+            .bind(block(claim))
+            .fetch_all(&mut *conn)
+            .await?;
+        match rows.as_slice() {
+            [row] => Ok(Took::Granted(token(row.try_get(0)?))),
+            _ => self.refused(conn, ask).await,
+        }
+    }
+
+    pub(super) async fn refused(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
+        let (in_use, left) = sqlx::query_as(self.sql.standing.get())
+            .bind(ask.claim.name().as_str())
+            .bind(ask.ticket)
+            .fetch_one(conn)
+            .await?;
+        Ok(Took::refused(ask, in_use, left))
+    }
+
+    /// The tickets of those who wait in this process and whose turn it is.
+    pub(super) async fn next(
+        &self,
+        conn: &mut SqliteConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        if !seats.waits_for(name) {
+            return Ok(Vec::new());
+        }
+        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
+            .bind(name.as_str())
+            .bind(seats.client)
+            .fetch_optional(&mut *conn)
+            .await?;
+        match head.flatten() {
+            Some(SEVERAL) => self.call(conn, name, seats).await,
+            head => Ok(head.into_iter().collect()),
+        }
+    }
+
+    async fn release_each(
+        &self,
+        conn: &mut SqliteConnection,
+        claims: &[Claim],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<Freed>> {
+        let mut answers = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let released: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
+                .bind(claim.name().as_str())
+                .bind(claim.owner().as_uuid())
+                .fetch_all(&mut *conn)
+                .await?;
+            let released = !released.is_empty();
+            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
+            answers.push(Freed::new(released, next));
+        }
+        Ok(answers)
+    }
+
+    async fn take_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let mut answers = Vec::with_capacity(asks.len());
+        for ask in asks {
+            answers.push(self.take_one(conn, ask).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Answers with how many held the lock.
+    async fn force(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
+        let mode: Option<i64> =
+            sqlx::query_scalar(self.sql.held.get()).bind(name.as_str()).fetch_optional(&mut *conn).await?;
+        let Some(mode) = mode else { return Ok(0) };
+        sqlx::query(self.sql.force.get())
+            .bind(name.as_str())
+            .bind(Uuid::from_u128(rand::random()))
+            .execute(&mut *conn)
+            .await?;
+        if mode == 0 {
+            return Ok(1);
+        }
+        let alive: Vec<bool> =
+            sqlx::query_scalar(self.sql.force_members.get()).bind(name.as_str()).fetch_all(conn).await?;
+        Ok(alive.into_iter().filter(|alive| *alive).count())
+    }
+}
+
+impl Dialect for Sqlite {
+    async fn take(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        if asks.len() == 1 {
+            return self.take_each(conn, asks).await;
+        }
+        begin(conn).await?;
+        let answers = self.take_each(conn, asks).await;
+        end(conn, answers).await
+    }
+
+    async fn release(
+        &self,
+        conn: &mut SqliteConnection,
+        claims: &[Claim],
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<Freed>> {
+        if claims.len() == 1 {
+            return self.release_each(conn, claims, seats).await;
+        }
+        begin(conn).await?;
+        let answers = self.release_each(conn, claims, seats).await;
+        end(conn, answers).await
+    }
+
+    async fn renew(
+        &self,
+        conn: &mut SqliteConnection,
+        hold: Hold,
+        grants: &[Grant],
+    ) -> sqlx::Result<Vec<Extension>> {
+        let rows: Vec<_> = grants
+            .iter()
+            .map(|grant| {
+                let claim = grant.claim();
+                let owner = claim.owner().as_uuid().simple().to_string();
+                (claim.name().as_str(), owner, micros(claim.ttl()))
+            })
+            .collect();
+        let renew = self.sql.renew.of(hold).get();
+        let renewed: Vec<Uuid> = sqlx::query_scalar(renew).bind(json(&rows)?).fetch_all(conn).await?;
+        let renewed: HashSet<Uuid> = renewed.into_iter().collect();
+        let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
+        let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };
+        Ok(grants.iter().map(answer).collect())
+    }
+
+    async fn enroll(&self, conn: &mut SqliteConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(client)
+            .bind(micros(SEAT_LIFE))
+            .bind(claim.label())
+            .bind(claim.mode().code())
+            .fetch_all(conn)
+            .await?;
+        tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    async fn stay(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+        sqlx::query_scalar(self.sql.stay.get())
+            .bind(json(tickets)?)
+            .bind(micros(SEAT_LIFE))
+            .fetch_all(conn)
+            .await
+    }
+
+    async fn tidy(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<()> {
+        sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
+    }
+
+    async fn leave(&self, conn: &mut SqliteConnection, claim: &Claim, seats: &Seats) -> sqlx::Result<Freed> {
+        let left = sqlx::query(self.sql.leave.get())
+            .bind(claim.owner().as_uuid())
+            .execute(&mut *conn)
+            .await?
+            .rows_affected();
+        Ok(Freed::new(left > 0, self.next(conn, claim.name(), seats).await?))
+    }
+
+    async fn turns(
+        &self,
+        conn: &mut SqliteConnection,
+        seats: &Seats,
+        names: &[LockName],
+    ) -> sqlx::Result<Vec<i64>> {
+        let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
+        let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
+            .bind(json(&asked)?)
+            .bind(seats.client)
+            .fetch_all(&mut *conn)
+            .await?;
+        let mut turns = Vec::new();
+        for (at, head) in heads {
+            match (head, usize::try_from(at).ok().and_then(|at| names.get(at))) {
+                (Some(SEVERAL), Some(name)) => turns.extend(self.call(conn, name, seats).await?),
+                (head, _) => turns.extend(head),
+            }
+        }
+        Ok(turns)
+    }
+
+    async fn inspect(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<LockStatus> {
+        let holders: Vec<HolderRow> =
+            sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
+        let waiters: i64 =
+            sqlx::query_scalar(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+        Ok(status(name, holders, waiters))
+    }
+
+    async fn force_release(
+        &self,
+        conn: &mut SqliteConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<(usize, Vec<i64>)> {
+        begin(conn).await?;
+        let freed = self.force(conn, name).await;
+        let freed = end(conn, freed).await?;
+        Ok((freed, self.next(conn, name, seats).await?))
+    }
+
+    async fn purge(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<u64> {
+        sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
+        let purged = sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?;
+        Ok(purged.rows_affected())
+    }
+}
