@@ -35,7 +35,8 @@ pub(crate) struct Freed {
     pub(crate) next: Option<i64>,
 }
 
-pub(crate) fn took(value: Value, script: &Script) -> Result<Took> {
+/// `asked` is how the lock was to be held.
+pub(crate) fn took(value: Value, script: &Script, asked: Mode) -> Result<Took> {
     let parts = item(value, script)?;
     match (int(parts.first())?, parts.get(1)) {
         (1, token) => Ok(Took::Granted(FencingToken::new(number(token)?))),
@@ -44,14 +45,37 @@ pub(crate) fn took(value: Value, script: &Script) -> Result<Took> {
             first: int(parts.get(2))? == 1,
             foreign: int(parts.get(3))? == 1,
         })),
+        (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
         _ => Err(unexpected()),
     }
 }
 
 pub(crate) fn freed(value: Value, script: &Script) -> Result<Freed> {
     let parts = item(value, script)?;
-    let next = text(parts.get(1))?;
-    Ok(Freed { released: int(parts.first())? == 1, next: next.parse().ok() })
+    Ok(Freed { released: int(parts.first())? == 1, next: ticket(parts.get(1))? })
+}
+
+/// The answer to a forced release.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Forced {
+    /// Who held the lock; empty for another program.
+    pub(crate) owners: Vec<String>,
+    /// The waiter of our own process whose turn it is.
+    pub(crate) next: Option<i64>,
+}
+
+pub(crate) fn forced(value: &Value) -> Result<Forced> {
+    let Value::Array(parts) = value else { return Err(unexpected()) };
+    let owners = parts.iter().skip(1).map(|owner| text(Some(owner))).collect::<Result<_>>()?;
+    Ok(Forced { owners, next: ticket(parts.first())? })
+}
+
+fn ticket(value: Option<&Value>) -> Result<Option<i64>> {
+    Ok(text(value)?.parse().ok())
+}
+
+fn mode(code: i64) -> Result<Mode> {
+    Mode::from_code(code).ok_or_else(unexpected)
 }
 
 /// The parts of the answer to one item, or the error that the script caught for it.
@@ -84,6 +108,7 @@ fn number(value: Option<&Value>) -> Result<u64> {
 
 /// What a lock's value says: who holds it, since when, with which token.
 struct Record<'a> {
+    owner: &'a str,
     token: u64,
     since: u64,
     label: &'a str,
@@ -91,55 +116,71 @@ struct Record<'a> {
 
 fn record(value: &str) -> Option<Record<'_>> {
     let mut parts = value.splitn(5, ':');
-    parts.next().filter(|owner| owner.len() == 32)?;
     Some(Record {
+        owner: parts.next().filter(|owner| owner.len() == 32)?,
         token: parts.next()?.parse().ok()?,
         since: parts.next()?.parse().ok()?,
         label: parts.nth(1)?,
     })
 }
 
-pub(crate) fn status(name: &LockName, value: &Value) -> Result<LockStatus> {
-    let Value::Array(parts) = value else { return Err(unexpected()) };
-    let (held, left, now) = (text(parts.first())?, int(parts.get(1))?, int(parts.get(2))?);
-    let waiters = usize::try_from(int(parts.get(3))?).map_err(|_| unexpected())?;
-    // A lock without an end is another program's.
-    let left = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
-    let holder = match record(&held) {
-        Some(Record { token, since, label }) => {
-            let held_for = u64::try_from(now).unwrap_or_default().saturating_sub(since);
-            Some(
-                Holder::new(FencingToken::new(token), label, Mode::Exclusive, left)
-                    .held_for(Duration::from_micros(held_for)),
-            )
-        }
-        None if held.is_empty() => None,
-        // Its value is that program's secret.
-        None => Some(Holder::new(FencingToken::new(0), "another program", Mode::Exclusive, left)),
-    };
-    Ok(LockStatus::new(name.clone(), holder.into_iter().collect(), waiters))
+/// Who holds a lock at one server.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// Each with its owner, which is a secret.
+    holders: Vec<(String, Holder)>,
+    waiters: usize,
 }
 
-/// What a majority of nodes agrees on: the one owner who holds the lock at so many of them.
-pub(crate) fn majority_status(name: &LockName, answers: &[Value], majority: usize) -> Result<LockStatus> {
-    let mut owners: Vec<(String, Vec<LockStatus>)> = Vec::new();
-    let mut waiters = 0;
-    for answer in answers {
-        let status = status(name, answer)?;
-        waiters = waiters.max(status.waiters);
-        let Value::Array(parts) = answer else { return Err(unexpected()) };
-        let owner: String = text(parts.first())?.chars().take(32).collect();
+impl Look {
+    pub(crate) fn status(self, name: &LockName) -> LockStatus {
+        let mut holders: Vec<_> = self.holders.into_iter().map(|(_, holder)| holder).collect();
+        holders.sort_by_key(|holder| holder.token);
+        LockStatus::new(name.clone(), holders, self.waiters)
+    }
+}
+
+pub(crate) fn look(value: &Value) -> Result<Look> {
+    let Value::Array(parts) = value else { return Err(unexpected()) };
+    let now = u64::try_from(int(parts.first())?).unwrap_or_default();
+    let waiters = usize::try_from(int(parts.get(1))?).map_err(|_| unexpected())?;
+    let mode = mode(int(parts.get(2))?)?;
+    let mut holders = Vec::new();
+    for pair in parts.get(3..).unwrap_or_default().chunks(2) {
+        let value = text(pair.first())?;
+        // A lock without an end is another program's.
+        let left = u64::try_from(int(pair.get(1))?).map_or(Duration::MAX, Duration::from_millis);
+        holders.push(if let Some(Record { owner, token, since, label }) = record(&value) {
+            let held_for = Duration::from_micros(now.saturating_sub(since));
+            let holder = Holder::new(FencingToken::new(token), label, mode, left).held_for(held_for);
+            (owner.to_owned(), holder)
+        } else {
+            // Its value is that program's secret.
+            let holder = Holder::new(FencingToken::new(0), "another program", Mode::Exclusive, left);
+            (value, holder)
+        });
+    }
+    Ok(Look { holders, waiters })
+}
+
+/// What a majority of nodes agrees on: the owners who hold the lock at so many of them.
+pub(crate) fn majority_status(name: &LockName, looks: Vec<Look>, majority: usize) -> LockStatus {
+    let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
+    let waiters = looks.iter().map(|look| look.waiters).max().unwrap_or(0);
+    for (owner, holder) in looks.into_iter().flat_map(|look| look.holders) {
         match owners.iter_mut().find(|(one, _)| *one == owner) {
-            Some((_, votes)) => votes.push(status),
-            None => owners.push((owner, vec![status])),
+            Some((_, votes)) => votes.push(holder),
+            None => owners.push((owner, vec![holder])),
         }
     }
-    let winner = owners.into_iter().find(|(owner, votes)| !owner.is_empty() && votes.len() >= majority);
-    // A node that did not take part in phase 2 shows the lower number of phase 1.
-    let holder = winner.and_then(|(_, votes)| {
-        votes.into_iter().filter_map(|mut one| one.holders.pop()).max_by_key(|one| one.token)
+    owners.retain(|(_, votes)| votes.len() >= majority);
+    // The token is installed at a majority. The other nodes show another number, the one of their vote.
+    let agreed = owners.into_iter().filter_map(|(owner, votes)| {
+        let nodes_with = |token| votes.iter().filter(|one| one.token == token).count();
+        let holder = votes.iter().max_by_key(|one| (nodes_with(one.token), one.token)).cloned();
+        holder.map(|holder| (owner, holder))
     });
-    Ok(LockStatus::new(name.clone(), holder.into_iter().collect(), waiters))
+    Look { holders: agreed.collect(), waiters }.status(name)
 }
 
 /// The answers to a renewal: whether each lease was extended.

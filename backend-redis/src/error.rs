@@ -61,6 +61,14 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     Error::new(ErrorKind::Unreachable, text).with_source(cause.to_string())
 }
 
+/// Why there is no connection.
+pub(crate) fn no_link(error: &RedisError) -> Error {
+    match verdict(error, true) {
+        Verdict::Again | Verdict::Broken => no_answer(Some(error)),
+        Verdict::Unknown | Verdict::Fatal => fatal(error, None),
+    }
+}
+
 /// An error that trying again will not help, of the command or of the script that was to run.
 pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     let (kind, hint) = match error.kind() {
@@ -89,16 +97,17 @@ pub(crate) fn of_item(text: &str, script: &Script) -> Error {
 
 const WRONG_PASSWORD: &str = "user or password is wrong";
 const TOO_OLD: &str = "the server is too old: Redis 6.0 is needed";
+const SPOILT: &str = "one of the keys beside the lock holds something else than lockwell wrote";
 
 fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
-    let command = script.and_then(|script| script.command_at(line_of(detail)?));
+    let call = script.and_then(|script| script.call_at(line_of(detail)?));
     let denied = code == "NOPERM"
         || detail.contains("The user executing the script can't")
         || detail.contains("NOPERM");
     let (kind, hint) = match code {
         _ if denied => {
             let what =
-                command.map_or_else(|| detail.to_owned(), |command| format!("{command} is not allowed"));
+                call.map_or_else(|| detail.to_owned(), |call| format!("{} is not allowed", call.command));
             return Error::new(ErrorKind::Refused, format!("the user lacks a right: {what}"))
                 .with_source(format!("{code} {detail}"));
         }
@@ -107,10 +116,16 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             ErrorKind::Refused,
             "the server asks for a password, and the address has none: redis://USER:PASSWORD@HOST",
         ),
-        "WRONGTYPE" => (
-            ErrorKind::KindClash,
-            "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson",
-        ),
+        "WRONGTYPE" => match call.map(|call| call.key) {
+            Some("lock") => (
+                ErrorKind::KindClash,
+                "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson",
+            ),
+            Some("fence") | None => {
+                (ErrorKind::KindClash, "the key holds something else than lockwell wrote")
+            }
+            Some(_) => (ErrorKind::Misconfigured, SPOILT),
+        },
         "READONLY" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
         "OOM" => (ErrorKind::Misconfigured, "the server has reached its maxmemory"),
         "MISCONF" => (ErrorKind::Misconfigured, "the server cannot write to its disk, and refuses changes"),
@@ -124,10 +139,7 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             "the server does not know a command that locks need: is it a sentinel (redis+sentinel://), or are commands \
              renamed?",
         ),
-        _ if detail.contains("attempt to") => (
-            ErrorKind::Misconfigured,
-            "one of the keys beside the lock holds something else than lockwell wrote",
-        ),
+        _ if detail.contains("attempt to") => (ErrorKind::Misconfigured, SPOILT),
         _ if detail.contains("cluster support disabled") => {
             (ErrorKind::Misconfigured, "the server is not part of a cluster: use redis:// to reach it")
         }

@@ -8,7 +8,7 @@ use redis::aio::ConnectionLike;
 
 use crate::answers::text;
 use crate::error::{Verdict, fatal, no_answer, verdict};
-use crate::lock::owner;
+use crate::items::owner;
 use crate::script::FENCED_WRITE;
 
 /// A write to Redis that is refused when a later holder of the lock has written already.

@@ -31,7 +31,7 @@ pub(crate) struct LockKeys {
     pub(crate) lock: String,
     /// A sorted set of the owners who wait, by arrival.
     pub(crate) queue: String,
-    /// A hash from owner to whom to wake and how long the place is kept.
+    /// A hash from owner to whom to wake, for which mode, and how long the place is kept.
     pub(crate) seats: String,
     /// The token counter.
     pub(crate) token: String,
@@ -45,28 +45,40 @@ impl Keys {
     }
 
     pub(crate) fn of(&self, name: &LockName) -> LockKeys {
-        let namespace = &self.namespace;
-        let lock = format!("{namespace}{name}");
-        if !self.cluster {
-            return LockKeys {
-                queue: format!("{namespace}{SEPARATOR}queue{SEPARATOR}{name}"),
-                seats: format!("{namespace}{SEPARATOR}seats{SEPARATOR}{name}"),
-                token: self.token.clone(),
-                lock,
-                slot: 0,
-            };
-        }
-        // The lock's own key is left as it is, for other clients. The others are brought to its slot by a tag in
-        // front: the name itself cannot serve as the tag, since it may hold braces.
-        let slot = slot(&lock);
-        let tag = &TAGS[usize::from(slot)];
+        let lock = self.lock(name);
+        let slot = if self.cluster { slot(&lock) } else { 0 };
         LockKeys {
-            queue: format!("{namespace}{SEPARATOR}{{{tag}}}queue{SEPARATOR}{name}"),
-            seats: format!("{namespace}{SEPARATOR}{{{tag}}}seats{SEPARATOR}{name}"),
-            token: format!("{namespace}{SEPARATOR}{{{tag}}}token"),
+            queue: self.beside(slot, "queue", name),
+            seats: self.beside(slot, "seats", name),
+            token: match self.tag(slot) {
+                None => self.token.clone(),
+                Some(tag) => format!("{}{SEPARATOR}{{{tag}}}token", self.namespace),
+            },
             lock,
             slot,
         }
+    }
+
+    /// What is kept of a group that holds a lock: a sorted set of its members by the end of their leases, and a hash of
+    /// their details.
+    pub(crate) fn group(&self, name: &LockName) -> [String; 2] {
+        let slot = self.slot(name);
+        [self.beside(slot, "members", name), self.beside(slot, "details", name)]
+    }
+
+    /// A key of ours for a lock.
+    fn beside(&self, slot: u16, what: &str, name: &LockName) -> String {
+        let namespace = &self.namespace;
+        match self.tag(slot) {
+            None => format!("{namespace}{SEPARATOR}{what}{SEPARATOR}{name}"),
+            Some(tag) => format!("{namespace}{SEPARATOR}{{{tag}}}{what}{SEPARATOR}{name}"),
+        }
+    }
+
+    /// In a cluster, what brings a key to this slot. The lock's own key is left as it is, for other clients; the others
+    /// follow it by a tag in front. The name itself cannot serve as the tag, since it may hold braces.
+    fn tag(&self, slot: u16) -> Option<&str> {
+        self.cluster.then(|| TAGS[usize::from(slot)].as_str())
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -165,8 +177,10 @@ mod tests {
     fn in_a_cluster_all_keys_of_a_lock_are_in_one_slot() {
         let keys = Keys::new("lockwell:", true);
         for name in ["a", "a}b", "{", "}{", "{}", "{x}", "a{b}c{d}", "orders/42", "ü{ö}"] {
-            let keys = keys.of(&LockName::new(name).unwrap());
-            for key in [&keys.lock, &keys.queue, &keys.seats, &keys.token] {
+            let name = LockName::new(name).unwrap();
+            let [members, details] = keys.group(&name);
+            let keys = keys.of(&name);
+            for key in [&keys.lock, &keys.queue, &keys.seats, &keys.token, &members, &details] {
                 assert_eq!(slot(key), keys.slot, "{name}: {key}");
             }
         }

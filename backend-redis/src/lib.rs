@@ -12,6 +12,7 @@ mod answers;
 mod check;
 mod error;
 mod fenced;
+mod items;
 mod keys;
 mod lane;
 mod lock;

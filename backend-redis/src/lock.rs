@@ -6,23 +6,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::seats::{SEAT_LIFE, SEAT_REFRESH, Seats};
+use lockcore::seats::{SEAT_LIFE, Seats};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
-    Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
+    Released, Renewal, Result, ServerUrl, Wait, async_trait, lease,
 };
 
 use crate::address::Address;
-use crate::answers::{self, Busy, Took};
-use crate::keys::{Keys, LockKeys};
-use crate::lane::{Answer, Item, Lane};
+use crate::answers::{self, Took};
+use crate::items::{self, Caller, nap};
+use crate::keys::Keys;
+use crate::lane::{Answer, Lane};
 use crate::options::Options;
-use crate::script::{FORCE, INSPECT, RELEASE, RENEW, TAKE};
 use crate::wire::{Ear, Wire};
 use crate::{check, replicas};
 
-/// How often the first in the queue asks while another program holds the lock, since that will not tell.
-const FOREIGN: Duration = Duration::from_millis(50);
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
 /// It holds one connection for its calls and its wake-ups, and one for the keeper thread once a lease is renewed:
@@ -94,26 +92,17 @@ impl RedisLock {
         &self.shared.ear.seats
     }
 
+    fn caller(&self) -> Caller<'_> {
+        let Shared { keys, ear, address, .. } = &*self.shared;
+        Caller { keys, channel: &ear.channel, exact: !address.is_cluster() }
+    }
+
     /// One call of the acquiring script: with a ticket it queues, and gives a sign of life.
     async fn take(&self, claim: &Claim, ticket: Option<i64>) -> Result<(Took, Answered)> {
-        let LockKeys { lock, queue, seats, token, slot } = self.shared.keys.of(claim.name());
-        let seat = ticket.map(|ticket| format!("{}:{ticket}", self.shared.ear.channel));
-        let item = Item {
-            script: &TAKE,
-            slot,
-            keys: vec![token, lock, queue, seats].into(),
-            args: vec![
-                self.shared.keys.token_life().to_owned(),
-                SEAT_LIFE.as_micros().to_string(),
-                owner(claim),
-                claim.ttl().as_millis().to_string(),
-                claim.label().to_owned(),
-                seat.unwrap_or_default(),
-            ]
-            .into(),
-        };
+        let item = self.caller().take(claim, ticket);
+        let script = item.script;
         let Answer { value, sent, generation, .. } = claim.within_wait(self.lane.call(item)).await?;
-        Ok((answers::took(value, &TAKE)?, Answered { sent, generation }))
+        Ok((answers::took(value, script, claim.mode())?, Answered { sent, generation }))
     }
 
     async fn granted(&self, claim: &Claim, token: lockcore::FencingToken, call: Answered) -> Result<Grant> {
@@ -157,15 +146,9 @@ impl RedisLock {
     }
 
     async fn renew_group(&self, grants: &[&Grant], slot: u16) -> Result<Vec<Renewal>> {
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        let mut shortest = SEAT_LIFE;
-        for grant in grants {
-            let claim = grant.claim();
-            keys.push(self.shared.keys.lock(claim.name()));
-            args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
-            shortest = shortest.min(claim.ttl());
-        }
-        let item = Item { script: &RENEW, slot, keys: keys.into(), args: args.into() };
+        let ttls = grants.iter().map(|grant| grant.claim().ttl());
+        let shortest = ttls.min().unwrap_or(SEAT_LIFE).min(SEAT_LIFE);
+        let item = items::renewal(&self.shared.keys, grants.iter().copied(), slot);
         let answer = self.lane.call_within(item, lease::Lease::patience(shortest)).await?;
         if self.shared.wait_replicas > 0 {
             self.confirm(answer.generation, shortest).await?;
@@ -193,44 +176,15 @@ struct Answered {
     generation: u64,
 }
 
-/// The releasing of a claim. `exact`: the server's count of listeners is to be trusted. `round`: only what this round of
-/// Redlock has taken; empty for all.
-pub(crate) fn release_item(
-    keys: LockKeys,
-    claim: &Claim,
-    channel: &str,
-    exact: bool,
-    queued: bool,
-    round: String,
-) -> Item {
-    let LockKeys { lock, queue, seats, slot, .. } = keys;
-    let exact = if exact { "exact" } else { "" };
-    let queued = if queued { "1" } else { "0" };
-    let args = vec![channel.to_owned(), exact.to_owned(), owner(claim), queued.to_owned(), round];
-    Item { script: &RELEASE, slot, keys: vec![lock, queue, seats].into(), args: args.into() }
-}
-
-/// The owner as the scripts know it.
-pub(crate) fn owner(claim: &Claim) -> String {
-    claim.owner().as_uuid().simple().to_string()
-}
-
-/// How long to wait for a word. One that stands first watches the holder's lease, since the dead send no word.
-pub(crate) fn nap(busy: &Busy) -> Duration {
-    if !busy.first {
-        return SEAT_REFRESH;
-    }
-    let most = if busy.foreign { FOREIGN } else { SEAT_REFRESH };
-    // A little later than the end, so that waiters of several processes do not meet.
-    let jitter = Duration::from_millis(1).mul_f64(1.0 + 4.0 * rand::random::<f64>());
-    busy.left.map_or(most, |left| left.saturating_add(jitter).min(most))
-}
-
 #[async_trait]
 impl DistributedLock for RedisLock {
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("redis");
+        promised.shared = true;
+        promised.permits = true;
+        promised.downgrade = true;
         promised.fencing = true;
+        promised.token_blocks = true;
         promised.fifo = true;
         promised.push = true;
         promised.herd_free = true;
@@ -243,9 +197,6 @@ impl DistributedLock for RedisLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        if claim.mode() != Mode::Exclusive {
-            return Err(Error::new(ErrorKind::Unsupported, "this backend has exclusive locks only"));
-        }
         // One that waited a moment ago is likely to wait again, and queues with its first call.
         if claim.wait() != Wait::No && self.lane.wire().is_listening() {
             return self.wait_for_turn(claim).await;
@@ -282,29 +233,40 @@ impl DistributedLock for RedisLock {
         sorted.into_iter().map(|(_, renewal)| renewal).collect()
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        let (keys, exact) = (self.shared.keys.of(claim.name()), !self.shared.address.is_cluster());
-        let queued = claim.may_be_queued();
-        let item = release_item(keys, claim, &self.shared.ear.channel, exact, queued, String::new());
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        let item = self.caller().downgrade(grant.claim());
+        let script = item.script;
         let answer = self.lane.call(item).await?;
-        let freed = answers::freed(answer.value, &RELEASE)?;
+        let done = answers::freed(answer.value, script)?;
+        done.next.inspect(|&ticket| self.seats().wake(ticket));
+        if !done.released {
+            return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
+        }
+        if self.shared.wait_replicas > 0 {
+            self.confirm(answer.generation, grant.claim().ttl()).await?;
+        }
+        Ok(grant.downgraded())
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let item = self.caller().release(claim, claim.may_be_queued(), String::new());
+        let script = item.script;
+        let answer = self.lane.call(item).await?;
+        let freed = answers::freed(answer.value, script)?;
         freed.next.inspect(|&ticket| self.seats().wake(ticket));
         // An earlier try, whose answer was lost, may have freed the lock.
         Ok(if freed.released || answer.in_doubt { Released::Released } else { Released::NotHeld })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let LockKeys { lock, queue, seats, slot, .. } = self.shared.keys.of(name);
-        let item =
-            Item { script: &INSPECT, slot, keys: vec![lock, queue, seats].into(), args: Arc::default() };
-        answers::status(name, &self.lane.call(item).await?.value)
+        let answer = self.lane.call(self.caller().inspect(name)).await?;
+        Ok(answers::look(&answer.value)?.status(name))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let LockKeys { lock, queue, seats, slot, .. } = self.shared.keys.of(name);
-        let item = Item { script: &FORCE, slot, keys: vec![lock, queue, seats].into(), args: Arc::default() };
-        let held = answers::int(Some(&self.lane.call(item).await?.value))?;
-        Ok(usize::from(held == 1))
+        let forced = answers::forced(&self.lane.call(self.caller().force(name)).await?.value)?;
+        forced.next.inspect(|&ticket| self.seats().wake(ticket));
+        Ok(forced.owners.len())
     }
 
     fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {

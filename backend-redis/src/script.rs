@@ -7,54 +7,98 @@ use redis::Cmd;
 /// A script, known to the server by the hash of its text.
 #[derive(Debug)]
 pub(crate) struct Script {
-    source: &'static str,
+    source: String,
     hash: String,
     /// How many keys and arguments at the front concern the whole call and not one item of it. `None`: a call takes one
     /// item.
     pub(crate) lead: Option<(usize, usize)>,
 }
 
+/// A call of Redis in a script: `redis.call('GET', lock)`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Call<'a> {
+    pub(crate) command: &'a str,
+    /// The first argument as the script writes it: the name of a variable, if it is a key.
+    pub(crate) key: &'a str,
+}
+
 impl Script {
-    fn new(source: &'static str, lead: Option<(usize, usize)>) -> Self {
-        Self { source, hash: redis::Script::new(source).get_hash().to_owned(), lead }
+    fn new(source: &str, lead: Option<(usize, usize)>) -> Self {
+        let source = assemble(source);
+        Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, lead }
     }
 
     /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
     pub(crate) fn call(&self, by_text: bool, keys: usize) -> Cmd {
         let mut command = if by_text { redis::cmd("EVAL") } else { redis::cmd("EVALSHA") };
-        command.arg(if by_text { self.source } else { &self.hash }).arg(keys);
+        command.arg(if by_text { &self.source } else { &self.hash }).arg(keys);
         command
     }
 
-    /// The Redis command in this line of the script, for an error that names the line only.
-    pub(crate) fn command_at(&self, line: usize) -> Option<&'static str> {
+    /// The call of Redis in this line of the script, for an error that names the line only.
+    pub(crate) fn call_at(&self, line: usize) -> Option<Call<'_>> {
         let line = self.source.lines().nth(line.checked_sub(1)?)?;
         let (_, rest) = line.split_once("redis.call('")?;
-        rest.split_once('\'').map(|(command, _)| command)
+        let (command, rest) = rest.split_once('\'')?;
+        let key = rest.trim_start_matches(", ").split([',', ')']).next()?;
+        Some(Call { command, key })
     }
 }
+
+/// Puts the parts that scripts share in the places where they are included. Lines are counted in the whole.
+fn assemble(source: &str) -> String {
+    let part = |line: &'_ str| {
+        let name = line.strip_prefix("-- include ")?;
+        PARTS.iter().find(|(part, _)| *part == name).map(|(_, text)| *text)
+    };
+    let mut whole = String::new();
+    for line in source.lines() {
+        whole.push_str(part(line).unwrap_or(line).trim_end());
+        whole.push('\n');
+    }
+    whole
+}
+
+macro_rules! parts {
+    ($($file:literal)*) => {
+        const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/parts/", $file)))),*];
+    };
+}
+
+parts! { "clock.lua" "group.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "tokens.lua" "wake.lua" }
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $lead:expr;)*) => {
         $($(#[$doc])*
         pub(crate) static $name: LazyLock<Script> =
             LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), $lead));)*
+
+        #[cfg(test)]
+        const ALL: &[(&str, &LazyLock<Script>)] = &[$(($file, &$name)),*];
     };
 }
 
 scripts! {
-    /// Takes locks or joins their queues.
+    /// Takes exclusive locks or joins their queues.
     TAKE = "take.lua", Some((1, 2));
-    /// Gives claims up.
+    /// The same for readers and semaphores.
+    JOIN = "join.lua", Some((1, 3));
+    /// Gives exclusive claims up.
     RELEASE = "release.lua", Some((0, 2));
+    /// Gives those of readers and semaphores up.
+    PART = "part.lua", Some((0, 2));
     /// Extends leases.
     RENEW = "renew.lua", None;
+    /// Turns a writer into a reader.
+    DOWNGRADE = "downgrade.lua", None;
     /// Says who holds a lock.
     INSPECT = "inspect.lua", None;
     /// Frees a lock whoever holds it.
     FORCE = "force.lua", None;
-    /// Redlock, phase 1.
+    /// Redlock, phase 1 of exclusive claims.
     VOTE = "vote.lua", Some((0, 1));
+    /// Redlock, phase 1 of readers.
+    JOIN_VOTE = "join_vote.lua", Some((0, 1));
     /// Redlock, phase 2.
     INSTALL = "install.lua", Some((0, 0));
     /// Gives places in queues up.
@@ -75,12 +119,26 @@ scripts! {
 mod tests {
     use super::*;
 
+    fn line_with(script: &Script, text: &str) -> usize {
+        script.source.lines().position(|line| line.contains(text)).unwrap() + 1
+    }
+
     #[test]
-    fn a_line_names_its_command() {
-        let line = TAKE.source.lines().position(|line| line.contains("GETSET")).unwrap() + 1;
-        assert_eq!(TAKE.command_at(line), Some("GETSET"));
-        assert_eq!(TAKE.command_at(1), None);
-        assert_eq!(TAKE.command_at(0), None);
-        assert_eq!(TAKE.command_at(9999), None);
+    fn a_line_names_its_call() {
+        let call = |text| TAKE.call_at(line_with(&TAKE, text)).map(|call| (call.command, call.key));
+        assert_eq!(call("GETSET"), Some(("GETSET", "counter")));
+        // In a part that other scripts have, too.
+        assert_eq!(call("'HDEL'"), Some(("HDEL", "seats")));
+        assert_eq!(call("'TIME'"), Some(("TIME", "")));
+        assert_eq!(TAKE.call_at(1), None);
+        assert_eq!(TAKE.call_at(0), None);
+        assert_eq!(TAKE.call_at(9999), None);
+    }
+
+    #[test]
+    fn all_parts_are_found() {
+        for (file, script) in ALL {
+            assert!(!script.source.contains("-- include"), "{file}");
+        }
     }
 }

@@ -105,8 +105,8 @@ struct Slot {
     /// When the last answer came, and how many calls have had none in time since.
     heard: Moment,
     silences: u32,
-    /// Whether the last attempt to make a connection failed.
-    failed: bool,
+    /// Why the last attempt to make a connection failed, if it did.
+    failed: Option<RedisError>,
     /// When the latest attempt began.
     dialled_at: Moment,
     /// The latest attempt to make a connection.
@@ -121,7 +121,7 @@ impl Wire {
             listening: 0,
             heard: Moment::now(),
             silences: 0,
-            failed: false,
+            failed: None,
             dialled_at: Moment::NEVER,
             dialled: None,
         };
@@ -168,7 +168,7 @@ impl Wire {
         drop(tokio::spawn(async move {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
             let link = tokio::time::timeout(CONNECT, wire.connect()).await.unwrap_or_else(|_| too_late());
-            wire.slot().failed = link.is_err();
+            wire.slot().failed = link.as_ref().err().cloned();
             let outcome = link.map(|link| {
                 let mut slot = wire.slot();
                 (slot.heard, slot.silences) = (Moment::now(), 0);
@@ -197,13 +197,19 @@ impl Wire {
         }
     }
 
-    /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or several calls in a row had no answer and
-    /// no other has had one lately.
+    /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or several calls
+    /// in a row had no answer and no other has had one lately.
     pub(crate) fn looks_dead(&self) -> bool {
         let slot = self.slot();
         let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE / 2).has_passed();
         let slow = slot.dialled_at.after(SLOW_DIAL).has_passed();
-        (slot.link.is_none() && (slot.failed || slow)) || silent
+        (slot.link.is_none() && (slot.failed.is_some() || slow)) || silent
+    }
+
+    /// Why the last connection could not be made, if there is none.
+    pub(crate) fn failure(&self) -> Option<RedisError> {
+        let slot = self.slot();
+        if slot.link.is_none() { slot.failed.clone() } else { None }
     }
 
     /// Gives a connection up that is of no use any more. One made since is left alone.

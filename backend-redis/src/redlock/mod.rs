@@ -4,6 +4,7 @@
 //! fencing token (see [`tally`]), and belief that is counted from before the first request.
 
 mod gather;
+mod giving;
 mod node;
 mod renewal;
 mod repair;
@@ -12,12 +13,12 @@ mod settings;
 mod tally;
 mod waiting;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::seats::Seats;
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Operation,
@@ -29,11 +30,10 @@ use self::gather::gather;
 use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
-use crate::answers::{self, Freed};
+use crate::answers;
 use crate::check;
 use crate::keys::Keys;
 use crate::lane::Item;
-use crate::script::{FORCE, INSPECT, RELEASE};
 use crate::wire::Ear;
 
 /// How long slow nodes are waited for when a majority has answered a question.
@@ -47,7 +47,14 @@ const TRIES: u32 = 5;
 /// How often it tries again when too few nodes answered.
 const DARK_TRIES: u32 = 2;
 
+const NO_PERMITS: &str = "Redlock has no semaphores: any two majorities share a node, but of the nodes A, B and C three \
+                          holders of two permits each can have A and B, B and C, A and C";
+
 /// Locks held at a majority of independent Redis nodes.
+///
+/// Exclusive locks, and those of readers and writers. A semaphore cannot be made from majorities: with two permits at
+/// each of the nodes A, B and C, one holder can have A and B, a second B and C, a third A and C. For one permit the
+/// same argument says that two majorities share a node, where the second is refused.
 ///
 /// It holds one connection to each node, and one more for the keeper thread. Made by [`connect`](Self::connect).
 pub struct Redlock {
@@ -74,6 +81,12 @@ impl Shared {
     /// A waiter's seat at one node: each node rings a bell of its own.
     fn seat(&self, ticket: i64, node: usize) -> String {
         format!("{}:{}", self.channel, bell(ticket, node))
+    }
+
+    /// The keys that tell what a claim holds at a node: its token counter, the lock, and those of a group.
+    fn keys_of_holder(&self, claim: &Claim) -> [String; 4] {
+        let [members, details] = self.keys.group(claim.name());
+        [self.keys.token_of_bucket(claim.name()), self.keys.lock(claim.name()), members, details]
     }
 
     /// Repairs a node that has lost its counters, if it is time for that.
@@ -135,14 +148,7 @@ impl Redlock {
         let settings = &self.shared.settings;
         let limit = settings.options.timeout;
         let looks = self.nodes.iter().map(|node| async move {
-            let dialled = tokio::time::timeout(limit, node.lane.wire().link()).await;
-            let unreachable = || crate::error::no_answer(None);
-            let (_, generation) = dialled.map_err(|_| unreachable())?.map_err(|error| {
-                match crate::error::verdict(&error, true) {
-                    crate::error::Verdict::Fatal => crate::error::fatal(&error, None),
-                    _ => crate::error::no_answer(Some(&error)),
-                }
-            })?;
+            let generation = node.generation(limit).await?;
             check::rights(node.lane.wire(), &self.shared.keys, &[], limit).await?;
             node.examine(generation, limit, settings.longest_ttl).await
         });
@@ -235,6 +241,10 @@ impl Redlock {
 impl DistributedLock for Redlock {
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("redlock");
+        // No permits: see the documentation of the type.
+        promised.shared = true;
+        promised.downgrade = true;
+        promised.token_blocks = true;
         promised.fencing = true;
         promised.push = true;
         promised.herd_free = true;
@@ -247,8 +257,8 @@ impl DistributedLock for Redlock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        if claim.mode() != Mode::Exclusive {
-            return Err(Error::new(ErrorKind::Unsupported, "this backend has exclusive locks only"));
+        if let Mode::Permit { .. } = claim.mode() {
+            return Err(Error::new(ErrorKind::Unsupported, NO_PERMITS));
         }
         if claim.wait() == Wait::No { self.try_now(claim).await } else { self.wait_for_turn(claim).await }
     }
@@ -257,80 +267,39 @@ impl DistributedLock for Redlock {
         renewal::renew(&self.shared, &self.nodes, grants).await
     }
 
-    /// Frees the lock at all nodes; returns when it is certain that a majority has.
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        // From now on nobody sets it again at a node that lost it.
-        claim.cancel();
-        let _no_planting = self.shared.planting.read().await;
-        let queued = claim.may_be_queued();
-        let (shared, majority) = (Arc::clone(&self.shared), self.majority());
-        let mut answers: FuturesUnordered<_> = self
-            .nodes
-            .iter()
-            .map(|node| {
-                let (node, item, seats) = (
-                    Arc::clone(node),
-                    shared.release_item(claim, queued, String::new()),
-                    Arc::clone(&shared.seats),
-                );
-                async move {
-                    let answer = node.lane.call(item).await?;
-                    let Freed { released, next } = answers::freed(answer.value, &RELEASE)?;
-                    next.inspect(|&ticket| seats.wake(ticket));
-                    Ok::<_, Error>(released || answer.in_doubt)
-                }
-            })
-            .collect();
-        let (mut freed, mut not_held, mut last) = (0, 0, None);
-        while let Some(answer) = answers.next().await {
-            match answer {
-                Ok(true) => freed += 1,
-                Ok(false) => not_held += 1,
-                Err(error) => last = Some(error),
-            }
-            if freed >= majority || not_held >= majority {
-                break;
-            }
-        }
-        if !answers.is_empty() {
-            // The slow ones are told, too.
-            drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
-        }
-        match last {
-            _ if freed >= majority => Ok(Released::Released),
-            _ if not_held >= majority => Ok(Released::NotHeld),
-            // With the silent ones it may have been a majority. They are asked again.
-            Some(error) => Err(error),
-            None if freed > not_held => Ok(Released::Released),
-            None => Ok(Released::NotHeld),
-        }
+        self.give_up(claim).await
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        self.step_down(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let keys = self.shared.keys.of(name);
-        let keys = Arc::new(vec![keys.lock, keys.queue, keys.seats]);
-        let item = || Item { script: &INSPECT, slot: 0, keys: Arc::clone(&keys), args: Arc::default() };
         let mut looks = 0;
         loop {
-            let answers = self.ask_all(item).await?;
-            let status = answers::majority_status(name, &answers, self.majority())?;
+            let answers = self.ask_all(|| self.shared.caller().inspect(name)).await?;
+            let nodes = answers.len();
+            let found = answers.iter().map(answers::look).collect::<Result<Vec<_>>>()?;
+            let status = answers::majority_status(name, found, self.majority());
             looks += 1;
             // The nodes that were not waited for may hold what is missing to a majority.
-            if status.is_held() || answers.len() == self.nodes.len() || looks == LOOKS {
+            if status.is_held() || nodes == self.nodes.len() || looks == LOOKS {
                 return Ok(status);
             }
         }
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let keys = self.shared.keys.of(name);
-        let keys = Arc::new(vec![keys.lock, keys.queue, keys.seats]);
-        let item = || Item { script: &FORCE, slot: 0, keys: Arc::clone(&keys), args: Arc::default() };
-        let mut freed = 0;
-        for answer in self.ask_all(item).await? {
-            freed += usize::from(answers::int(Some(&answer))? == 1);
+        let mut nodes_of: HashMap<String, usize> = HashMap::new();
+        for answer in self.ask_all(|| self.shared.caller().force(name)).await? {
+            let forced = answers::forced(&answer)?;
+            forced.next.inspect(|&ticket| self.shared.seats.wake(ticket));
+            for owner in forced.owners {
+                *nodes_of.entry(owner).or_default() += 1;
+            }
         }
-        Ok(usize::from(freed >= self.majority()))
+        Ok(nodes_of.values().filter(|&&nodes| nodes >= self.majority()).count())
     }
 
     fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {

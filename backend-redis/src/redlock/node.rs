@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Moment, Result};
+use lockcore::{Error, ErrorKind, Mode, Moment, Result};
 use redis::Value;
 
 use crate::address::Address;
 use crate::answers::{self, Took};
 use crate::check::{self, Info};
-use crate::error::no_answer;
+use crate::error::{no_answer, no_link};
 use crate::lane::{Item, Lane};
-use crate::script::{COUNTERS, Script, VOTE};
+use crate::script::{COUNTERS, Script};
 use crate::wire::{Ear, Wire};
 
 /// How often a node that looks dead is asked whether it is.
@@ -79,13 +79,14 @@ impl Node {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the node looks dead, so that nobody is to wait for it. It is then probed in the background.
-    pub(crate) fn looks_dead(&self) -> bool {
-        let dead = self.lane.wire().looks_dead();
-        if dead {
-            self.probe();
+    /// Why nobody is to wait for the node, if it looks dead. It is then probed in the background.
+    pub(crate) fn looks_dead(&self) -> Option<Error> {
+        let wire = self.lane.wire();
+        if !wire.looks_dead() {
+            return None;
         }
-        dead
+        self.probe();
+        Some(wire.failure().map_or_else(|| no_answer(None), |error| no_link(&error)))
     }
 
     fn probe(&self) {
@@ -103,26 +104,38 @@ impl Node {
     /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection: a
     /// vote that a node gives without the right to it leaves a lock with a low number there, which a later round would
     /// find.
-    pub(crate) async fn vote(&self, item: Item, limit: Duration, longest_ttl: Duration) -> Result<Took> {
+    pub(crate) async fn vote(
+        &self,
+        item: Item,
+        asked: Mode,
+        limit: Duration,
+        longest_ttl: Duration,
+    ) -> Result<Took> {
         let no_vote = |text: &str| Err(Error::new(ErrorKind::Unreachable, text));
-        let generation = match self.lane.wire().ready() {
-            Some((_, generation)) => generation,
-            None => match tokio::time::timeout(limit, self.lane.wire().link()).await {
-                Ok(Ok((_, generation))) => generation,
-                Ok(Err(error)) => return Err(no_answer(Some(&error))),
-                Err(_) => return Err(no_answer(None)),
-            },
-        };
+        let generation = self.generation(limit).await?;
         if !self.right_on(generation, limit, longest_ttl).await?.has_vote() {
             let text =
                 "a node was started a short while ago and may have forgotten locks: it has no vote yet";
             return no_vote(text);
         }
+        let script = item.script;
         let answer = self.lane.call_within(item, limit).await?;
         if answer.generation != generation {
             return no_vote("a node's connection was replaced while it voted");
         }
-        answers::took(answer.value, &VOTE)
+        answers::took(answer.value, script, asked)
+    }
+
+    /// The number of the connection, which is made if there is none.
+    pub(crate) async fn generation(&self, limit: Duration) -> Result<u64> {
+        if let Some((_, generation)) = self.lane.wire().ready() {
+            return Ok(generation);
+        }
+        match tokio::time::timeout(limit, self.lane.wire().link()).await {
+            Ok(Ok((_, generation))) => Ok(generation),
+            Ok(Err(error)) => Err(no_link(&error)),
+            Err(_) => Err(no_answer(None)),
+        }
     }
 
     /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.

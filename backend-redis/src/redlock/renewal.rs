@@ -9,7 +9,8 @@ use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, lease};
 use super::Shared;
 use super::node::Node;
 use super::tally::majority;
-use crate::lock::owner;
+use crate::items::{self, millis, owner};
+use crate::lane::Item;
 use crate::script::{PLANT, RENEW};
 
 /// What the nodes said about one lease.
@@ -29,13 +30,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
     // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
     let limit = lease::Lease::patience(shortest) / 4 * 3;
     let longest = shared.settings.longest_ttl;
-    let (mut keys, mut args) = (Vec::new(), Vec::new());
-    for grant in grants {
-        let claim = grant.claim();
-        keys.push(shared.keys.lock(claim.name()));
-        args.extend([owner(claim), claim.ttl().as_millis().to_string()]);
-    }
-    let (keys, args) = (Arc::new(keys), Arc::new(args));
+    let Item { keys, args, .. } = items::renewal(&shared.keys, grants, 0);
     let mut answers: FuturesUnordered<_> = nodes
         .iter()
         .enumerate()
@@ -145,13 +140,13 @@ fn plant(
             let (mut keys, mut args) = (Vec::new(), Vec::new());
             for grant in grants.iter().filter(|grant| !grant.claim().is_cancelled()) {
                 let claim = grant.claim();
-                keys.push(shared.keys.token_of_bucket(claim.name()));
-                keys.push(shared.keys.lock(claim.name()));
+                keys.extend(shared.keys_of_holder(claim));
                 args.extend([
                     owner(claim),
-                    claim.ttl().as_millis().to_string(),
-                    grant.token().to_string(),
+                    millis(claim.ttl()),
+                    grant.last_token().to_string(),
                     claim.label().to_owned(),
+                    claim.mode().code().to_string(),
                 ]);
             }
             if keys.is_empty() {

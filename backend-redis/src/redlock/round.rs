@@ -12,10 +12,10 @@ use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
 use super::Shared;
 use super::node::Node;
 use super::tally::{Answer, Step, Tally, Why};
-use crate::answers::{self, Busy, Took};
+use crate::answers::{Busy, Took};
+use crate::items::{is_exclusive, millis, owner};
 use crate::lane::Item;
-use crate::lock::{self, owner};
-use crate::script::{INSTALL, LEAVE, RELEASE, VOTE};
+use crate::script::{INSTALL, JOIN_VOTE, LEAVE, Script, VOTE};
 
 /// What a round came to.
 pub(crate) enum Outcome {
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 /// What a node said.
 enum Reply {
     /// It was not asked, since it looks dead.
-    Skipped(usize),
+    Skipped(usize, Error),
     Vote(usize, Result<Took>),
     Install(usize, bool),
 }
@@ -89,7 +89,10 @@ impl Round<'_> {
         let mut step = Step::Wait;
         while let Some(reply) = replies.next().await {
             step = match reply {
-                Reply::Skipped(node) => self.tally.vote(node, Answer::Silent),
+                Reply::Skipped(node, error) => {
+                    self.complain(error);
+                    self.tally.vote(node, Answer::Silent)
+                }
                 Reply::Vote(node, took) => self.take_vote(node, took),
                 Reply::Install(node, done) => self.tally.installed(node, done),
             };
@@ -134,28 +137,37 @@ impl Round<'_> {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let known = self.shared.highest.load(Ordering::Relaxed) + 1;
         let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
-        let keys = self.shared.keys.of(self.claim.name());
-        let bucket = self.shared.keys.token_of_bucket(self.claim.name());
-        let keys = Arc::new(vec![bucket, keys.lock, keys.queue, keys.seats]);
+        let (name, mode) = (self.claim.name(), self.claim.mode());
+        let keys = self.shared.keys.of(name);
+        let mut keys = vec![self.shared.keys.token_of_bucket(name), keys.lock, keys.queue, keys.seats];
+        let mut script: &Script = &VOTE;
+        if !is_exclusive(self.claim) {
+            script = &JOIN_VOTE;
+            keys.extend(self.shared.keys.group(name));
+        }
+        let keys = Arc::new(keys);
         let args = vec![
             SEAT_LIFE.as_micros().to_string(),
             owner(self.claim),
-            self.claim.ttl().as_millis().to_string(),
+            millis(self.claim.ttl()),
             self.claim.label().to_owned(),
             floor,
             self.number.to_string(),
         ];
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            if node.looks_dead() {
-                replies.push(Box::pin(async move { Reply::Skipped(index) }));
+            if let Some(error) = node.looks_dead() {
+                replies.push(Box::pin(async move { Reply::Skipped(index, error) }));
                 continue;
             }
             let mut args = args.clone();
             args.push(seat.map_or_else(String::new, |seat| self.shared.seat(seat, index)));
-            let item = Item { script: &VOTE, slot: 0, keys: Arc::clone(&keys), args: args.into() };
+            args.push(self.claim.tokens().to_string());
+            let item = Item { script, slot: 0, keys: Arc::clone(&keys), args: args.into() };
             let (node, limit, longest) = (Arc::clone(node), self.limit, self.shared.settings.longest_ttl);
-            replies.push(Box::pin(async move { Reply::Vote(index, node.vote(item, limit, longest).await) }));
+            replies.push(Box::pin(
+                async move { Reply::Vote(index, node.vote(item, mode, limit, longest).await) },
+            ));
         }
         replies
     }
@@ -174,13 +186,18 @@ impl Round<'_> {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
                 self.mend(node);
-                if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
-                    self.complaint = Some(error);
-                }
+                self.complain(error);
                 Answer::Silent
             }
         };
         self.tally.vote(node, answer)
+    }
+
+    /// What a node said about us weighs more than its silence.
+    fn complain(&mut self, error: Error) {
+        if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
+            self.complaint = Some(error);
+        }
     }
 
     /// A node that has no vote because it forgot may be due for its repair.
@@ -192,12 +209,10 @@ impl Round<'_> {
     }
 
     fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {
-        let counter = self.shared.keys.token_of_bucket(self.claim.name());
-        let lock = self.shared.keys.lock(self.claim.name());
+        let keys = Arc::new(self.shared.keys_of_holder(self.claim).to_vec());
         for &index in nodes {
-            let (node, limit) = (Arc::clone(&self.nodes[index]), self.limit);
-            let keys = vec![counter.clone(), lock.clone()];
-            let args = vec![owner(self.claim), token.to_string()];
+            let (node, limit, keys) = (Arc::clone(&self.nodes[index]), self.limit, Arc::clone(&keys));
+            let args = vec![owner(self.claim), token.to_string(), self.claim.tokens().to_string()];
             replies.push(Box::pin(async move {
                 let done = node.numbers(&INSTALL, keys, args, limit).await;
                 Reply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
@@ -290,7 +305,6 @@ impl Round<'_> {
     fn too_few(&mut self, silent: usize, nodes: usize) -> Error {
         let text = format!("{silent} of {nodes} nodes did not vote, so that there is no majority");
         match self.complaint.take() {
-            // What a node said about us weighs more than its silence.
             Some(error) if error.kind() != ErrorKind::Unreachable => error,
             Some(error) => Error::new(ErrorKind::Unreachable, text).with_source(format!("{error:#}")),
             None => Error::new(ErrorKind::Unreachable, text),
@@ -305,23 +319,13 @@ fn too_slow() -> Error {
 impl Shared {
     /// Frees the lock at one node, if it is the claim's, of this round. Its place in the queue stays.
     fn give_back(&self, node: &Arc<Node>, claim: &Claim, round: u32) -> BoxFuture<'static, ()> {
-        let item = self.release_item(claim, false, round.to_string());
-        let (node, seats) = (Arc::clone(node), Arc::clone(&self.seats));
+        let item = self.caller().release(claim, false, round.to_string());
+        let freed = self.free(node, item);
         Box::pin(async move {
-            let freed = node.lane.call(item).await.and_then(|answer| answers::freed(answer.value, &RELEASE));
-            match freed {
-                Ok(freed) => {
-                    freed.next.inspect(|&ticket| seats.wake(ticket));
-                }
-                Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::debug!(error, "a vote was not given back; it ends with its lease");
-                }
+            if let Err(error) = freed.await {
+                let error = format!("{error:#}");
+                tracing::debug!(error, "a vote was not given back; it ends with its lease");
             }
         })
-    }
-
-    pub(crate) fn release_item(&self, claim: &Claim, queued: bool, round: String) -> Item {
-        lock::release_item(self.keys.of(claim.name()), claim, &self.channel, true, queued, round)
     }
 }

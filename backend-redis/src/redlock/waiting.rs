@@ -11,7 +11,7 @@ use lockcore::{Claim, Error, Grant, Moment, Result};
 use super::gather::gather;
 use super::round::{self, Outcome};
 use super::{Redlock, bell};
-use crate::lock::nap;
+use crate::items::nap;
 
 /// How long the words of the other nodes are waited for when the first has come.
 const TOGETHER: Duration = Duration::from_millis(3);

@@ -9,12 +9,13 @@
 
 -- A digest is enough to know the writer again.
 local writer = redis.sha1hex(ARGV[2])
-local high, mark = string.match(redis.call('GET', KEYS[2]) or '0:', '^(%d+):(.*)$')
+local fence = KEYS[2]
+local high, mark = string.match(redis.call('GET', fence) or '0:', '^(%d+):(.*)$')
 if not high then return redis.error_reply('WRONGTYPE the fence key holds something else') end
 -- As texts: a Lua number holds 53 bits, a token 64.
 local lower = #ARGV[1] < #high or (#ARGV[1] == #high and ARGV[1] < high)
 if lower or (ARGV[1] == high and mark ~= writer) then return high end
-redis.call('SET', KEYS[2], ARGV[1] .. ':' .. writer)
+redis.call('SET', fence, ARGV[1] .. ':' .. writer)
 if ARGV[4] == '' then
   redis.call('SET', KEYS[1], ARGV[3])
 else

@@ -1,25 +1,26 @@
 -- Frees a lock whoever holds it, and wakes the first in its queue.
 --
--- KEYS  the lock, its queue, the seats of those in the queue
--- Answer: 1 if somebody held it, 0 if not
+-- KEYS  the lock, its queue, the seats of those in the queue, the members of the group that holds the lock, their details
+-- ARGV  1, 2: as in release.lua
+-- Answer: {ticket, then the holders}. A holder is its owner, or '' if it is another program; ticket: as in release.lua
 
-local time = redis.call('TIME')
-local now = tonumber(time[1] .. string.sub('00000' .. time[2], -6))
+-- include clock.lua
+-- include queue.lua
+-- include wake.lua
+-- include group.lua
+
+local lock, queue, seats, members, details = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local answer = {''}
 -- Reading it first refuses a value that is no lock of this kind.
-local held = redis.call('GET', KEYS[1]) and 1 or 0
-redis.call('DEL', KEYS[1])
-while true do
-  local owner = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-  if not owner then break end
-  local seat = redis.call('HGET', KEYS[3], owner)
-  local until_when, client, ticket = string.match(seat or '', '^(%d+):(.*):(%d+)$')
-  local left = until_when and tonumber(until_when) - now
-  -- One that lasts longer than any can is from before the clock was set back.
-  if left and left > 0 and left <= 60000000 then
-    redis.call('PUBLISH', client, ticket)
-    break
+local value = redis.call('GET', lock)
+if value and mode_of(value) then
+  is_alive(members, details)
+  for _, owner in ipairs(redis.call('ZRANGE', members, 0, -1)) do
+    if redis.call('HGET', details, owner) ~= '' then answer[#answer + 1] = owner end
   end
-  redis.call('ZREM', KEYS[2], owner)
-  redis.call('HDEL', KEYS[3], owner)
+elseif value then
+  answer[2] = string.match(value, '^(%x+):%d+:%d+:') or ''
 end
-return held
+redis.call('DEL', lock, members, details)
+answer[1] = wake_first(queue, seats)
+return answer

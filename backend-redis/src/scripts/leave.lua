@@ -4,9 +4,10 @@
 -- ARGV  for each claim: owner
 -- Answer for each claim, in order: 1 if it had a place
 
+-- include queue.lua
+
 local answers = {}
 for claim, owner in ipairs(ARGV) do
-  redis.call('HDEL', KEYS[2 * claim], owner)
-  answers[claim] = redis.call('ZREM', KEYS[2 * claim - 1], owner)
+  answers[claim] = leave(KEYS[2 * claim - 1], KEYS[2 * claim], owner)
 end
 return answers

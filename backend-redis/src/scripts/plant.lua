@@ -1,31 +1,43 @@
--- Redlock: sets the lock again at a node that has lost it, while its owner holds it at a majority of the others.
+-- Redlock: sets locks again at a node that has lost them, while their owners hold them at a majority of the others.
 --
--- KEYS  for each lock: its token counter, the lock
--- ARGV  for each lock: owner, ttl in milliseconds, token, label
+-- KEYS  for each lock: its token counter, the lock, the members of the group that holds the lock, their details
+-- ARGV  for each lock: owner, ttl in milliseconds, token, label, mode (0 exclusive, -1 reader)
 -- Answer for each lock, in order: 1 if it is the owner's now, 0 if another has it
 --
 -- The counter is raised to the token, too: nobody is to get a lower one from this node.
 
-local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+-- include clock.lua
+-- include peek.lua
+-- include group.lua
+
 local answers = {}
-for lock = 1, #KEYS / 2 do
-  local counter, key = KEYS[2 * lock - 1], KEYS[2 * lock]
-  local a = 4 * lock - 3
-  -- One of another kind must not keep the others from being set.
-  local value = redis.pcall('GET', key)
-  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    -- Asked again without protection, the error names its line.
-    redis.call('GET', key)
+for i = 1, #KEYS / 4 do
+  local k, a = 4 * i - 3, 5 * i - 4
+  local counter, lock, members, details = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local owner, ttl, token, mode = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4]
+  local value = peek(lock)
+  local group = type(value) == 'string' and mode_of(value)
+  if group and not is_alive(members, details) then
+    redis.call('DEL', lock)
+    value, group = nil, nil
   end
-  if not value then
-    if tonumber(redis.call('GET', counter) or 0) < tonumber(ARGV[a + 2]) then
-      redis.call('SET', counter, ARGV[a + 2])
+  answers[i] = 0
+  if not value or (group == '-1' and mode == '-1' and not redis.call('HGET', details, owner)) then
+    if tonumber(redis.call('GET', counter) or 0) < tonumber(token) then redis.call('SET', counter, token) end
+    local rest = token .. ':' .. stamp .. ':0:' .. ARGV[a + 3]
+    if mode == '0' then
+      redis.call('SET', lock, owner .. ':' .. rest, 'PX', ttl)
+    else
+      if not group then begin_group(lock, members, details, mode, ttl) end
+      redis.call('HSET', details, owner, rest)
+      set_lease(members, owner, ttl * 1000)
+      span(lock, members, details)
     end
-    redis.call('SET', key, ARGV[a] .. ':' .. ARGV[a + 2] .. ':' .. stamp .. ':0:' .. ARGV[a + 3], 'PX', ARGV[a + 1])
-    answers[lock] = 1
+    answers[i] = 1
+  elseif group then
+    answers[i] = redis.call('HGET', details, owner) and 1 or 0
   else
-    answers[lock] = type(value) == 'string' and string.sub(value, 1, 32) == ARGV[a] and 1 or 0
+    answers[i] = type(value) == 'string' and string.sub(value, 1, 32) == owner and 1 or 0
   end
 end
 return answers

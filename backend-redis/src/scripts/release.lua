@@ -1,4 +1,4 @@
--- Gives claims up: what they hold, and their places in queues. Frees a lock only for its own owner.
+-- Gives exclusive claims up: what they hold, and their places in queues. Frees a lock only for its own owner.
 --
 -- KEYS  for each claim: the lock, its queue, the seats of those in the queue
 -- ARGV  1: the caller's wake-up channel, 2: 'exact' if the count of listeners is to be trusted (not in a cluster);
@@ -12,39 +12,20 @@
 
 -- The usual case: one claim, held, and nobody waits. It spares the clock and what is below.
 if #KEYS == 3 then
-  local value = redis.call('GET', KEYS[1])
+  local lock = KEYS[1]
+  local value = redis.call('GET', lock)
   if value and ARGV[4] == '0' and ARGV[5] == '' and string.sub(value, 1, 32) == ARGV[3] then
     if redis.call('EXISTS', KEYS[2]) == 0 then
-      redis.call('DEL', KEYS[1])
+      redis.call('DEL', lock)
       return {{1, ''}}
     end
   end
 end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1] .. string.sub('00000' .. time[2], -6))
-
--- Wakes the first in the queue. One that nobody listens for loses its place soon, unless it comes back.
-local function wake_first(queue, seats)
-  while true do
-    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not owner then return '' end
-    local seat = redis.call('HGET', seats, owner)
-    local until_when, client, ticket = string.match(seat or '', '^(%d+):(.*):(%d+)$')
-    local left = until_when and tonumber(until_when) - now
-    -- One that lasts longer than any can is from before the clock was set back.
-    if left and left > 0 and left <= 60000000 then
-      if client == ARGV[1] then return ticket end
-      if redis.call('PUBLISH', client, ticket) == 0 and ARGV[2] == 'exact' then
-        local soon = math.min(tonumber(until_when), now + 500000)
-        redis.call('HSET', seats, owner, string.format('%.0f', soon) .. ':' .. client .. ':' .. ticket)
-      end
-      return ''
-    end
-    redis.call('ZREM', queue, owner)
-    redis.call('HDEL', seats, owner)
-  end
-end
+-- include clock.lua
+-- include queue.lua
+-- include wake.lua
+-- include locate.lua
 
 local function release(lock, queue, seats, owner, queued, round)
   local value = redis.call('GET', lock)
@@ -55,18 +36,10 @@ local function release(lock, queue, seats, owner, queued, round)
     value = nil
     released = 1
   end
-  if queued == '1' then
-    redis.call('HDEL', seats, owner)
-    if redis.call('ZREM', queue, owner) == 1 then released = 1 end
-  end
-  if value then return {released, ''} end
-  return {released, wake_first(queue, seats)}
-end
-
--- Redis names the line of an error only outside of pcall. Level 4 is the line that called Redis.
-local function locate(err)
-  local _, line = pcall(error, '', 4)
-  return (type(err) == 'table' and err.err or tostring(err)) .. ' on @' .. line
+  if queued == '1' and leave(queue, seats, owner) == 1 then released = 1 end
+  -- A writer that gives up may have stood before readers who can join those who hold the lock.
+  if value and value ~= '\31group:-1' then return {released, ''} end
+  return {released, wake_first(queue, seats, value and '-1')}
 end
 
 local answers = {}

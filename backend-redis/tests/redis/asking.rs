@@ -9,8 +9,24 @@ use crate::servers::tell;
 
 /// A claim that does not wait, to be brought to a backend without a client: nobody renews what it is granted.
 pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
+    claim_as(Mode::Exclusive, name, ttl)
+}
+
+/// The same in another mode.
+pub(crate) fn claim_as(mode: Mode, name: &str, ttl: Duration) -> Claim {
     let name = LockName::new(name).expect("a name");
-    Claim::new(name, Mode::Exclusive, ttl, Wait::No, "by hand".into())
+    Claim::new(name, mode, ttl, Wait::No, "by hand".into())
+}
+
+/// A semaphore.
+pub(crate) fn permit(limit: u32) -> Mode {
+    Mode::from_code(limit.into()).expect("not 0")
+}
+
+/// What is left of the life of a key, in milliseconds; negative if it has no end, or is not there.
+pub(crate) fn life(server: &Redis, key: &str) -> i64 {
+    let answer = tell(server, &["PTTL", key]);
+    answer.trim_start_matches(':').trim_end().parse().expect("a number")
 }
 
 /// Waits until so many claims stand in the queue of a lock.

@@ -66,6 +66,36 @@ async fn everything(one: &Locks, two: &Locks, name: &str) {
     assert!(!two.inspect(name).await.expect("an answer").is_held());
 }
 
+/// The same with readers, a writer that becomes one of them, and a semaphore.
+async fn every_mode(one: &Locks, two: &Locks, name: &str) {
+    let ttl = Duration::from_millis(1500);
+    let writer = one.write(name).ttl(ttl).await.expect("a free lock");
+    let waiting = tokio::spawn(two.read(name).wait(Duration::from_secs(20)).into_future());
+    queued(one, name, 1).await;
+    let first = writer.downgrade().await.expect("held");
+    let second = waiting.await.expect("no panic").expect("its turn");
+    assert!(second.token() > first.token(), "{name}");
+    let waiting = tokio::spawn(two.write(name).wait(Duration::from_secs(20)).into_future());
+    queued(one, name, 1).await;
+    tokio::time::sleep(Duration::from_millis(1800)).await;
+    assert!(first.is_held() && second.is_held() && !waiting.is_finished(), "{name}: {first:?} {second:?}");
+    assert!(one.read(name).try_now().await.expect("an answer").is_none(), "{name}: a writer waits");
+    first.release().await.expect("held");
+    second.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    let first = one.permit(name, 2).await.expect("a permit");
+    let second = two.permit(name, 2).await.expect("a permit");
+    let waiting = tokio::spawn(two.permit(name, 2).wait(Duration::from_secs(20)).into_future());
+    queued(one, name, 1).await;
+    second.release().await.expect("held");
+    let third = waiting.await.expect("no panic").expect("its turn");
+    assert_eq!(one.inspect(name).await.expect("an answer").holders.len(), 2);
+    assert_eq!(one.force_release(name).await.expect("an answer"), 2, "{name}");
+    for guard in [first, third] {
+        assert_eq!(guard.release().await.expect_err("taken").kind(), ErrorKind::Lost);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_on_all_nodes_and_names_with_braces_work() {
     let Some(cluster) = cluster().await else { return };
@@ -74,6 +104,7 @@ async fn names_on_all_nodes_and_names_with_braces_work() {
     let braces = ["{x}", "a}b", "{", "}", "}{", "{}", "a{b}c{d}", "{{x}}", "{ü}"];
     names.extend(braces.into_iter().map(str::to_owned));
     join_all(names.iter().map(|name| everything(&one, &two, name))).await;
+    join_all(names.iter().map(|name| every_mode(&one, &two, name))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,8 @@ mod input;
 mod interop;
 mod login;
 mod logs;
+mod members;
+mod modes;
 mod programs;
 mod redlock;
 mod replicas;

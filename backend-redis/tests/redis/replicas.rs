@@ -37,6 +37,11 @@ async fn a_replica_confirms_a_grant() {
     assert_eq!(guard.standing(), Standing::Held);
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    let reader = locks.write("a").await.expect("confirmed").downgrade().await.expect("confirmed");
+    let value = tell(&replica, &["GET", "lockwell:a"]);
+    assert!(value.contains("group:-1"), "the replica has it: {value}");
+    locks.read("a").await.expect("confirmed").release().await.expect("held");
+    reader.release().await.expect("held");
 }
 
 #[tokio::test]
@@ -54,6 +59,9 @@ async fn without_a_replica_the_outcome_is_unknown_and_the_lock_is_given_up() {
         assert!(took < Duration::from_secs(5), "{took:?}");
         until("the lock is free again", || keys(&master).is_empty()).await;
     }
+    let error = locks.read("a").ttl(Duration::from_secs(1)).await.expect_err("nobody confirms");
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:#}");
+    until("the lock is free again", || keys(&master).is_empty()).await;
     replica.resume().expect("it runs");
     locks.lock("a").await.expect("confirmed").release().await.expect("held");
 }

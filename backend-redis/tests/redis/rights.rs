@@ -72,7 +72,33 @@ async fn everything(url: &str) -> Result<Duration> {
     assert_eq!(one.force_release("a").await?, 1);
     waiting.await.expect("no panic")?.release().await?;
     assert_eq!(guard.release().await.expect_err("not held").kind(), ErrorKind::Lost);
+    every_mode(&one, &two).await?;
     Ok(took)
+}
+
+/// The same with readers, a writer that becomes one of them, and a semaphore.
+async fn every_mode(one: &Locks, two: &Locks) -> Result<()> {
+    let writer = one.write("a").await?;
+    let waiting = tokio::spawn(two.read("a").into_future());
+    while one.inspect("a").await?.waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let reader = writer.downgrade().await?;
+    let second = waiting.await.expect("no panic")?;
+    let renewals = one.backend().renew(&[reader.grant().clone(), second.grant().clone()]).await;
+    assert!(renewals.iter().all(|one| matches!(one, Renewal::Renewed(_))), "{renewals:?}");
+    second.release().await?;
+    assert_eq!(one.force_release("a").await?, 1);
+    assert_eq!(reader.release().await.expect_err("not held").kind(), ErrorKind::Lost);
+    if one.capabilities().permits {
+        let permits = [one.permit("a", 2).await?, two.permit("a", 2).await?];
+        let given_up = two.permit("a", 2).wait(Duration::from_millis(50)).await;
+        assert_eq!(given_up.expect_err("taken").kind(), ErrorKind::TimedOut);
+        for permit in permits {
+            permit.release().await?;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,6 +168,23 @@ async fn keys_and_channels_are_rights_too() {
     assert_refused(&error, &["WAIT"]);
     let url = url_of(&server, "waits", &[&rights()[..], &["+wait"]].concat());
     backend(&format!("{url}?wait_replicas=1")).await.expect("with the right to wait");
+}
+
+/// Nodes that refuse a client later are not called unreachable, however often it asks.
+#[tokio::test]
+async fn a_password_that_is_changed_later_is_a_refusal_by_redlock_too() {
+    let Some(nodes) = three().await else { return };
+    let url = redlock_url_of(&nodes, "app", &[&rights()[..], &["+info", "+config|get"]].concat());
+    let locks = client(&url).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    for node in &nodes {
+        tell(node, &["ACL", "SETUSER", "app", "resetpass", ">another"]);
+        tell(node, &["CLIENT", "KILL", "USER", "app"]);
+    }
+    for _ in 0..3 {
+        let error = locks.lock("a").wait(Duration::from_secs(5)).await.expect_err("refused");
+        assert_refused(&error, &["user or password is wrong"]);
+    }
 }
 
 #[tokio::test]

@@ -33,6 +33,19 @@ async fn everything(one: &Locks, two: &Locks, flush: impl Fn()) {
         assert_eq!(one.force_release("a").await.expect("an answer"), 1);
         flush();
         assert_eq!(guard.release().await.expect_err("taken").kind(), ErrorKind::Lost);
+        flush();
+        let writer = one.write("a").ttl(Duration::from_millis(2400)).await.expect("a free lock");
+        flush();
+        let first = writer.downgrade().await.expect("held");
+        flush();
+        let second = two.read("a").await.expect("readers meet");
+        flush();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(first.standing(), Standing::Held);
+        flush();
+        first.release().await.expect("held");
+        flush();
+        second.release().await.expect("held");
     }
     assert_eq!((one.stats().renewal_failures, two.stats().renewal_failures), (0, 0));
 }

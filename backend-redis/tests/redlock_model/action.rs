@@ -9,6 +9,8 @@ pub(crate) enum Action {
     Begin {
         claim: usize,
         floor: u64,
+        reads: bool,
+        block: u64,
     },
     /// Phase 1 reaches a node. `again`: the request will come once more.
     Ask {
@@ -51,9 +53,23 @@ pub(crate) enum Action {
         node: usize,
         raise: bool,
     },
-    /// The lock at a node is gone: released, or its lease ran out.
+    /// What a claim has at a node is gone: released, or its lease ran out.
     Expire {
         node: usize,
+        claim: usize,
+    },
+    /// A writer that was granted wants to be a reader.
+    StepDown {
+        claim: usize,
+    },
+    /// That reaches a node.
+    Turn {
+        claim: usize,
+        node: usize,
+    },
+    /// A majority has answered.
+    HearTurns {
+        claim: usize,
     },
     /// The claim is over: released, or its time has run out.
     End {
@@ -101,7 +117,10 @@ impl Action {
             format!("the repair of node {}{since}", number(repair.node))
         };
         match self {
-            Self::Begin { claim, floor } => format!("{} begins with the floor {floor}", name(claim)),
+            Self::Begin { claim, floor, reads, block } => {
+                let who = if reads { "a reader, " } else { "" };
+                format!("{} begins, {who}with the floor {floor}, for {block}", name(claim))
+            }
             Self::Ask { claim, node, again } => {
                 format!("node {} takes phase 1 of {}{}", number(node), name(claim), twice(again))
             }
@@ -126,7 +145,14 @@ impl Action {
                 let phase = if raise { 2 } else { 1 };
                 format!("node {} takes an earlier round's phase {phase} of {}", number(node), name(claim))
             }
-            Self::Expire { node } => format!("the lock at node {} is gone", number(node)),
+            Self::Expire { node, claim } => {
+                format!("the lock of {} at node {} is gone", name(claim), number(node))
+            }
+            Self::StepDown { claim } => format!("{} wants to be a reader", name(claim)),
+            Self::Turn { claim, node } => {
+                format!("{} becomes a reader at node {}", name(claim), number(node))
+            }
+            Self::HearTurns { claim } => format!("{} hears that it is a reader", name(claim)),
             Self::End { claim } => format!("{} is over", name(claim)),
             Self::Extend { claim } => format!("{} extends its leases", name(claim)),
             Self::Stranger { node } => format!("a claim for another name raises node {}", number(node)),

@@ -3,7 +3,7 @@
 //! It need not always find the same one. What it finds is the same state under other names, so nothing is overlooked;
 //! a tie that is broken badly only costs a second look.
 
-use crate::state::{Claim, Line, Memory, Node, Phase, Repair, State};
+use crate::state::{Claim, Holder, Line, Memory, Node, Phase, Repair, State};
 
 impl State {
     /// This state, with claims and nodes in an order that follows from what they are, not from their names.
@@ -30,20 +30,21 @@ impl State {
             Phase::Failed => 2,
             Phase::Granted(token) => 10 + token,
             Phase::Ended(token) => 100 + token,
+            Phase::Turning(token, _) => 1000 + token,
         };
         let lines = self.nodes.iter().zip(&claim.lines);
-        let mut lines: Vec<_> =
-            lines.map(|(node, line)| (node.owner() == Some(index), node.counter, line)).collect();
+        let mut lines: Vec<_> = lines.map(|(node, line)| (node.holds(index), node.counter, line)).collect();
         lines.sort_unstable();
         let owner = self.resource.is_some_and(|(_, owner)| owner == index);
-        (phase, claim.floor, claim.after.len(), claim.wrote, owner, lines)
+        (phase, (claim.reads, claim.block, claim.floor), claim.after.len(), claim.wrote, owner, lines)
     }
 
     /// All that concerns one node, once the claims are in order.
     fn column(&self, index: usize, claims: &[usize]) -> impl Ord {
         let lines: Vec<&Line> = claims.iter().map(|&claim| &self.claims[claim].lines[index]).collect();
         let repairs: Vec<_> = self.repairs.iter().map(|it| (it.node == index, it.read.has(index))).collect();
-        (self.nodes[index].reordered(claims), lines, repairs)
+        let turns: Vec<_> = claims.iter().map(|&claim| self.claims[claim].turns.has(index)).collect();
+        (self.nodes[index].reordered(claims), lines, turns, repairs)
     }
 
     fn reordered(&self, claims: &[usize], nodes: &[usize]) -> Self {
@@ -72,8 +73,11 @@ impl Node {
             Memory::Lost { waits_for } => Memory::Lost { waits_for: waits_for.reordered(claims) },
         };
         let place = |owner: usize| claims.iter().position(|&it| it == owner);
-        let lock = self.lock.and_then(|(owner, number)| Some((place(owner)?, number)));
-        Self { lock, counter: self.counter, voted: self.voted.reordered(claims), memory }
+        let holders = self.holders.iter();
+        let mut holders: Vec<_> =
+            holders.filter_map(|it| Some(Holder { claim: place(it.claim)?, ..*it })).collect();
+        holders.sort_unstable();
+        Self { holders, counter: self.counter, voted: self.voted.reordered(claims), memory }
     }
 }
 
@@ -81,9 +85,11 @@ impl Claim {
     fn reordered(&self, claims: &[usize], nodes: &[usize]) -> Self {
         let phase = match &self.phase {
             Phase::Asking(tally, token) => Phase::Asking(tally.reordered(nodes), *token),
+            Phase::Turning(token, turned) => Phase::Turning(*token, turned.reordered(nodes)),
             phase => phase.clone(),
         };
         let lines = nodes.iter().map(|&node| self.lines[node].clone()).collect();
-        Self { phase, after: self.after.reordered(claims), lines, ..*self }
+        let (after, turns) = (self.after.reordered(claims), self.turns.reordered(nodes));
+        Self { phase, turns, after, lines, ..*self }
     }
 }

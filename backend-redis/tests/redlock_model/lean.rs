@@ -26,8 +26,8 @@ impl State {
             if line.ask && (check != Check::AtTheNode || whole(node)) {
                 actions.push(Action::Ask { claim, node, again: false });
             }
-            let lower = line.raise.is_some_and(|token| self.nodes[node].counter < token);
-            if lower && self.nodes[node].owner() == Some(claim) {
+            let lower = line.raise.is_some_and(|token| it.may_raise(self.nodes[node].counter, token));
+            if lower && self.nodes[node].holds(claim) {
                 actions.push(Action::Raise { claim, node, again: false });
             }
         }
@@ -54,32 +54,34 @@ impl State {
         }
     }
 
-    /// A request of phase 1 comes when the lock of another has just gone, or it is as good as lost.
+    /// A request of phase 1 comes when the locks that forbid it have just gone, or it is as good as lost.
     pub(crate) fn lean_expiry(&mut self, action: Action) {
         if let Action::Ask { claim, node, .. } | Action::Late { claim, node, raise: false } = action
-            && self.nodes[node].owner() != Some(claim)
+            && !self.nodes[node].holds(claim)
         {
-            self.nodes[node].lock = None;
+            let reads = self.claims[claim].reads;
+            self.nodes[node].holders.retain(|it| reads && it.reads);
         }
     }
 
     /// Drops requests of phase 2 that can only be refused, and locks that matter to none.
     pub(crate) fn lean_tidy(&mut self, world: &Redlock) {
         for (index, claim) in self.claims.iter_mut().enumerate() {
+            let block = claim.block;
             let needs_lock = match claim.phase {
-                Phase::Granted(_) => world.forgetting.is_some(),
+                Phase::Granted(_) | Phase::Turning(..) => world.forgetting.is_some(),
                 Phase::Failed => self.rounds > 0,
                 Phase::Idle | Phase::Asking(..) => true,
                 Phase::Ended(_) => false,
             };
             for (node, line) in self.nodes.iter_mut().zip(&mut claim.lines) {
-                let ours = node.owner() == Some(index);
+                let ours = node.holds(index);
                 // In another round, the lock may be ours again before the request comes.
                 if world.rounds == 0 {
-                    line.raise = line.raise.filter(|&token| ours && node.counter < token);
+                    line.raise = line.raise.filter(|&token| ours && node.counter + block <= token);
                 }
                 if ours && !needs_lock && line.raise.or(line.late_raise).is_none() {
-                    node.lock = None;
+                    node.free(index);
                 }
             }
         }
@@ -105,6 +107,11 @@ impl State {
 }
 
 impl Claim {
+    /// Whether this claim may raise a counter from the one number to the other in phase 2.
+    pub(crate) fn may_raise(&self, counter: u64, token: u64) -> bool {
+        counter + self.block <= token
+    }
+
     /// The vote of a node that is under way to the claim.
     fn vote(&self, node: usize) -> Option<u64> {
         match self.lines[node].answers.first() {

@@ -16,6 +16,7 @@ mod memory;
 mod model;
 mod near_misses;
 mod protocol;
+mod readers;
 mod search;
 mod state;
 #[path = "../../src/redlock/tally.rs"]

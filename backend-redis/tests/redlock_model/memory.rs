@@ -179,7 +179,7 @@ impl State {
     /// for longer than that node waits.
     fn can_extend(&self, claim: usize) -> bool {
         let lost = |node: &Node| matches!(node.memory, Memory::Lost { waits_for } if waits_for.has(claim));
-        let held = self.nodes.iter().filter(|node| node.owner() == Some(claim)).count();
+        let held = self.nodes.iter().filter(|node| node.holds(claim)).count();
         matches!(self.claims[claim].phase, Phase::Granted(_))
             && self.nodes.iter().any(lost)
             && held > self.nodes.len() / 2

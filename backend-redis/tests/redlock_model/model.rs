@@ -9,14 +9,18 @@ use crate::state::{Claim, Line, Node, Phase, Set, State};
 pub(crate) const DISTINCT: &str = "the tokens of two grants differ";
 pub(crate) const RISING: &str = "a claim that begins after a grant gets a higher token";
 pub(crate) const FENCED: &str = "a stale writer is refused";
-pub(crate) const DOUBLE: &str = "two claims believe to hold the lock";
-pub(crate) const EXCLUSIVE: &str = "one claim at most believes to hold the lock";
+pub(crate) const DOUBLE: &str = "a writer and another believe to hold the lock";
+pub(crate) const EXCLUSIVE: &str = "a writer believes to hold the lock alone";
+pub(crate) const TOGETHER: &str = "two readers believe to hold the lock";
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
 pub(crate) struct Redlock {
     pub(crate) nodes: usize,
     pub(crate) claims: usize,
+    pub(crate) kinds: Kinds,
+    /// How many tokens a claim may want, each claim one of them.
+    pub(crate) blocks: &'static [u64],
     /// The floors that a claim may send, each claim one of them.
     pub(crate) floors: &'static [u64],
     /// What the counter of a node may be at the start.
@@ -47,6 +51,16 @@ pub(crate) enum Clocks {
     Wrong,
 }
 
+/// How claims want to hold the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kinds {
+    Writers,
+    /// Each claim as a reader or as a writer.
+    Both,
+    /// The same, and a writer may become a reader.
+    Downgrades,
+}
+
 /// How closely messages are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
@@ -63,6 +77,14 @@ pub(crate) enum Twist {
     VoteWithoutRaise,
     /// A counter above the token counts as having installed it.
     HigherIsInstalled,
+    /// Readers come in where a writer is.
+    ReadersJoinWriters,
+    /// Writers come in where readers are.
+    WritersJoinReaders,
+    /// A reader's vote of an earlier round counts in a later one.
+    OldVotesCount,
+    /// Phase 2 raises a counter also by less than the tokens that are wanted.
+    RaiseByLess,
 }
 
 impl Redlock {
@@ -71,6 +93,8 @@ impl Redlock {
         Self {
             nodes,
             claims,
+            kinds: Kinds::Writers,
+            blocks: &[1],
             floors: &[0, 2],
             counters: &[0],
             clocks: Clocks::Wrong,
@@ -88,6 +112,16 @@ impl Redlock {
 
     pub(crate) fn lean(nodes: usize, claims: usize) -> Self {
         Self { detail: Detail::Lean, ..Self::new(nodes, claims) }
+    }
+
+    /// The same with readers among the claims.
+    pub(crate) fn with_readers(self) -> Self {
+        Self { kinds: Kinds::Both, ..self }
+    }
+
+    /// The same with writers that become readers, too.
+    pub(crate) fn with_downgrades(self) -> Self {
+        Self { kinds: Kinds::Downgrades, ..self }
     }
 
     /// Whether it matters that a claim is over: a right clock or a node that waits for it depends on that.
@@ -120,6 +154,10 @@ impl Model for Redlock {
     fn init_states(&self) -> Vec<State> {
         let claim = Claim {
             phase: Phase::Idle,
+            reads: false,
+            block: 1,
+            round: 0,
+            turns: Set::default(),
             floor: 0,
             after: Set::default(),
             wrote: false,
@@ -145,8 +183,8 @@ impl Model for Redlock {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for claim in 0..self.claims {
             self.claim_actions(state, claim, actions);
-            if self.claims_end() && matches!(state.claims[claim].phase, Phase::Asking(..) | Phase::Granted(_))
-            {
+            let open = state.claims[claim].phase.is_open();
+            if self.claims_end() && open {
                 actions.push(Action::End { claim });
             }
             if self.writes && state.accepts(claim) && state.resource.map(|it| it.1) != Some(claim) {
@@ -161,9 +199,8 @@ impl Model for Redlock {
                 Detail::Full => self.clocks == Clocks::Wrong || state.claims[owner].is_over(),
                 Detail::Lean => self.rounds > 0,
             };
-            if it.owner().is_some_and(may_expire) {
-                actions.push(Action::Expire { node });
-            }
+            let holders = it.holders.iter().map(|holder| holder.claim).filter(|&claim| may_expire(claim));
+            actions.extend(holders.map(|claim| Action::Expire { node, claim }));
         }
         if let Some(forgetting) = self.forgetting {
             forgetting.actions(state, actions);
@@ -176,7 +213,7 @@ impl Model for Redlock {
             state.lean_expiry(action);
         }
         match action {
-            Action::Expire { node } => state.nodes[node].lock = None,
+            Action::Expire { node, claim } => state.nodes[node].free(claim),
             Action::Stranger { node } => {
                 state.nodes[node].counter += 1;
                 state.strangers -= 1;
@@ -192,6 +229,9 @@ impl Model for Redlock {
             | Action::HearRaise { .. }
             | Action::Again { .. }
             | Action::Late { .. }
+            | Action::StepDown { .. }
+            | Action::Turn { .. }
+            | Action::HearTurns { .. }
             | Action::End { .. } => state.protocol(action, self),
             Action::HearVotes { claim, nodes } => state.hear_votes(claim, nodes),
             Action::HearInstalls { claim } => state.hear_installs(claim),
@@ -213,20 +253,25 @@ impl Model for Redlock {
             properties.push(Property::always(FENCED, |_, state| fenced(state)));
         }
         properties.push(match self.clocks {
-            Clocks::Wrong => Property::sometimes(DOUBLE, |_, state: &State| believers(state) > 1),
-            Clocks::Honest => Property::always(EXCLUSIVE, |_, state: &State| believers(state) <= 1),
+            Clocks::Wrong => Property::sometimes(DOUBLE, |_, state: &State| !excluded(state)),
+            Clocks::Honest => Property::always(EXCLUSIVE, |_, state: &State| excluded(state)),
         });
+        if self.kinds != Kinds::Writers {
+            let meet = |_: &Self, state: &State| believers(state).filter(|it| it.reads).count() > 1;
+            properties.push(Property::sometimes(TOGETHER, meet));
+        }
         properties
     }
 }
 
 fn distinct(state: &State) -> bool {
-    let tokens: Vec<u64> = state.claims.iter().filter_map(Claim::token).collect();
-    (1..tokens.len()).all(|index| !tokens[..index].contains(&tokens[index]))
+    let mut blocks: Vec<_> = state.claims.iter().filter_map(|it| Some((it.base()?, it.token()?))).collect();
+    blocks.sort_unstable();
+    blocks.windows(2).all(|pair| pair[0].1 <= pair[1].0)
 }
 
 fn rising(state: &State) -> bool {
-    pairs(state).all(|(earlier, later)| later.token() > earlier.token())
+    pairs(state).all(|(earlier, later)| later.base() >= earlier.token())
 }
 
 /// Once a claim has written that began after another was granted, the other one is refused.
@@ -244,6 +289,11 @@ fn pairs(state: &State) -> impl Iterator<Item = (&Claim, &Claim)> {
     })
 }
 
-fn believers(state: &State) -> usize {
-    state.claims.iter().filter(|claim| claim.believes()).count()
+fn believers(state: &State) -> impl Iterator<Item = &Claim> {
+    state.claims.iter().filter(|claim| claim.believes())
+}
+
+/// Whether no writer believes in the lock beside another.
+fn excluded(state: &State) -> bool {
+    believers(state).all(|it| it.reads) || believers(state).count() <= 1
 }

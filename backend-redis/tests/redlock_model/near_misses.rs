@@ -1,6 +1,6 @@
 //! Rules that look right and are wrong. They prove that the search can find something.
 
-use crate::model::{DISTINCT, FENCED, RISING, Redlock, Twist};
+use crate::model::{Clocks, DISTINCT, EXCLUSIVE, FENCED, RISING, Redlock, Twist};
 use crate::search::finds;
 
 fn twisted(twist: Twist) -> Redlock {
@@ -20,4 +20,25 @@ fn a_vote_that_does_not_raise_the_counter_is_given_twice() {
 fn a_counter_above_the_token_is_no_proof_that_it_was_installed() {
     let steps = finds(&twisted(Twist::HigherIsInstalled), DISTINCT);
     assert_eq!(steps.len(), 18);
+}
+
+#[test]
+fn readers_and_writers_must_refuse_each_other() {
+    for twist in [Twist::ReadersJoinWriters, Twist::WritersJoinReaders] {
+        let world = Redlock { clocks: Clocks::Honest, floors: &[0], ..twisted(twist) }.with_readers();
+        finds(&world, EXCLUSIVE);
+    }
+}
+
+/// A reader that was granted between the two rounds does not end the other's vote, as a writer would.
+#[test]
+fn a_vote_of_an_earlier_round_is_too_old_for_a_reader() {
+    let world = Redlock { twist: Some(Twist::OldVotesCount), rounds: 1, ..Redlock::lean(3, 2) };
+    finds(&Redlock { floors: &[0], ..world }.with_readers(), RISING);
+}
+
+#[test]
+fn a_block_of_tokens_must_fit_above_the_counter() {
+    let world = Redlock { blocks: &[1, 2], ..twisted(Twist::RaiseByLess) };
+    finds(&world.with_readers(), DISTINCT);
 }

@@ -2,8 +2,8 @@
 
 use crate::action::Action;
 use crate::memory::Check;
-use crate::model::{Detail, Redlock, Twist};
-use crate::state::{INSTALLED, Line, Phase, REFUSED, Set, State};
+use crate::model::{Detail, Kinds, Redlock, Twist};
+use crate::state::{Claim, Holder, INSTALLED, Line, Phase, REFUSED, Set, State};
 use crate::tally::{Answer, Step, Tally};
 
 impl Redlock {
@@ -13,14 +13,34 @@ impl Redlock {
         if it.phase == Phase::Idle {
             // Idle claims are all alike: the first of them is the next to begin.
             if state.claims[..claim].iter().all(|other| other.phase != Phase::Idle) {
-                actions.extend(self.floors.iter().map(|&floor| Action::Begin { claim, floor }));
+                for &floor in self.floors {
+                    for &block in self.blocks {
+                        actions.push(Action::Begin { claim, floor, reads: false, block });
+                        actions.extend((self.kinds != Kinds::Writers).then_some(Action::Begin {
+                            claim,
+                            floor,
+                            reads: true,
+                            block,
+                        }));
+                    }
+                }
             }
             return;
         }
         if state.rounds > 0 && it.token().is_none() {
             actions.push(Action::Again { claim });
         }
+        if self.kinds == Kinds::Downgrades {
+            match it.phase {
+                Phase::Granted(_) if !it.reads => actions.push(Action::StepDown { claim }),
+                Phase::Turning(_, turned) if turned.len() > self.nodes / 2 => {
+                    actions.push(Action::HearTurns { claim });
+                }
+                _ => {}
+            }
+        }
         for (node, line) in it.lines.iter().enumerate() {
+            actions.extend(it.turns.has(node).then_some(Action::Turn { claim, node }));
             let takes = self.check() != Check::AtTheNode || state.nodes[node].memory.is_whole();
             actions.extend((line.late_ask && takes).then_some(Action::Late { claim, node, raise: false }));
             actions.extend(line.late_raise.map(|_| Action::Late { claim, node, raise: true }));
@@ -59,10 +79,20 @@ impl State {
     pub(crate) fn protocol(&mut self, action: Action, world: &Redlock) {
         let twist = world.twist;
         match action {
-            Action::Begin { claim, floor } => self.begin(claim, floor),
+            Action::Begin { claim, floor, reads, block } => {
+                (self.claims[claim].reads, self.claims[claim].block) = (reads, block);
+                self.begin(claim, floor);
+            }
+            Action::StepDown { claim } => self.step_down(claim),
+            Action::Turn { claim, node } => self.turn(claim, node),
+            Action::HearTurns { claim } => {
+                let it = &mut self.claims[claim];
+                it.reads = true;
+                it.phase = it.token().map_or(Phase::Failed, Phase::Granted);
+            }
             Action::Ask { claim, node, again } => {
                 let counts = self.nodes[node].memory.is_whole() || world.check() != Check::WhenGiven;
-                let answer = self.vote(claim, node, twist);
+                let answer = self.vote(claim, node, self.claims[claim].round, twist);
                 let line = &mut self.claims[claim].lines[node];
                 line.ask = again;
                 if let (Err(place), true) = (line.answers.binary_search(&answer), counts) {
@@ -82,7 +112,8 @@ impl State {
             Action::Again { claim } => self.again(claim),
             Action::Late { claim, node, raise: false } => {
                 self.claims[claim].lines[node].late_ask = false;
-                self.vote(claim, node, twist);
+                // Of several earlier ones, this stands for all.
+                self.vote(claim, node, 0, twist);
             }
             Action::Late { claim, node, raise: true } => {
                 if let Some(token) = self.claims[claim].lines[node].late_raise.take() {
@@ -118,6 +149,7 @@ impl State {
     /// Another round, with the same owner. What the last one sent is still under way; its answers are not.
     fn again(&mut self, claim: usize) {
         self.rounds -= 1;
+        self.claims[claim].round += 1;
         let floor = self.claims[claim].floor;
         for line in &mut self.claims[claim].lines {
             let (late_ask, late_raise) = (line.ask || line.late_ask, line.raise.or(line.late_raise));
@@ -126,35 +158,66 @@ impl State {
         self.begin(claim, floor);
     }
 
-    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2.
-    fn vote(&mut self, claim: usize, node: usize, twist: Option<Twist>) -> Answer {
-        let it = &mut self.nodes[node];
-        let number = match it.lock {
-            Some((owner, number)) if owner == claim => number,
-            Some(_) => return Answer::Held,
-            None => {
-                let number = (it.counter + 1).max(self.claims[claim].floor);
+    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2. A reader
+    /// in its next round gets a new one.
+    fn vote(&mut self, claim: usize, node: usize, round: u8, twist: Option<Twist>) -> Answer {
+        let (it, &Claim { reads, block, floor, .. }) = (&mut self.nodes[node], &self.claims[claim]);
+        let joins = match twist {
+            Some(Twist::ReadersJoinWriters) => reads,
+            Some(Twist::WritersJoinReaders) => it.holders.iter().all(|other| other.reads),
+            _ => reads && it.holders.iter().all(|other| other.reads),
+        };
+        let again =
+            |holder: &&Holder| !holder.reads || holder.round >= round || twist == Some(Twist::OldVotesCount);
+        let number = match it.holder(claim) {
+            Some(holder) if again(&holder) => holder.number,
+            None if !it.holders.is_empty() && !joins => return Answer::Held,
+            _ => {
+                let number = (it.counter + block).max(floor);
                 if twist != Some(Twist::VoteWithoutRaise) {
                     it.counter = number;
                 }
+                // Of a writer it does not matter.
+                it.set(Holder { claim, number, reads, round: if reads { round } else { 0 } });
                 number
             }
         };
-        it.lock = Some((claim, number));
         if !self.claims[claim].is_over() {
             it.voted.add(claim);
         }
         Answer::Vote(number)
     }
 
+    /// The writer believes in nothing until it hears that it is a reader.
+    fn step_down(&mut self, claim: usize) {
+        let it = &mut self.claims[claim];
+        it.phase = it.token().map_or(Phase::Failed, |token| Phase::Turning(token, Set::default()));
+        (0..it.lines.len()).for_each(|node| it.turns.add(node));
+    }
+
+    /// The script of a downgrade at a node.
+    fn turn(&mut self, claim: usize, node: usize) {
+        let it = &mut self.claims[claim];
+        it.turns.remove(node);
+        if let Some(&holder) = self.nodes[node].holder(claim) {
+            self.nodes[node].set(Holder { reads: true, ..holder });
+            if let Phase::Turning(_, turned) = &mut it.phase {
+                turned.add(node);
+            }
+        }
+    }
+
     /// The script of phase 2 at a node.
     fn install(&mut self, claim: usize, node: usize, token: u64, twist: Option<Twist>) -> usize {
         let it = &mut self.nodes[node];
-        if it.owner() != Some(claim) {
-            REFUSED
-        } else if it.counter < token {
+        let lower = match twist {
+            Some(Twist::RaiseByLess) => it.counter < token,
+            _ => self.claims[claim].may_raise(it.counter, token),
+        };
+        let Some(&holder) = it.holder(claim) else { return REFUSED };
+        if lower {
             it.counter = token;
-            it.lock = Some((claim, token));
+            it.set(Holder { number: token, ..holder });
             INSTALLED
         } else if twist == Some(Twist::HigherIsInstalled) {
             INSTALLED

@@ -47,11 +47,22 @@ impl Set {
     }
 }
 
+/// A claim that a node's lock is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Holder {
+    pub(crate) claim: usize,
+    /// What the claim raised the counter to.
+    pub(crate) number: u64,
+    pub(crate) reads: bool,
+    /// The round in which the claim did so.
+    pub(crate) round: u8,
+}
+
 /// One Redis server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// The claim that the lock is set to, and the number that this claim raised the counter to.
-    pub(crate) lock: Option<(usize, u64)>,
+    /// Several only if all of them are readers. Sorted.
+    pub(crate) holders: Vec<Holder>,
     pub(crate) counter: u64,
     /// The claims that this node voted for since it last lost its memory, as far as they are not over.
     pub(crate) voted: Set,
@@ -59,8 +70,23 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn owner(&self) -> Option<usize> {
-        self.lock.map(|(owner, _)| owner)
+    pub(crate) fn holder(&self, claim: usize) -> Option<&Holder> {
+        self.holders.iter().find(|it| it.claim == claim)
+    }
+
+    pub(crate) fn holds(&self, claim: usize) -> bool {
+        self.holder(claim).is_some()
+    }
+
+    pub(crate) fn free(&mut self, claim: usize) {
+        self.holders.retain(|it| it.claim != claim);
+    }
+
+    /// Sets the lock to a claim, beside others or instead of what was set for it before.
+    pub(crate) fn set(&mut self, holder: Holder) {
+        self.free(holder.claim);
+        self.holders.push(holder);
+        self.holders.sort_unstable();
     }
 }
 
@@ -116,6 +142,13 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claim {
     pub(crate) phase: Phase,
+    /// Whether it is a reader.
+    pub(crate) reads: bool,
+    /// How many tokens it wants: its token is the last of them.
+    pub(crate) block: u64,
+    pub(crate) round: u8,
+    /// The nodes that its downgrade is on the way to.
+    pub(crate) turns: Set,
     pub(crate) floor: u64,
     /// The claims that had been granted when this one, or its latest round, began.
     pub(crate) after: Set,
@@ -131,19 +164,33 @@ pub(crate) enum Phase {
     Asking(Tally, Option<u64>),
     /// It believes that it holds the lock.
     Granted(u64),
+    /// It was a writer, and believes in nothing until these nodes, and enough others, have made it a reader.
+    Turning(u64, Set),
     /// It was granted, and its belief has ended: released, or its time was over. It may still write.
     Ended(u64),
     /// It was not granted and never will be.
     Failed,
 }
 
+impl Phase {
+    /// Whether something may still come of it, or be held.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Asking(..) | Self::Granted(_) | Self::Turning(..))
+    }
+}
+
 impl Claim {
     /// The token, if it was granted.
     pub(crate) fn token(&self) -> Option<u64> {
         match self.phase {
-            Phase::Granted(token) | Phase::Ended(token) => Some(token),
+            Phase::Granted(token) | Phase::Turning(token, _) | Phase::Ended(token) => Some(token),
             _ => None,
         }
+    }
+
+    /// What the tokens of this claim are above of, if it was granted.
+    pub(crate) fn base(&self) -> Option<u64> {
+        self.token().map(|token| token.saturating_sub(self.block))
     }
 
     pub(crate) fn believes(&self) -> bool {
@@ -191,7 +238,7 @@ impl State {
     /// Drops what can make no difference any more, so that equal futures are equal states.
     pub(crate) fn tidy(&mut self) {
         for (index, claim) in self.claims.iter_mut().enumerate() {
-            let asking = matches!(claim.phase, Phase::Asking(..));
+            let (asking, over) = (matches!(claim.phase, Phase::Asking(..)), claim.is_over());
             for line in &mut claim.lines {
                 if !asking {
                     (line.heard, line.replies) = (true, Set::default());
@@ -200,7 +247,8 @@ impl State {
                     line.answers.clear();
                 }
             }
-            if claim.is_over() {
+            if over {
+                claim.turns = Set::default();
                 for node in &mut self.nodes {
                     node.voted.remove(index);
                     if let Memory::Lost { waits_for } = &mut node.memory {

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod planting;
+mod readers;
 mod restarts;
 mod rivals;
 mod slow_nodes;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::Renewal;
+use lockcore::{Mode, Renewal};
 use testbed::{Proxy, Redis};
 
 use super::{nodes, url_of};
-use crate::asking::claim;
+use crate::asking::claim_as;
 use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
 
 #[tokio::test]
@@ -32,6 +32,30 @@ async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
 }
 
 #[tokio::test]
+async fn a_readers_lock_is_set_again_beside_those_of_others() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let locks = client(&redlock_url(&nodes)).await;
+    let ttl = Duration::from_millis(2400);
+    let writer = locks.write("a").ttl(ttl).await.expect("a free lock");
+    let guards =
+        [writer.downgrade().await.expect("held"), locks.read("a").ttl(ttl).await.expect("readers meet")];
+    let are_there = |node: &Redis| {
+        let members = tell(node, &["HVALS", "lockwell:\u{1f}details\u{1f}a"]);
+        guards.iter().all(|guard| members.contains(&format!("{}:", guard.token())))
+    };
+    for node in &nodes {
+        until("the node has them", || are_there(node)).await;
+        tell(node, &["FLUSHALL"]);
+        until("the node has them again", || are_there(node)).await;
+    }
+    assert!(locks.write("a").try_now().await.expect("an answer").is_none());
+    for guard in guards {
+        guard.release().await.expect("held");
+    }
+    until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
+}
+
+#[tokio::test]
 async fn a_node_that_answers_last_gets_the_lock_again_too() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
@@ -46,18 +70,20 @@ async fn a_node_that_answers_last_gets_the_lock_again_too() {
 }
 
 /// Releases a lock while its renewal, which finds that a node has lost it, is under way.
-async fn race(nodes: &[Redis], rounds: u32) {
+async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
     let backend = backend(&redlock_url(nodes)).await.expect("a connection");
     let keeper = backend.for_keeper().expect("a second handle");
     for round in 0..rounds {
         let name = format!("name {round}");
         // Long, so that what is left is seen.
-        let claim = claim(&name, Duration::from_secs(30));
+        let claim = claim_as(mode, &name, Duration::from_secs(30));
         let grant = backend.acquire(&claim).await.expect("an answer").expect("a free lock");
         let node = &nodes[round as usize % nodes.len()];
         let key = format!("lockwell:{name}");
         until("the node has it", || keys(node).contains(&key)).await;
-        tell(node, &["DEL", &key]);
+        let [members, details] =
+            ["members", "details"].map(|what| format!("lockwell:\u{1f}{what}\u{1f}{name}"));
+        tell(node, &["DEL", &key, &members, &details]);
         let renewal = tokio::spawn({
             let keeper = Arc::clone(&keeper);
             async move { keeper.renew(&[grant]).await }
@@ -86,5 +112,6 @@ async fn race(nodes: &[Redis], rounds: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_never_set_again_after_its_release() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
-    race(&nodes, 200).await;
+    race(&nodes, Mode::Exclusive, 200).await;
+    race(&nodes, Mode::Shared, 100).await;
 }

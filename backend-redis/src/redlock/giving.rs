@@ -1,0 +1,87 @@
+//! Giving up what is held at the nodes: all of it, or the part of a writer.
+
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::{Claim, Error, ErrorKind, Grant, Released, Result};
+
+use super::node::Node;
+use super::{Redlock, Shared};
+use crate::answers;
+use crate::items::Caller;
+use crate::lane::Item;
+
+impl Shared {
+    pub(super) fn caller(&self) -> Caller<'_> {
+        Caller { keys: &self.keys, channel: &self.channel, exact: true }
+    }
+
+    /// Calls a script at one node that frees something, and wakes who can have it.
+    pub(super) fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
+        let (node, seats, script) = (Arc::clone(node), Arc::clone(&self.seats), item.script);
+        async move {
+            let answer = node.lane.call(item).await?;
+            let freed = answers::freed(answer.value, script)?;
+            freed.next.inspect(|&ticket| seats.wake(ticket));
+            // An earlier try, whose answer was lost, may have done it.
+            Ok(freed.released || answer.in_doubt)
+        }
+    }
+}
+
+impl Redlock {
+    /// Frees something at all nodes. Returns when a majority has, or has had nothing to free.
+    async fn free_everywhere(&self, item: impl Fn() -> Item) -> Result<bool> {
+        let majority = self.majority();
+        let mut answers: FuturesUnordered<_> =
+            self.nodes.iter().map(|node| self.shared.free(node, item())).collect();
+        let (mut freed, mut not_held, mut last) = (0, 0, None);
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(true) => freed += 1,
+                Ok(false) => not_held += 1,
+                Err(error) => last = Some(error),
+            }
+            if freed >= majority || not_held >= majority {
+                break;
+            }
+        }
+        if !answers.is_empty() {
+            // The slow ones are told, too.
+            drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
+        }
+        match last {
+            _ if freed >= majority => Ok(true),
+            _ if not_held >= majority => Ok(false),
+            // With the silent ones it may have been a majority.
+            Some(error) => Err(error),
+            None => Ok(freed > not_held),
+        }
+    }
+
+    /// Frees the lock at all nodes; returns when it is certain that a majority has.
+    pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
+        // From now on nobody sets it again at a node that lost it.
+        claim.cancel();
+        let _no_planting = self.shared.planting.read().await;
+        let queued = claim.may_be_queued();
+        let freed = self.free_everywhere(|| self.shared.caller().release(claim, queued, String::new()));
+        Ok(if freed.await? { Released::Released } else { Released::NotHeld })
+    }
+
+    /// Turns the writer into a reader at all nodes; returns when a majority has let readers in.
+    ///
+    /// Nothing depends on the majority but that other readers can have one. At a node that has not heard of it, or only
+    /// of an earlier renewal, the lock stands until its lease ends, as a writer's or as a reader's: both keep other
+    /// writers out. So what is believed of the lease holds as before.
+    pub(super) async fn step_down(&self, grant: &Grant) -> Result<Grant> {
+        let writer = grant.claim();
+        // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.
+        writer.cancel();
+        let _no_planting = self.shared.planting.read().await;
+        if self.free_everywhere(|| self.shared.caller().downgrade(writer)).await? {
+            return Ok(grant.downgraded());
+        }
+        Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
+    }
+}

@@ -1,0 +1,11 @@
+-- Redlock: raises a token counter by so many, or to the floor that is the same at all nodes, and answers what it is now.
+-- The lock is set afterwards: what fails in between leaves numbers unused, and no lock without its number.
+local function raise(counter, floor, many)
+  local raised = tonumber(redis.call('GET', counter) or 0) + many
+  -- A floor from a clock that is far ahead would use the numbers up for everybody.
+  floor = math.min(tonumber(floor), now + 60000000)
+  if raised < floor then raised = floor end
+  local token = string.format('%.0f', raised)
+  redis.call('SET', counter, token)
+  return token
+end

@@ -1,0 +1,75 @@
+//! Readers, writers that become readers, and blocks of tokens.
+
+use crate::memory::Forgetting;
+use crate::model::{Clocks, Redlock};
+use crate::search::holds;
+
+fn right_clocks(claims: usize) -> Redlock {
+    Redlock { clocks: Clocks::Honest, floors: &[0], ..Redlock::new(3, claims) }
+}
+
+#[test]
+fn a_writer_believes_alone() {
+    holds(right_clocks(2).with_readers());
+}
+
+#[test]
+fn tokens_of_readers_rise_and_fence() {
+    holds(Redlock { writes: true, ..Redlock::lean(3, 2) }.with_readers());
+}
+
+#[test]
+fn tokens_of_readers_rise_on_five_nodes() {
+    holds(Redlock { floors: &[0], ..Redlock::lean(5, 2) }.with_readers());
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_reader_may_try_again_under_the_same_owner() {
+    holds(Redlock { rounds: 1, floors: &[0], ..Redlock::lean(3, 2) }.with_readers());
+}
+
+#[test]
+fn a_writer_that_becomes_a_reader_is_not_beside_a_writer() {
+    holds(right_clocks(2).with_downgrades());
+}
+
+#[test]
+fn readers_and_nodes_that_forget_and_are_repaired() {
+    let rule = Some(Forgetting::repaired(3));
+    holds(Redlock { forgetting: rule, floors: &[0], ..Redlock::lean(3, 2) }.with_readers());
+}
+
+#[test]
+fn blocks_of_tokens_are_disjoint() {
+    holds(Redlock { blocks: &[1, 2, 3], ..Redlock::lean(3, 2) });
+    holds(Redlock { blocks: &[1, 2], ..Redlock::lean(3, 2) }.with_readers());
+}
+
+#[test]
+#[ignore = "slow"]
+fn readers_and_every_message_on_its_own() {
+    holds(Redlock::new(3, 2).with_readers());
+    holds(Redlock { duplicates: 1, floors: &[0], ..Redlock::new(3, 2) }.with_readers());
+    holds(Redlock { duplicates: 1, ..right_clocks(2) }.with_downgrades());
+}
+
+#[test]
+#[ignore = "slow"]
+fn readers_of_nodes_that_forget_with_right_clocks() {
+    let rule = Some(Forgetting::repaired(3));
+    holds(Redlock { forgetting: rule, ..right_clocks(2) }.with_downgrades());
+}
+
+#[test]
+#[ignore = "slow"]
+fn three_claims_of_readers_and_writers() {
+    holds(Redlock { floors: &[0], ..Redlock::lean(3, 3) }.with_readers());
+    holds(right_clocks(3).with_readers());
+}
+
+#[test]
+#[ignore = "slow"]
+fn three_claims_with_blocks_of_tokens() {
+    holds(Redlock { blocks: &[1, 2], floors: &[0, 2], ..Redlock::lean(3, 3) }.with_readers());
+}
