@@ -12,13 +12,13 @@ use crate::workload::{self, Workload};
 
 /// Compares the lock backends of lockwell on the same work, beside raw statements on the same server.
 ///
-/// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB` and Redis servers that it starts
-/// itself, one Redis alone and five for Redlock.
+/// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
+/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three.
 #[derive(Debug, Parser)]
 #[command(version)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Args {
-    /// End within three minutes instead of about eleven.
+    /// End within three minutes instead of about eighteen.
     #[arg(long)]
     quick: bool,
 
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
-    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis. Builds them
-    /// first, from workspaces of their own.
+    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis,
+    /// Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
     #[arg(long)]
     pub(crate) peers: bool,
 
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn backends_are_chosen_by_name() {
-        let args = Args::try_parse_from(["c", "--backend", "redlock,mysql,memory"]).unwrap();
-        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock]);
+        let args = Args::try_parse_from(["c", "--backend", "redlock,mysql,zk,memory"]).unwrap();
+        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock, Kind::ZooKeeper]);
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
     }
 }

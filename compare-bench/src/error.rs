@@ -21,6 +21,9 @@ pub(crate) enum Error {
     /// The raw commands failed.
     #[error("the raw commands: {0}")]
     RawRedis(#[from] redis::RedisError),
+    /// The raw operations failed.
+    #[error("the raw operations: {0}")]
+    RawZooKeeper(#[from] zookeeper_client::Error),
     /// A file or a worker process.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -7,7 +7,7 @@ use lockwell::Moment;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::stats::{Sample, Spread, jain, rate};
+use crate::stats::{Sample, Spread, as_float, jain, rate};
 
 /// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,11 @@ impl History {
     /// Acquisitions per second, from the first turn to the last.
     pub(crate) fn per_second(&self) -> f64 {
         rate(count(self.turns.len()), self.span())
+    }
+
+    /// So many requests, for each turn.
+    pub(crate) fn each(&self, requests: u64) -> f64 {
+        as_float(requests) / as_float(count(self.turns.len()).max(1))
     }
 
     fn span(&self) -> Duration {

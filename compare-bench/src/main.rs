@@ -1,6 +1,7 @@
 //! Measures the lock backends of lockwell on the same work, beside raw statements on the same server.
 
 mod args;
+mod cycles;
 mod error;
 mod floor;
 mod history;

@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// About eleven minutes with all backends.
+    /// About eighteen minutes with all backends.
     pub(crate) const FULL: Self = Self {
         mode: "full",
         uncontended: Rounds::new(40, 250, 250),
@@ -59,9 +59,9 @@ impl Plan {
     /// Within three minutes with all backends.
     pub(crate) const QUICK: Self = Self {
         mode: "quick",
-        uncontended: Rounds::new(10, 200, 200),
-        independent: Rounds::new(4, 250, 150),
-        handoff: Rounds::new(3, 700, 150),
+        uncontended: Rounds::new(10, 150, 150),
+        independent: Rounds::new(4, 200, 100),
+        handoff: Rounds::new(3, 500, 100),
         everything: false,
         ..Self::FULL
     };
@@ -71,8 +71,8 @@ impl Plan {
         mode: "smoke",
         uncontended: Rounds::new(2, 30, 30),
         independent: Rounds::new(1, 50, 30),
-        handoff: Rounds::new(2, 80, 30),
-        crowd: Rounds::new(1, 80, 30),
+        handoff: Rounds::new(2, 200, 30),
+        crowd: Rounds::new(1, 200, 30),
         tasks: &[1, 4],
         processes: &[2],
         holds: &[Duration::ZERO],

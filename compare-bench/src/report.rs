@@ -17,7 +17,7 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// How the ratios are to be read: under the table and in the file.
 pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns. Latency: \
      1.10x is 10 % slower than the raw statements, lower is better. Throughput: 2.00x is twice the cycles of one raw \
-     connection (on Redis: of as many tasks on one raw connection), higher is better.";
+     connection (on Redis and ZooKeeper: of as many tasks on one raw connection), higher is better.";
 
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
@@ -114,6 +114,8 @@ pub(crate) struct PeerResult {
     pub(crate) latency_us: Spread,
     pub(crate) per_second: f64,
     pub(crate) handing: Option<Handing>,
+    /// As that of ours.
+    pub(crate) requests_each: Option<f64>,
     /// Why it was not measured, or not to the end.
     pub(crate) error: Option<String>,
 }
@@ -148,6 +150,9 @@ pub(crate) struct Measurement {
     pub(crate) per_second: f64,
     pub(crate) floor_per_second: f64,
     pub(crate) handing: Option<Handing>,
+    /// For crowd on ZooKeeper: the requests that the server received for each acquisition, by its own count. The median
+    /// over the rounds.
+    pub(crate) requests_each: Option<f64>,
     /// For handoff: a request that writes nothing, there and back, in microseconds.
     pub(crate) trip_us: Option<f64>,
     /// For handoff: the median over the rounds of ours in such trips.
@@ -163,6 +168,11 @@ pub(crate) fn compare(rounds: &[Round]) -> (f64, f64, f64) {
         round3(median(rounds.iter().map(|round| round.floor))),
         round3(median(ratios)),
     )
+}
+
+/// The median over the rounds of how many requests there were for each acquisition.
+pub(crate) fn requests(rounds: Vec<f64>) -> Option<f64> {
+    (!rounds.is_empty()).then(|| round3(median(rounds)))
 }
 
 /// Whether the middle half of the floor's rounds lies further apart than one to one and a half: the disk, or somebody

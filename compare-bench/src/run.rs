@@ -29,8 +29,8 @@ pub(crate) async fn run(args: &Args) -> Result<Report> {
     }
     let peers = if args.peers { peers(&choices, &progress, &mut report).await } else { Vec::new() };
     for choice in &choices {
-        let peer = peers.iter().find(|peer| peer.serves(choice.scheme())).cloned();
-        match measure(choice, peer, plan, &workloads, &progress, &mut report).await {
+        let peers = peers.iter().filter(|peer| peer.serves(choice.scheme())).cloned().collect();
+        match measure(choice, peers, plan, &workloads, &progress, &mut report).await {
             Ok(()) => {}
             Err(Error::Violation(_)) => break,
             Err(error) => {
@@ -84,7 +84,7 @@ async fn peers(choices: &[Choice], progress: &Progress, report: &mut Report) -> 
 /// One backend. An error means that it could not be measured at all; a workload that fails is noted in the report.
 async fn measure(
     choice: &Choice,
-    peer: Option<Peer>,
+    peers: Vec<Peer>,
     plan: Plan,
     workloads: &[&'static dyn Workload],
     progress: &Progress,
@@ -104,7 +104,7 @@ async fn measure(
         floor: floor.what(),
     });
     let run = format!("{}-{:x}", std::process::id(), crate::history::nanos());
-    let mut bench = Bench { target, locks, floor, peer, plan, progress: progress.clone(), run };
+    let mut bench = Bench { target, locks, floor, peers, plan, progress: progress.clone(), run };
     progress.spent(START);
     for workload in workloads {
         progress.stage(&format!("{}: {}", choice.name(), workload.name()));

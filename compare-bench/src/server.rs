@@ -15,6 +15,13 @@ use crate::target::Kind;
 /// How many servers Redlock is measured on: the number that its authors recommend.
 const NODES: usize = 5;
 
+/// How many servers the ensemble has: the usual number.
+const MEMBERS: usize = 3;
+
+/// The unit of time of ZooKeeper, in milliseconds: that of its sample configuration. With the short one of the testbed, a
+/// busy machine would end sessions.
+const TICK: &str = "2000";
+
 /// How the servers that we start are to be run: all alike, so that like is compared with like.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -54,6 +61,8 @@ pub(crate) struct Running {
     postgres: Option<testbed::Postgres>,
     mariadb: Option<testbed::MariaDb>,
     redis: Vec<testbed::Redis>,
+    zookeeper: Option<testbed::ZooKeeper>,
+    ensemble: Option<testbed::ZooKeeperEnsemble>,
     lines: Vec<Proxy>,
 }
 
@@ -88,6 +97,21 @@ impl Site {
                 }
                 format!("redlock://{}{}", nodes.join(","), self.probation().await)
             }
+            Kind::ZooKeeper => {
+                let options = options.setting("tickTime", TICK);
+                let server = testbed::ZooKeeper::start_with(&options).await.map_err(failed)?;
+                let addr = running.line(server.addr(), self.delay).await?;
+                running.zookeeper.insert(server).url_via(addr)
+            }
+            Kind::ZooKeeper3 => {
+                let options = options.setting("tickTime", TICK);
+                let ensemble = testbed::ZooKeeperEnsemble::start(MEMBERS, &options).await.map_err(failed)?;
+                // Clients pick a server at random, and the leader answers sooner than the others. So that chance does
+                // not decide who is quicker, all of them get the address of the same follower.
+                let follower = ensemble.followers().await.map_err(failed)?[0];
+                let addr = running.line(ensemble.addresses()[follower], self.delay).await?;
+                running.ensemble.insert(ensemble).url_via(&[addr])
+            }
         };
         Ok((url, running))
     }
@@ -104,10 +128,14 @@ impl Site {
 
     /// Where the data of such a backend is.
     pub(crate) fn storage(&self, kind: Kind) -> String {
-        let storage = match (kind, self.durability) {
+        let mut storage = match (kind, self.durability) {
             (Kind::Memory, _) | (Kind::Redis | Kind::Redlock, Durability::None) => "memory".to_owned(),
             _ => file_system(&self.folder),
         };
+        if matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3) && self.durability != Durability::Disk {
+            // The others tell by themselves.
+            storage.push_str(", forceSync=no");
+        }
         if self.delay.is_zero() || matches!(kind, Kind::Memory | Kind::Sqlite) {
             return storage;
         }

@@ -55,9 +55,9 @@ fn render(report: &Report) -> String {
 }
 
 const COLUMNS: &str = "p50 and p99: of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
-     wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it); for memory a tokio Mutex. Trips: p50 of a \
+     wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it; make a node, delete it); for memory a tokio Mutex. Trips: p50 of a \
      hand-over, in round trips of a request that writes nothing; not shown where a disk takes most of the time. Jain: 1 is \
-     fair, 1/n is one taking everything.";
+     fair, 1/n is one taking everything. Requests: what the server received for each acquisition, by its own count.";
 
 const PEERS: &str = "Other libraries do the same work in the same rounds, and their ratio is to the same floor. For handoff, theirs is \
      from a release until whoever had waited longest has the lock: without a queue, others barge in.";
@@ -110,7 +110,7 @@ fn table(results: &[Measurement]) -> Table {
             right(number(result.per_second)),
             right(floor),
             right(ratio(result)),
-            Cell::new(result.handing.as_ref().map_or(String::new(), Handing::line)),
+            Cell::new(result.handing.as_ref().map_or(String::new(), |it| sharing(it, result.requests_each))),
         ]);
         for peer in &result.peers {
             table.add_row(peer_row(result, peer));
@@ -142,9 +142,14 @@ fn peer_row(result: &Measurement, peer: &PeerResult) -> Vec<Cell> {
     row.push(Cell::new(match (&peer.error, &peer.handing) {
         (Some(_), _) => String::new(),
         (None, None) => against,
-        (None, Some(handing)) => format!("{against}; {}", handing.line()),
+        (None, Some(handing)) => format!("{against}; {}", sharing(handing, peer.requests_each)),
     }));
     row
+}
+
+fn sharing(handing: &Handing, requests_each: Option<f64>) -> String {
+    let requests = requests_each.map_or(String::new(), |each| format!(", {} requests each", number(each)));
+    handing.line() + &requests
 }
 
 /// Three significant digits are enough for people.

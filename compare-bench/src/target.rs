@@ -20,11 +20,24 @@ pub(crate) enum Kind {
     Redis,
     /// Five Redis servers that know nothing of each other.
     Redlock,
+    #[value(name = "zookeeper", alias = "zk")]
+    ZooKeeper,
+    /// An ensemble of three.
+    #[value(name = "zookeeper3")]
+    ZooKeeper3,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Memory, Self::Sqlite, Self::Postgres, Self::Mariadb, Self::Redis, Self::Redlock];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Redis,
+        Self::Redlock,
+        Self::ZooKeeper,
+        Self::ZooKeeper3,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -34,6 +47,16 @@ impl Kind {
             Self::Mariadb => "mariadb",
             Self::Redis => "redis",
             Self::Redlock => "redlock",
+            Self::ZooKeeper => "zookeeper",
+            Self::ZooKeeper3 => "zookeeper3",
+        }
+    }
+
+    /// The scheme of its address.
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::ZooKeeper | Self::ZooKeeper3 => "zk",
+            other => other.name(),
         }
     }
 
@@ -44,6 +67,7 @@ impl Kind {
             Self::Postgres => testbed::Postgres::installed(),
             Self::Mariadb => testbed::MariaDb::installed(),
             Self::Redis | Self::Redlock => testbed::Redis::installed(),
+            Self::ZooKeeper | Self::ZooKeeper3 => testbed::ZooKeeper::installed(),
         };
         installed.err().map(|error| error.to_string())
     }
@@ -69,7 +93,7 @@ impl Choice {
     /// The scheme of its address.
     pub(crate) fn scheme(&self) -> &str {
         match self {
-            Self::Own(kind, _) => kind.name(),
+            Self::Own(kind, _) => kind.scheme(),
             Self::Given { url, .. } => url.split("://").next().unwrap_or(url),
         }
     }
@@ -101,6 +125,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The address with one more option; `None` if that option is in it already.
+    pub(crate) fn url_with(&self, name: &str, value: &str) -> Option<String> {
+        let sign = if self.url.contains('?') { '&' } else { '?' };
+        self.parsed.option(name).is_none().then(|| format!("{}{sign}{name}={value}", self.url))
+    }
+
     /// Whether other processes can reach it.
     pub(crate) fn is_shared(&self) -> bool {
         self.parsed.scheme() != "memory"

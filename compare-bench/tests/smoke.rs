@@ -12,6 +12,14 @@ fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
     (output, written.map(|text| serde_json::from_str(&text).unwrap()))
 }
 
+/// Whether a test must be left out. It fails where servers are required.
+fn is_missing(installed: Result<(), testbed::Error>) -> bool {
+    let Err(reason) = installed else { return false };
+    assert!(!testbed::servers_required(), "{reason}");
+    eprintln!("IGNORED: {reason}");
+    true
+}
+
 fn positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 0.0)
 }
@@ -83,9 +91,7 @@ fn check(result: &Value) {
 
 #[test]
 fn redis_is_measured_alone_and_as_redlock() {
-    if let Err(reason) = testbed::Redis::installed() {
-        assert!(!testbed::servers_required(), "{reason}");
-        eprintln!("IGNORED: {reason}");
+    if is_missing(testbed::Redis::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -107,22 +113,97 @@ fn redis_is_measured_alone_and_as_redlock() {
 }
 
 #[test]
-fn servers_can_be_far_away_and_keep_nothing() {
-    if let Err(reason) = testbed::Redis::installed() {
-        assert!(!testbed::servers_required(), "{reason}");
-        eprintln!("IGNORED: {reason}");
+fn zookeeper_is_measured_alone_and_as_an_ensemble() {
+    if is_missing(testbed::ZooKeeper::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let line = "--smoke --backend redis --only uncontended --delay 5ms --durability none";
+    let line = "--smoke --backend zookeeper,zookeeper3 --durability os";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let modes = report["backends"].as_array().unwrap().iter().map(|backend| &backend["settings"]["mode"]);
+    assert_eq!(modes.collect::<Vec<_>>(), ["standalone", "follower"]);
+    assert!(report["backends"][0]["storage"].as_str().unwrap().ends_with(", forceSync=no"));
+    let results = report["results"].as_array().unwrap();
+    for result in results {
+        check(result);
+        assert_eq!(result["workload"] == "handoff", result["trips"].is_number(), "{result}");
+        assert_eq!(result["workload"] == "crowd", result["requests_each"].is_number(), "{result}");
+    }
+    for backend in ["zookeeper", "zookeeper3"] {
+        let crowd = |case: &str| {
+            let is_it = |result: &&Value| result["backend"] == backend && result["case"] == case;
+            let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{case} on {backend}"));
+            result["requests_each"].as_f64().unwrap()
+        };
+        let (queue, herd) = (crowd("8 tasks, one name"), crowd("8 tasks, one name, recipe=simple"));
+        // At least a creation and a deletion. How large a herd is depends on how many are there, and on how long.
+        assert!(queue >= 2.0 && herd >= 2.0, "{queue} and {herd} requests each");
+    }
+    assert!(shown.contains(" requests each"), "{shown}");
+}
+
+#[test]
+fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
+    if is_missing(testbed::ZooKeeper::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --backend zookeeper --only uncontended,handoff,crowd --durability os --peers";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    for name in ["curator", "kazoo"] {
+        let mut missing = report["missing"].as_array().unwrap().iter();
+        if let Some(missing) = missing.find(|missing| missing["backend"] == name) {
+            assert!(!testbed::servers_required(), "{missing}");
+            assert!(shown.contains(&format!("not measured: {name}: ")), "{shown}");
+            continue;
+        }
+        let mut measured = Vec::new();
+        for result in report["results"].as_array().unwrap() {
+            for peer in result["peers"].as_array().unwrap().iter().filter(|peer| peer["name"] == name) {
+                measured.push(&result["workload"]);
+                // On a busy machine a fight may be over before they have begun it.
+                if result["workload"] != "uncontended" && peer["error"] == "nothing could be compared" {
+                    continue;
+                }
+                assert!(peer["error"].is_null(), "{peer}");
+                for field in ["theirs", "ratio", "ours_to_theirs", "per_second"] {
+                    assert!(positive(&peer[field]), "{field} of {peer}");
+                }
+                let handing = &peer["handing"];
+                assert!(handing.is_null() || handing["overlaps"] == 0, "{peer}");
+            }
+        }
+        assert_eq!(measured, ["uncontended", "handoff", "crowd"], "{name}");
+    }
+}
+
+#[test]
+fn servers_can_be_far_away_and_keep_nothing() {
+    if is_missing(testbed::Redis::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --backend redis,zookeeper --only uncontended --delay 5ms --durability none";
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = report.expect("results.json");
-    let backend = &report["backends"][0];
-    assert_eq!(backend["storage"], "memory, 5ms away");
-    assert_eq!(backend["settings"]["appendonly"], "no");
-    // Two trips there and back.
-    assert!(report["results"][0]["floor"].as_f64().unwrap() >= 20_000.0, "{}", report["results"][0]);
+    let (backends, results) = (report["backends"].as_array().unwrap(), report["results"].as_array().unwrap());
+    assert_eq!(backends[0]["storage"], "memory, 5ms away");
+    assert_eq!(backends[0]["settings"]["appendonly"], "no");
+    if !is_missing(testbed::ZooKeeper::installed()) {
+        assert!(backends[1]["storage"].as_str().unwrap().ends_with(", forceSync=no, 5ms away"), "{report}");
+    }
+    assert_eq!(results.len(), backends.len());
+    for result in results {
+        // Two trips there and back.
+        assert!(result["floor"].as_f64().unwrap() >= 20_000.0, "{result}");
+    }
 }
 
 #[test]
@@ -157,7 +238,8 @@ fn the_list_runs_nothing() {
     let (output, report) = compare(&["--list"], folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && report.is_none());
-    for word in ["uncontended", "handoff", "sqlite", "mariadb", "redis", "redlock", "rslock"] {
+    for word in ["uncontended", "handoff", "sqlite", "mariadb", "redlock", "zookeeper3", "rslock", "curator"]
+    {
         assert!(shown.contains(word), "{shown}");
     }
 }

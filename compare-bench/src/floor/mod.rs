@@ -1,14 +1,16 @@
 //! The floor: what the same server does for raw statements on one bare connection of the same client crate.
 //!
 //! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner, token and
-//! expiry, one that clears it; on Redis, one command that sets a key and one that deletes it. No lease is renewed, nobody
-//! waits, nothing is cleaned up. What lockwell adds to that is the ratio that the comparison shows.
+//! expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on ZooKeeper, the same with
+//! an ephemeral node. No lease is renewed, nobody waits, nothing is cleaned up. What lockwell adds to that is the ratio
+//! that the comparison shows.
 
 mod memory;
 mod mysql;
 mod postgres;
 mod redis;
 mod sqlite;
+mod zookeeper;
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,8 @@ use self::mysql::MySqlFloor;
 use self::postgres::PostgresFloor;
 use self::redis::RedisFloor;
 use self::sqlite::SqliteFloor;
+pub(crate) use self::zookeeper::Counter;
+use self::zookeeper::ZooKeeperFloor;
 
 /// The table of the raw statements: columns and types as in the backend's own table.
 const TABLE: &str = "lockwell_compare_floor";
@@ -38,6 +42,7 @@ pub(crate) enum Floor {
     Postgres(Box<PostgresFloor>),
     MySql(Box<MySqlFloor>),
     Redis(Box<RedisFloor>),
+    ZooKeeper(Box<ZooKeeperFloor>),
 }
 
 impl Floor {
@@ -49,6 +54,7 @@ impl Floor {
             "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(PostgresFloor::connect(url).await?))),
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
+            "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
             other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
         }
     }
@@ -64,6 +70,9 @@ impl Floor {
                 "INSERT .. ON DUPLICATE KEY UPDATE .. RETURNING, then UPDATE; one bare sqlx connection"
             }
             Self::Redis(floor) => floor.what(),
+            Self::ZooKeeper(_) => {
+                "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
+            }
         }
     }
 
@@ -86,6 +95,7 @@ impl Floor {
             Self::Postgres(floor) => floor.cycle(name).await,
             Self::MySql(floor) => floor.cycle(name).await,
             Self::Redis(floor) => floor.cycle(name).await,
+            Self::ZooKeeper(floor) => floor.cycle(name).await,
         }
     }
 
@@ -98,12 +108,12 @@ impl Floor {
     }
 
     /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one at a time,
-    /// and all at once on Redis, whose clients share a connection.
+    /// and all at once on Redis and ZooKeeper, whose clients share a connection.
     pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
-        if let Self::Redis(floor) = self
-            && names > 1
-        {
-            return floor.crowd(length, names).await;
+        match self {
+            Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
+            Self::ZooKeeper(floor) if names > 1 => return floor.crowd(length, names).await,
+            _ => {}
         }
         let batch = self.batch();
         let mut sample = Sample::new();
@@ -135,6 +145,7 @@ impl Floor {
                 Self::Postgres(floor) => floor.trip().await?,
                 Self::MySql(floor) => floor.trip().await?,
                 Self::Redis(floor) => floor.trip().await?,
+                Self::ZooKeeper(floor) => floor.trip().await?,
             }
             sample.note(start.elapsed(), 1);
         }
@@ -149,6 +160,15 @@ impl Floor {
             Self::Postgres(floor) => floor.server().await,
             Self::MySql(floor) => floor.server().await,
             Self::Redis(floor) => floor.server().await,
+            Self::ZooKeeper(floor) => floor.server().await,
+        }
+    }
+
+    /// The server's own count of the requests that it has received, where there is one.
+    pub(crate) fn counter(&self) -> Option<Counter> {
+        match self {
+            Self::ZooKeeper(floor) => Some(floor.counter()),
+            _ => None,
         }
     }
 
@@ -160,6 +180,7 @@ impl Floor {
             Self::Sqlite(floor) => floor.finish().await,
             Self::Postgres(floor) => floor.finish().await,
             Self::MySql(floor) => floor.finish().await,
+            Self::ZooKeeper(floor) => floor.finish().await,
         }
     }
 }

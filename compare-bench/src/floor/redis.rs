@@ -3,8 +3,7 @@
 //! On several servers both go to all of them at once, and the cycle goes on when all have answered. Any number of tasks
 //! share one connection to each server, as redis-rs means it.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lockwell::ServerUrl;
@@ -14,10 +13,10 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
     Value,
 };
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::{Owners, Server, TTL, key, refused};
+use crate::cycles::{cycles, together};
 use crate::error::{Error, Result};
 use crate::stats::Sample;
 
@@ -63,7 +62,7 @@ impl RedisFloor {
     }
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
-        self.nodes.cycle(name, &mut self.owners).await
+        self.nodes.cycle(name, self.owners.next()).await
     }
 
     /// A request that changes nothing.
@@ -73,23 +72,11 @@ impl RedisFloor {
 
     /// As many tasks as there are names, all of them on the same connection.
     pub(super) async fn crowd(&mut self, length: Duration, names: usize) -> Result<Sample> {
-        let start = Arc::new(Barrier::new(names + 1));
-        let mut tasks = JoinSet::new();
-        for name in 0..names {
-            let (nodes, start) = (self.nodes.clone(), Arc::clone(&start));
-            tasks.spawn(async move {
-                start.wait().await;
-                nodes.cycles(name, length).await
-            });
-        }
-        start.wait().await;
-        let began = Instant::now();
-        let mut sample = Sample::new();
-        while let Some(done) = tasks.join_next().await {
-            sample.absorb(&done??);
-        }
-        sample.close(began);
-        Ok(sample)
+        together(names, |name| {
+            let (nodes, mut owners) = (self.nodes.clone(), Owners::default());
+            async move { cycles(length, || nodes.cycle(name, owners.next())).await }
+        })
+        .await
     }
 
     pub(super) async fn server(&mut self) -> Result<Server> {
@@ -113,8 +100,8 @@ impl RedisFloor {
 }
 
 impl Nodes {
-    async fn cycle(&self, name: usize, owners: &mut Owners) -> Result<()> {
-        let (name, owner) = (key(name), owners.next().simple().to_string());
+    async fn cycle(&self, name: usize, owner: Uuid) -> Result<()> {
+        let (name, owner) = (key(name), owner.simple().to_string());
         let mut take = redis::cmd("SET");
         take.arg(&name).arg(&owner).arg("NX").arg("PX").arg(TTL_MS);
         self.all(&take, &Value::Okay).await?;
@@ -135,19 +122,6 @@ impl Nodes {
         match &self.links[..] {
             [link] => one(link).await,
             links => try_join_all(links.iter().map(one)).await.map(drop),
-        }
-    }
-
-    async fn cycles(&self, name: usize, length: Duration) -> Result<Sample> {
-        let (mut sample, mut owners) = (Sample::new(), Owners::default());
-        let end = Instant::now() + length;
-        loop {
-            let start = Instant::now();
-            if start >= end {
-                return Ok(sample);
-            }
-            self.cycle(name, &mut owners).await?;
-            sample.note(start.elapsed(), 1);
         }
     }
 }

@@ -1,15 +1,23 @@
 //! Other lock libraries, measured beside ours in the same rounds.
 //!
-//! Each is a program with a workspace of its own in `peers/`, so that what it depends on stays out of ours. It is told
-//! what to do line by line, and answers with a line of JSON.
+//! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It is told what to do line by
+//! line, and answers with a line of JSON.
 
-mod build;
+mod cargo;
+mod java;
 mod process;
+mod python;
 mod rival;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
 
-pub(crate) use self::rival::Rival;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+pub(crate) use self::rival::Rivals;
 
 /// A library that can be measured.
 #[derive(Debug)]
@@ -18,17 +26,40 @@ pub(crate) struct Library {
     pub(crate) name: &'static str,
     /// The schemes of the addresses that it can work with.
     pub(crate) schemes: &'static [&'static str],
+    language: Language,
+}
+
+#[derive(Debug)]
+enum Language {
+    /// A workspace of its own.
+    Rust,
+    /// With the libraries of the system.
+    Java,
+    /// With the library of the system, or with one from the package index.
+    Python,
 }
 
 /// Every one of them.
-pub(crate) const ALL: [Library; 1] = [Library { name: "rslock", schemes: &["redis", "redlock"] }];
+pub(crate) const ALL: [Library; 3] = [
+    Library { name: "rslock", schemes: &["redis", "redlock"], language: Language::Rust },
+    Library { name: "curator", schemes: &["zk"], language: Language::Java },
+    Library { name: "kazoo", schemes: &["zk"], language: Language::Python },
+];
 
 /// A library that is built.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     name: &'static str,
     schemes: &'static [&'static str],
-    program: PathBuf,
+    program: Program,
+}
+
+/// How a peer is started.
+#[derive(Clone, Debug)]
+struct Program {
+    command: Vec<OsString>,
+    /// What was made for it, and goes with it.
+    _folder: Option<Arc<TempDir>>,
 }
 
 impl Library {
@@ -38,7 +69,12 @@ impl Library {
 
     /// Builds it, which may take minutes the first time. Otherwise says why not.
     pub(crate) async fn build(&self) -> Result<Peer, String> {
-        let program = build::build(self.name).await?;
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(self.name);
+        let program = match self.language {
+            Language::Rust => cargo::build(&sources).await?,
+            Language::Java => java::build(&sources).await?,
+            Language::Python => python::build(&sources).await?,
+        };
         Ok(Peer { name: self.name, schemes: self.schemes, program })
     }
 }
@@ -49,12 +85,32 @@ impl Peer {
     }
 }
 
-/// The addresses of the single servers behind an address, as other libraries write them: with commas between them.
+/// What a program says that builds something, or why it fails.
+async fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.as_std().get_program().display().to_string();
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program} failed: {}", why(&String::from_utf8_lossy(&output.stderr))))
+}
+
+/// The first error among a program's words, or the last of them.
+fn why(text: &str) -> &str {
+    let error = text.lines().find(|line| line.starts_with("error"));
+    error.or_else(|| text.lines().last()).unwrap_or("no reason given").trim()
+}
+
+/// The servers behind an address, as other libraries write them: with commas between them.
 fn addresses(url: &str) -> String {
     let url = url.split('?').next().unwrap_or(url);
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
+    if scheme == "zk" {
+        return hosts.to_owned();
+    }
     let at = if login.is_empty() { "" } else { "@" };
     let urls: Vec<_> = hosts.split(',').map(|host| format!("redis://{login}{at}{host}/{path}")).collect();
     urls.join(",")
@@ -65,11 +121,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_reason_is_found() {
+        assert_eq!(why("   Compiling x\nerror: no network\nnote: y\n"), "error: no network");
+        assert_eq!(why("a\nb\n"), "b");
+        assert_eq!(why(""), "no reason given");
+    }
+
+    #[test]
     fn each_server_has_an_address() {
         assert_eq!(addresses("redis://a:1"), "redis://a:1/");
         assert_eq!(
             addresses("redlock://u:p%40@a:1,b:2/3?namespace=x"),
             "redis://u:p%40@a:1/3,redis://u:p%40@b:2/3"
         );
+        assert_eq!(addresses("zk://u:p@a:1,b:2/base?session=2s"), "a:1,b:2");
     }
 }

@@ -3,13 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Peer, addresses};
 use crate::error::{Error, Result};
-use crate::history::Turn;
+use crate::history::{Turn, nanos};
 use crate::stats::Sample;
 use crate::workload::PATIENCE;
 
@@ -29,9 +30,16 @@ pub(super) struct Hello {
 impl Process {
     /// Starts it, and returns when it is connected.
     pub(super) async fn start(peer: &Peer, url: &str) -> Result<(Self, Hello)> {
-        let mut child = Command::new(&peer.program)
+        let before = nanos();
+        let [program, arguments @ ..] = &peer.program.command[..] else {
+            return Err(Error::failed("there is no program"));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
             // Not an argument: the address may hold a password, and arguments are for all to see.
             .env("PEER_URLS", addresses(url))
+            // For languages that only know the clock that stands still while the machine sleeps.
+            .env("PEER_CLOCK_AHEAD", ahead().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -41,6 +49,10 @@ impl Process {
         let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         let mut this = Self { _child: child, orders, answers };
         let hello = this.answer(PATIENCE).await?;
+        // What it says about time is compared with what others say.
+        if !hello["now"].as_u64().is_some_and(|now| (before..=nanos()).contains(&now)) {
+            return Err(Error::failed("its clock is not ours"));
+        }
         let text = |field: &str| hello[field].as_str().unwrap_or("?").to_owned();
         Ok((this, Hello { version: text("version"), setup: text("setup") }))
     }
@@ -77,6 +89,13 @@ impl Process {
         let answer = self.answer(length).await?;
         answer["turns"].as_array().ok_or_else(bad)?.iter().map(|turn| read(turn, first)).collect()
     }
+}
+
+/// How far the boot clock is ahead of the monotonic one.
+fn ahead() -> i64 {
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let monotonic = monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec;
+    i64::try_from(nanos()).unwrap_or(i64::MAX) - monotonic
 }
 
 fn read(turn: &Value, first: usize) -> Result<Turn> {

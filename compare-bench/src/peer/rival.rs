@@ -1,22 +1,24 @@
-//! A peer in one workload: its rounds beside ours, and what came out.
+//! Peers in one workload: their rounds beside ours, and what came out.
 
 use std::time::Duration;
 
 use super::Peer;
 use super::process::{Hello, Process};
 use crate::error::{Error, Result};
-use crate::history::{History, nanos, summary};
-use crate::report::{PeerResult, PeerRound, Quantity, Round, compare};
+use crate::floor::Counter;
+use crate::history::{History, Turn, nanos, summary};
+use crate::report::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 use crate::stats::{Sample, median};
 use crate::workload::Bench;
 
 /// How long it may take until the last process has read its order. The fight ends at the same moment for all.
 const ORDER: Duration = Duration::from_millis(5);
 
-/// A peer, if there is one for this backend. A peer that fails is out, and its result says why; ours go on.
-pub(crate) struct Rival(Option<Inner>);
+/// The peers that there are for this backend. One that fails is out, and its result says why; ours go on.
+#[derive(Default)]
+pub(crate) struct Rivals(Vec<Rival>);
 
-struct Inner {
+struct Rival {
     peer: Peer,
     name: String,
     quantity: Quantity,
@@ -24,43 +26,53 @@ struct Inner {
     sample: Sample,
     histories: Vec<History>,
     rounds: Vec<PeerRound>,
+    /// The requests for each acquisition, in each round.
+    each: Vec<f64>,
 }
 
-/// One round of a peer.
-pub(crate) struct Theirs {
+/// One round of a peer; `None` if it is out.
+type Theirs = Option<Done>;
+
+pub(crate) struct Done {
     sample: Sample,
     per_second: f64,
     history: Option<History>,
+    requests_each: Option<f64>,
 }
 
-impl Rival {
+impl Rivals {
     /// Starts the processes.
     pub(crate) async fn start(bench: &Bench, name: &str, processes: usize, quantity: Quantity) -> Self {
-        let Some(peer) = &bench.peer else { return Self(None) };
-        Self(Some(Inner {
-            peer: peer.clone(),
-            // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
-            name: format!("{name}/{}", peer.name),
-            quantity,
-            state: start(peer, &bench.target.url, processes).await,
-            sample: Sample::new(),
-            histories: Vec::new(),
-            rounds: Vec::new(),
-        }))
+        let mut rivals = Vec::new();
+        for peer in &bench.peers {
+            rivals.push(Rival {
+                peer: peer.clone(),
+                // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
+                name: format!("{name}/{}", peer.name),
+                quantity,
+                state: start(peer, &bench.target.url, processes).await,
+                sample: Sample::new(),
+                histories: Vec::new(),
+                rounds: Vec::new(),
+                each: Vec::new(),
+            });
+        }
+        Self(rivals)
     }
 
     /// Tasks of one process, each on a name of its own.
-    pub(crate) async fn cycles(&mut self, tasks: usize, length: Duration) -> Option<Theirs> {
-        let inner = self.0.as_mut()?;
-        let order = format!("cycles {} {tasks} {}", inner.name, length.as_nanos());
-        inner
-            .round(async |processes| {
+    pub(crate) async fn cycles(&mut self, tasks: usize, length: Duration) -> Vec<Theirs> {
+        let mut all = Vec::new();
+        for rival in &mut self.0 {
+            let work = async |name: &str, processes: &mut Vec<Process>| {
                 let process = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
-                process.order(&order).await?;
+                process.order(&format!("cycles {name} {tasks} {}", length.as_nanos())).await?;
                 let sample = process.sample(length).await?;
-                Ok(Theirs { per_second: sample.per_second(), sample, history: None })
-            })
-            .await
+                Ok(Done { per_second: sample.per_second(), sample, history: None, requests_each: None })
+            };
+            all.push(rival.round(work).await);
+        }
+        all
     }
 
     /// All processes, with so many tasks each, on one name. `what` are the spans that count.
@@ -70,46 +82,54 @@ impl Rival {
         hold: Duration,
         length: Duration,
         what: fn(&History) -> Sample,
-    ) -> Option<Theirs> {
-        let inner = self.0.as_mut()?;
-        let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
-        let order = format!("fight {} {tasks} {} {until}", inner.name, hold.as_nanos());
-        inner
-            .round(async |processes| {
-                for process in processes.iter_mut() {
-                    process.order(&order).await?;
-                }
-                let mut turns = Vec::new();
-                for (number, process) in processes.iter_mut().enumerate() {
-                    turns.extend(process.turns(length, number * tasks).await?);
-                }
-                let history = History::of_peer(turns, processes.len() * tasks);
+        counter: Option<&Counter>,
+    ) -> Vec<Theirs> {
+        let mut all = Vec::new();
+        for rival in &mut self.0 {
+            let work = async |name: &str, processes: &mut Vec<Process>| {
+                let fight = turns(name, processes, tasks, hold, length);
+                let (turns, requests) = Counter::over(counter, fight).await?;
+                let history = History::of_peer(turns?, processes.len() * tasks);
+                let requests_each = requests.map(|requests| history.each(requests));
                 let (sample, per_second) = (what(&history), history.per_second());
-                Ok(Theirs { sample, per_second, history: Some(history) })
-            })
-            .await
+                Ok(Done { sample, per_second, history: Some(history), requests_each })
+            };
+            all.push(rival.round(work).await);
+        }
+        all
     }
 
     /// Notes a round beside ours.
-    pub(crate) fn note(&mut self, theirs: Option<Theirs>, round: Round) {
-        let (Some(inner), Some(Theirs { sample, per_second, history })) = (&mut self.0, theirs) else {
-            return;
-        };
-        let value = match inner.quantity {
-            Quantity::LatencyUs => sample.median_us(),
-            Quantity::PerSecond => per_second,
-        };
-        if value > 0.0 {
-            inner.rounds.push(PeerRound { ours: round.ours, theirs: value, floor: round.floor });
+    pub(crate) fn note(&mut self, theirs: Vec<Theirs>, round: Round) {
+        for (rival, done) in self.0.iter_mut().zip(theirs) {
+            if let Some(done) = done {
+                rival.note(done, round);
+            }
         }
-        inner.sample.append(&sample);
-        inner.histories.extend(history);
     }
 
     /// Ends the processes, and says what came out.
     pub(crate) fn finish(self) -> Vec<PeerResult> {
-        self.0.map(Inner::result).into_iter().collect()
+        self.0.into_iter().map(Rival::result).collect()
     }
+}
+
+async fn turns(
+    name: &str,
+    processes: &mut [Process],
+    tasks: usize,
+    hold: Duration,
+    length: Duration,
+) -> Result<Vec<Turn>> {
+    let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
+    for process in processes.iter_mut() {
+        process.order(&format!("fight {name} {tasks} {} {until}", hold.as_nanos())).await?;
+    }
+    let mut turns = Vec::new();
+    for (number, process) in processes.iter_mut().enumerate() {
+        turns.extend(process.turns(length, number * tasks).await?);
+    }
+    Ok(turns)
 }
 
 async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, Hello)> {
@@ -123,16 +143,29 @@ async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, He
     Ok((processes, about))
 }
 
-impl Inner {
-    async fn round(&mut self, work: impl AsyncFnOnce(&mut Vec<Process>) -> Result<Theirs>) -> Option<Theirs> {
+impl Rival {
+    async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> Theirs {
         let (processes, _) = self.state.as_mut().ok()?;
-        match work(processes).await {
-            Ok(theirs) => Some(theirs),
+        match work(&self.name, processes).await {
+            Ok(done) => Some(done),
             Err(error) => {
                 self.state = Err(error);
                 None
             }
         }
+    }
+
+    fn note(&mut self, done: Done, round: Round) {
+        let value = match self.quantity {
+            Quantity::LatencyUs => done.sample.median_us(),
+            Quantity::PerSecond => done.per_second,
+        };
+        if value > 0.0 {
+            self.rounds.push(PeerRound { ours: round.ours, theirs: value, floor: round.floor });
+        }
+        self.sample.append(&done.sample);
+        self.histories.extend(done.history);
+        self.each.extend(done.requests_each);
     }
 
     fn result(self) -> PeerResult {
@@ -159,6 +192,7 @@ impl Inner {
                 .map_or(self.sample.per_second(), |some| some.acquisitions_per_second),
             rounds: self.rounds,
             handing,
+            requests_each: requests(self.each),
             error: error.or(nothing),
         }
     }

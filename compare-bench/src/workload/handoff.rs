@@ -8,7 +8,7 @@ use super::contention::{FloorRound, Prize, among_tasks};
 use super::{Bench, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::history::{History, summary};
-use crate::peer::Rival;
+use crate::peer::Rivals;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -50,12 +50,12 @@ impl Handoff {
         let mut fighters = Fighters::new(bench, &name, parties).await?;
         let (mut all_ours, mut all_floor, mut rounds, mut histories) =
             (Sample::new(), Sample::new(), Vec::new(), Vec::new());
-        let mut rival = Rival::start(bench, &name, parties, Quantity::LatencyUs).await;
+        let mut rivals = Rivals::start(bench, &name, parties, Quantity::LatencyUs).await;
         let (mut floor_rates, mut trips) = (Vec::new(), Vec::new());
         for number in 0..plan.count {
             let floor = FloorRound::take(bench, parties, hold, plan.floor);
             let ours = fighters.round(hold, plan.ours);
-            let theirs = rival.fight(1, hold, plan.ours, History::to_the_first);
+            let theirs = rivals.fight(1, hold, plan.ours, History::to_the_first, None);
             let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (history, floor) = (history?, floor?);
             let ours = history.handovers();
@@ -63,7 +63,7 @@ impl Handoff {
                 let round = Round { ours: ours.median_us(), floor: floor.sample.median_us() };
                 trips.extend(floor.trip_us.map(|trip| Round { ours: round.ours, floor: trip }));
                 // A lock that lets others barge in is not measured by those who had the luck.
-                rival.note(theirs, Round { ours: history.to_the_first().median_us(), ..round });
+                rivals.note(theirs, Round { ours: history.to_the_first().median_us(), ..round });
                 rounds.push(round);
             }
             all_ours.append(&ours);
@@ -100,9 +100,10 @@ impl Handoff {
             per_second: handing.acquisitions_per_second,
             floor_per_second: crate::stats::median(floor_rates),
             handing: Some(handing),
+            requests_each: None,
             trip_us: (!trips.is_empty()).then_some(trip_us),
             trips: (!trips.is_empty()).then_some(in_trips),
-            peers: rival.finish(),
+            peers: rivals.finish(),
         })
     }
 }

@@ -1,15 +1,13 @@
 //! Many tasks of one process, each on a name of its own: how much a process gets through.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockwell::{Locks, async_trait};
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
 
-use super::{Bench, Workload, in_turns};
+use super::{Bench, Workload, cycle, in_turns};
+use crate::cycles::{cycles, together};
 use crate::error::Result;
-use crate::peer::Rival;
+use crate::peer::Rivals;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -44,15 +42,15 @@ impl Independent {
         let plan = bench.plan.independent;
         let names: Vec<_> = (0..tasks).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
-        let mut rival = Rival::start(bench, &names[0], 1, Quantity::PerSecond).await;
+        let mut rivals = Rivals::start(bench, &names[0], 1, Quantity::PerSecond).await;
         let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
         for number in 0..plan.count {
             let ours = round(&bench.locks, &names, plan.ours);
             let floor = bench.floor.round(plan.floor, tasks);
-            let (ours, floor, theirs) = in_turns(number, ours, floor, rival.cycles(tasks, plan.ours)).await;
+            let (ours, floor, theirs) = in_turns(number, ours, floor, rivals.cycles(tasks, plan.ours)).await;
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.per_second(), floor: floor.per_second() };
-            rival.note(theirs, round);
+            rivals.note(theirs, round);
             rounds.push(round);
             all_ours.append(&ours);
             all_floor.append(&floor);
@@ -78,45 +76,19 @@ impl Independent {
             per_second: all_ours.per_second(),
             floor_per_second: all_floor.per_second(),
             handing: None,
+            requests_each: None,
             trip_us: None,
             trips: None,
-            peers: rival.finish(),
+            peers: rivals.finish(),
         })
     }
 }
 
-/// All tasks at once. The clock runs from their common start to the end of the last cycle.
+/// All tasks at once.
 async fn round(locks: &Locks, names: &[String], length: Duration) -> Result<Sample> {
-    let start = Arc::new(Barrier::new(names.len() + 1));
-    let mut tasks = JoinSet::new();
-    for name in names {
-        let (locks, name, start) = (locks.clone(), name.clone(), Arc::clone(&start));
-        tasks.spawn(async move {
-            start.wait().await;
-            cycles(&locks, &name, length).await
-        });
-    }
-    start.wait().await;
-    let began = Instant::now();
-    let mut sample = Sample::new();
-    while let Some(done) = tasks.join_next().await {
-        sample.absorb(&done??);
-    }
-    sample.close(began);
-    Ok(sample)
-}
-
-async fn cycles(locks: &Locks, name: &str, length: Duration) -> Result<Sample> {
-    let mut sample = Sample::new();
-    let end = Instant::now() + length;
-    loop {
-        let start = Instant::now();
-        if start >= end {
-            return Ok(sample);
-        }
-        locks.lock(name).await?.release().await?;
-        sample.note(start.elapsed(), 1);
-        // A backend that never has to wait would keep the thread from the other tasks.
-        tokio::task::consume_budget().await;
-    }
+    together(names.len(), |number| {
+        let (locks, name) = (locks.clone(), names[number].clone());
+        async move { cycles(length, || cycle(&locks, &name)).await }
+    })
+    .await
 }

@@ -1,12 +1,13 @@
 //! One task, one name, nobody else: what a lock costs when it is free.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockwell::{Locks, async_trait};
+use lockwell::async_trait;
 
-use super::{Bench, Workload, in_turns};
+use super::{Bench, Workload, cycle, in_turns};
+use crate::cycles::cycles;
 use crate::error::Result;
-use crate::peer::Rival;
+use crate::peer::Rivals;
 use crate::plan::Plan;
 use crate::report::{Measurement, Quantity, Round, compare, unsteady};
 use crate::stats::Sample;
@@ -31,15 +32,15 @@ impl Workload for Uncontended {
         let plan = bench.plan.uncontended;
         let name = bench.lock_name(self.name(), 0);
         bench.warm_up(std::slice::from_ref(&name)).await?;
-        let mut rival = Rival::start(bench, &name, 1, Quantity::LatencyUs).await;
+        let mut rivals = Rivals::start(bench, &name, 1, Quantity::LatencyUs).await;
         let (mut all_ours, mut all_floor, mut rounds) = (Sample::new(), Sample::new(), Vec::new());
         for number in 0..plan.count {
-            let ours = round(&bench.locks, &name, plan.ours);
+            let ours = cycles(plan.ours, || cycle(&bench.locks, &name));
             let floor = bench.floor.round(plan.floor, 1);
-            let (ours, floor, theirs) = in_turns(number, ours, floor, rival.cycles(1, plan.ours)).await;
+            let (ours, floor, theirs) = in_turns(number, ours, floor, rivals.cycles(1, plan.ours)).await;
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.median_us(), floor: floor.median_us() };
-            rival.note(theirs, round);
+            rivals.note(theirs, round);
             rounds.push(round);
             all_ours.append(&ours);
             all_floor.append(&floor);
@@ -65,24 +66,10 @@ impl Workload for Uncontended {
             per_second: all_ours.per_second(),
             floor_per_second: all_floor.per_second(),
             handing: None,
+            requests_each: None,
             trip_us: None,
             trips: None,
-            peers: rival.finish(),
+            peers: rivals.finish(),
         }])
     }
-}
-
-async fn round(locks: &Locks, name: &str, length: Duration) -> Result<Sample> {
-    let mut sample = Sample::new();
-    let began = Instant::now();
-    loop {
-        let start = Instant::now();
-        if start.duration_since(began) >= length {
-            break;
-        }
-        locks.lock(name).await?.release().await?;
-        sample.note(start.elapsed(), 1);
-    }
-    sample.close(began);
-    Ok(sample)
 }

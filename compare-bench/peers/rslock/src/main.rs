@@ -1,7 +1,7 @@
 //! rslock under the workloads of `compare-bench --peers`.
 //!
 //! The addresses of the servers come in `PEER_URLS`, with commas between them. An order is a line, and its answer is a
-//! line of JSON, also the one at the start, which says who this is:
+//! line of JSON, also the one at the start, which says who this is and what time it is:
 //!
 //! * `cycles NAME TASKS NANOS`: that many tasks lock and unlock, each a name of its own, for so long.
 //! * `fight NAME TASKS HOLD_NANOS UNTIL_NANOS`: that many tasks fight for the one name until then.
@@ -45,7 +45,7 @@ async fn serve() -> Result<()> {
     let own = format!("compare/peer/{}", std::process::id());
     let lock = manager.lock(own.as_str(), work::TTL).await?;
     manager.unlock(&lock).await;
-    answer(&json!({ "name": "rslock", "version": version(), "setup": SETUP }))?;
+    answer(&json!({ "name": "rslock", "version": version(), "setup": SETUP, "now": work::nanos() }))?;
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
         let words: Vec<_> = order.split(' ').collect();

@@ -82,7 +82,7 @@ pub(crate) async fn fight(
 }
 
 /// The boot clock, which all processes of a host share.
-fn nanos() -> u64 {
+pub(crate) fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

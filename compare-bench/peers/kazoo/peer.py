@@ -1,0 +1,106 @@
+"""kazoo's Lock under the workloads of `compare-bench --peers`.
+
+The orders and answers are those of the other peers; peers/rslock/src/main.rs describes them. Each task is a thread.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+import kazoo
+from kazoo.client import KazooClient
+
+SETUP = "a Lock and a thread for each task, one KazooClient as it comes, warmed up for a second; without tokens"
+WARM_UP = 1_000_000_000
+
+
+def now():
+    """The boot clock, which all processes of a host share."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def lock(client, name):
+    return client.Lock("/compare_peers/" + name.replace("/", "_"))
+
+
+def together(tasks, work):
+    """One thread for each task. What all of them answer, and how long it took from their common start to the last."""
+    answers, errors, start = [], [], threading.Barrier(tasks + 1)
+
+    def one(task):
+        start.wait()
+        try:
+            answers.extend(work(task))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(task,)) for task in range(tasks)]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = now()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return answers, now() - began
+
+
+def cycles(client, name, tasks, length):
+    """Each task on a name of its own, again and again."""
+
+    def work(task):
+        own, latencies, began = lock(client, f"{name}/{task}"), [], now()
+        while (start := now()) - began < length:
+            own.acquire()
+            own.release()
+            latencies.append(now() - start)
+        return latencies
+
+    latencies, elapsed = together(tasks, work)
+    return {"latencies_ns": latencies, "elapsed_ns": elapsed}
+
+
+def fight(client, name, tasks, hold, until):
+    """All tasks on one name. A turn is [task, asked, acquired, released]."""
+
+    def work(task):
+        own, turns = lock(client, name), []
+        while (asked := now()) < until:
+            own.acquire()
+            acquired = now()
+            if hold:
+                time.sleep(hold / 1e9)
+            released = now()
+            own.release()
+            turns.append([task, asked, acquired, released])
+        return turns
+
+    turns, _ = together(tasks, work)
+    return {"turns": turns}
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+def serve():
+    client = KazooClient(os.environ["PEER_URLS"])
+    client.start()
+    cycles(client, f"warm-{os.getpid()}", 1, WARM_UP)
+    say({"name": "kazoo", "version": kazoo.__version__, "setup": SETUP, "now": now()})
+    for order in sys.stdin:
+        what, name, *numbers = order.split()
+        work = {"cycles": cycles, "fight": fight}[what]
+        say(work(client, name, *map(int, numbers)))
+
+
+try:
+    serve()
+except Exception as error:
+    say({"error": repr(error)})
+    # Not by sys.exit, which would wait for the threads of the client.
+    os._exit(1)
+os._exit(0)

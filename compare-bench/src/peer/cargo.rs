@@ -1,0 +1,21 @@
+//! Building a peer with the cargo that is at hand.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::{Program, output};
+
+/// Builds the peer in this folder.
+pub(super) async fn build(sources: &Path) -> Result<Program, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--locked", "--message-format=json", "--manifest-path"]);
+    command.arg(sources.join("Cargo.toml"));
+    let text = output(&mut command).await?;
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    let program = programs.next_back().ok_or_else(|| "cargo build made no program".to_owned())?;
+    Ok(Program { command: vec![program.into()], _folder: None })
+}
