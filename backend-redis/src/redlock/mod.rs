@@ -47,14 +47,14 @@ const TRIES: u32 = 5;
 /// How often it tries again when too few nodes answered.
 const DARK_TRIES: u32 = 2;
 
-const NO_PERMITS: &str = "Redlock has no semaphores: any two majorities share a node, but of the nodes A, B and C three \
-                          holders of two permits each can have A and B, B and C, A and C";
+const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count: with two permits at each of the nodes \
+                          A, B and C, one holder can have A and B, a second B and C, a third A and C";
 
 /// Locks held at a majority of independent Redis nodes.
 ///
-/// Exclusive locks, and those of readers and writers. A semaphore cannot be made from majorities: with two permits at
-/// each of the nodes A, B and C, one holder can have A and B, a second B and C, a third A and C. For one permit the
-/// same argument says that two majorities share a node, where the second is refused.
+/// Exclusive locks, and those of readers and writers: a writer needs a majority where nobody is, a reader one where no
+/// writer is, and two majorities share a node. A semaphore cannot be made so: with two permits at each of the nodes A, B
+/// and C, one holder can have A and B, a second B and C, a third A and C.
 ///
 /// It holds one connection to each node, and one more for the keeper thread. Made by [`connect`](Self::connect).
 pub struct Redlock {

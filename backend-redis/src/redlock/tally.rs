@@ -6,8 +6,8 @@
 //! A claim asks every node in phase 1. A node that votes has set the lock to the claim and has *raised* its counter, by
 //! that claim, to exactly the number that it answers. When the votes reach a majority, the token is fixed: the highest
 //! vote seen by then. A node has *installed* the token when its own raise gave exactly that number, or when phase 2
-//! ("if the lock is still ours and the counter is strictly lower, raise it to the token") says so. The claim is granted
-//! when a majority has installed its token. When all answers agree there is no phase 2.
+//! ("if the lock is still ours and the counter is lower, raise it to the token") says so. The claim is granted when a
+//! majority has installed its token. When all answers agree there is no phase 2.
 //!
 //! Why tokens rise, without any assumption about time, as long as no node forgets its counter (what must be done before
 //! one that did may vote again is shown by `tests/redlock_model/forgetful.rs`):
@@ -17,6 +17,10 @@
 //! * Two majorities share a node, and two strict raises of one counter never end at the same value. So the tokens of two
 //!   grants differ.
 //! * A claim that begins after another was granted raises the counter of the shared node later, so its token is higher.
+//!
+//! A claim that wants several tokens raises every counter by as many at least, in both phases: the tokens below its own are
+//! its own, too. Readers who hold the lock together raise the counters like anybody else. But a vote that a reader has
+//! from an earlier round is no raise of this round, and it gets another: see `scripts/join_vote.lua`.
 
 use std::cmp::Ordering;
 

@@ -2,7 +2,7 @@
 
 use crate::memory::Forgetting;
 use crate::model::{Clocks, Redlock};
-use crate::search::holds;
+use crate::search::{holds, outcomes};
 
 fn right_clocks(claims: usize) -> Redlock {
     Redlock { clocks: Clocks::Honest, floors: &[0], ..Redlock::new(3, claims) }
@@ -44,6 +44,13 @@ fn readers_and_nodes_that_forget_and_are_repaired() {
 fn blocks_of_tokens_are_disjoint() {
     holds(Redlock { blocks: &[1, 2, 3], ..Redlock::lean(3, 2) });
     holds(Redlock { blocks: &[1, 2], ..Redlock::lean(3, 2) }.with_readers());
+}
+
+#[test]
+fn the_lean_world_reaches_the_same_grants_of_readers() {
+    let full = Redlock { floors: &[0], blocks: &[1, 2], ..Redlock::new(3, 2) };
+    let lean = Redlock { floors: &[0], blocks: &[1, 2], ..Redlock::lean(3, 2) };
+    assert_eq!(outcomes(&full.with_readers()), outcomes(&lean.with_readers()));
 }
 
 #[test]

@@ -20,7 +20,7 @@ const JOIN_ONE: &str = "WITH raised AS (
         AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp() OR (l.mode = $7 AND l.owner = {group}))
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
         AND CASE WHEN $7 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} q WHERE {ahead_of_one} AND q.mode >= 0)
-            ELSE l.members + (SELECT count(*) FROM {queue} q WHERE {ahead_of_one}) <= $7 END
+            ELSE l.members + (SELECT count(*) FROM {queue} q WHERE {ahead_of_one}) < $7 END
     RETURNING l.token
 ), made AS (
     INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)

@@ -61,7 +61,8 @@ impl Room {
             _ => &self.writers,
         };
         mine.fetch_add(1, Ordering::SeqCst);
-        tokio::task::yield_now().await;
+        // Long enough for those who must not be here to come in.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let [readers, writers, permits] =
             [&self.readers, &self.writers, &self.permits].map(|one| one.load(Ordering::SeqCst));
         mine.fetch_sub(1, Ordering::SeqCst);

@@ -42,6 +42,10 @@ async fn those_who_travel_together_are_told_apart() {
             assert_eq!((held("book"), held("slots"), held(&new)), (40, 10, 10), "{kind:?}");
             assert_eq!(status(&one, "book").await.holders.len(), 40, "{kind:?}");
             assert!(two.write("book").try_now().await.expect("an answer").is_none(), "{kind:?}");
+            for name in ["slots", &new] {
+                let eleventh = two.permit(name, 10).try_now().await.expect("an answer");
+                assert!(eleventh.is_none(), "{kind:?}: one by itself");
+            }
             let releases: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
             for release in releases {
                 release.await.expect("no panic").expect("held");

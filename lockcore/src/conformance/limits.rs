@@ -55,7 +55,7 @@ fn has_rested(dead: Moment, rest: Duration) {
 pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("rest");
-    let (ttl, rest) = (ttl_of(&one, 300), millis(1500));
+    let (ttl, rest) = (ttl_of(&one, 900), millis(1500));
     let kept = one.lock(&name).ttl(ttl).lock_delay(rest).await.expect("a free lock");
     assert!(kept.time_left() <= ttl, "belief does not last into the delay: {:?}", kept.time_left());
     tokio::time::sleep(ttl * 3).await;
