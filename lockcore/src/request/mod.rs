@@ -50,7 +50,7 @@ impl<W> LockRequest<W> {
     }
 
     /// How long to wait for the lock at most. After that the error is of kind
-    /// [`TimedOut`](ErrorKind::TimedOut).
+    /// [`TimedOut`](crate::ErrorKind::TimedOut).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.choices.wait = Some(wait);
         self
@@ -75,7 +75,7 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// Keeps the lock only while the application reports [progress](LockGuard::progress) at least this often. Without
+    /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this often. Without
     /// it the lock is [lost](crate::Loss::NoProgress) and given up: a worker that is stuck does not keep its lock for
     /// ever just because the process lives.
     pub fn progress(mut self, at_least_every: Duration) -> Self {
