@@ -90,6 +90,12 @@ impl Lane {
         &self.0.wire
     }
 
+    /// Until this is dropped, calls are collected; then they go out together.
+    pub(crate) fn gather(&self) -> Gathering<'_> {
+        self.0.state().under_way += UNDER_WAY;
+        Gathering(&self.0)
+    }
+
     /// Calls a script and waits for its answer, at most for the lane's timeout.
     pub(crate) async fn call(&self, item: Item) -> Result<Answer> {
         self.call_within(item, self.0.timeout).await
@@ -123,6 +129,16 @@ impl Lane {
                 answers.map(|mut answers| answers.swap_remove(0))
             }
         }
+    }
+}
+
+/// Stands for as many calls as may be under way, so that no other begins.
+pub(crate) struct Gathering<'a>(&'a Arc<Inner>);
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.0.state().under_way -= UNDER_WAY - 1;
+        drop(Turn(self.0));
     }
 }
 

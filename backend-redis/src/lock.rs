@@ -1,8 +1,10 @@
 //! One server: alone, behind sentinels, or the cluster that acts as one.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -205,6 +207,19 @@ impl DistributedLock for RedisLock {
             (Took::Granted(token), sent) => self.granted(claim, token, sent).await.map(Some),
             _ if claim.wait() == Wait::No => Ok(None),
             _ => self.wait_for_turn(claim).await,
+        }
+    }
+
+    /// All claims go into one call; in a cluster, into one for each slot.
+    async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
+        let mut answers = Box::pin(join_all(claims.iter().map(|claim| self.acquire(claim))));
+        let gathering = self.lane.gather();
+        // The first poll brings every claim to the lane.
+        let at_once = poll_fn(|cx| Poll::Ready(answers.as_mut().poll(cx))).await;
+        drop(gathering);
+        match at_once {
+            Poll::Ready(answers) => answers,
+            Poll::Pending => answers.await,
         }
     }
 

@@ -266,3 +266,20 @@ async fn the_key_tells_the_kind() {
     one.release(&claim).await.expect("an answer");
     assert_eq!(keys(&server), [""; 0]);
 }
+
+/// Several locks at once are one call, granted or refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_locks_are_taken_in_one_call() {
+    let Some(server) = redis().await else { return };
+    let locks = client(&server.url()).await;
+    let names: Vec<String> = (0..30).map(|n| format!("several/{n}")).collect();
+    locks.lock_all(&names).await.expect("free locks").release().await.expect("held");
+    let before = calls(&server, "evalsha");
+    let all = locks.lock_all(&names).await.expect("free locks");
+    assert_eq!(calls(&server, "evalsha") - before, 1);
+    assert_eq!(all.guards().len(), names.len());
+    let held = calls(&server, "evalsha");
+    assert!(locks.lock_all(&names[3..5]).try_now().await.expect("an answer").is_none());
+    assert_eq!(calls(&server, "evalsha") - held, 1);
+    all.release().await.expect("held");
+}
