@@ -50,8 +50,15 @@ pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     let late = claim(&name, Mode::Exclusive, ttl, Wait::No);
     let grant = one.backend().acquire(&late).await.expect("an answer").expect("a free lock");
     let guard = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
-    let answers = one.backend().renew(std::slice::from_ref(&grant)).await;
-    assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
+    let end = Moment::now().after(secs(5));
+    loop {
+        // A renewal of a short lease is given up soon, which on a busy machine says nothing.
+        let answers = one.backend().renew(std::slice::from_ref(&grant)).await;
+        if !matches!(answers[..], [Renewal::Unknown(_)]) || end.has_passed() {
+            assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
+            break;
+        }
+    }
     assert_eq!(holder(&three, &name).await, Some(guard.token()), "after the late renewal");
     let answer = one.backend().release(&late).await.expect("an answer");
     assert_eq!(answer, Released::NotHeld, "a lease that ran out was released");
