@@ -87,7 +87,7 @@ fn many_locks() {
 
 #[test]
 fn leader() {
-    let words = ["candidate 0 leads", "process ends", "candidate 1 leads", "deposes", "candidate 2 leads"];
+    let words = ["leads, token", "process ends", "leads, token", "deposes", "leads, token"];
     says("leader", &[], &words);
     says_on_sqlite("leader", &words);
 }
