@@ -26,7 +26,7 @@ fn a_counter_above_the_token_is_no_proof_that_it_was_installed() {
 fn readers_and_writers_must_refuse_each_other() {
     for twist in [Twist::ReadersJoinWriters, Twist::WritersJoinReaders] {
         let world = Redlock { clocks: Clocks::Honest, floors: &[0], ..twisted(twist) }.with_readers();
-        finds(&world, EXCLUSIVE);
+        assert_eq!(finds(&world, EXCLUSIVE).len(), 10);
     }
 }
 
@@ -34,11 +34,12 @@ fn readers_and_writers_must_refuse_each_other() {
 #[test]
 fn a_vote_of_an_earlier_round_is_too_old_for_a_reader() {
     let world = Redlock { twist: Some(Twist::OldVotesCount), rounds: 1, ..Redlock::lean(3, 2) };
-    finds(&Redlock { floors: &[0], ..world }.with_readers(), RISING);
+    let steps = finds(&Redlock { floors: &[0], ..world }.with_readers(), RISING);
+    assert_eq!(steps.len(), 11);
 }
 
 #[test]
 fn a_block_of_tokens_must_fit_above_the_counter() {
     let world = Redlock { blocks: &[1, 2], ..twisted(Twist::RaiseByLess) };
-    finds(&world.with_readers(), DISTINCT);
+    assert_eq!(finds(&world.with_readers(), DISTINCT).len(), 14);
 }
