@@ -75,38 +75,58 @@ impl<D: Dialect> Lane<D> {
         input: E::Input,
         patience: Duration,
     ) -> Result<(E::Output, Moment)> {
-        let answer = self.post::<E>(input, patience.min(self.0.timeout));
-        // The lane's task is gone only with its runtime.
-        answer.await.unwrap_or_else(|_| Err(no_answer(None)))
+        let (job, answer) = job::<D, E>(input, patience.min(self.0.timeout));
+        self.post([job]);
+        answer.await
+    }
+
+    /// Sends several requests, which travel together: in one statement, where they fit into one.
+    pub(crate) async fn call_each<E: Errand<D>>(
+        &self,
+        inputs: impl IntoIterator<Item = E::Input>,
+    ) -> Vec<Result<(E::Output, Moment)>> {
+        let asked = inputs.into_iter().map(|input| job::<D, E>(input, self.0.timeout));
+        let (jobs, asked): (Vec<_>, Vec<_>) = asked.unzip();
+        self.post(jobs);
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            answers.push(answer.await);
+        }
+        answers
     }
 
     /// Sends a request whose answer nobody waits for.
     pub(crate) fn send<E: Errand<D>>(&self, input: E::Input) {
-        drop(self.post::<E>(input, self.0.timeout));
+        let (job, _) = job::<D, E>(input, self.0.timeout);
+        self.post([job]);
     }
 
-    fn post<E: Errand<D>>(
-        &self,
-        input: E::Input,
-        patience: Duration,
-    ) -> oneshot::Receiver<Result<(E::Output, Moment)>> {
-        let (reply, answer) = oneshot::channel();
-        let give_up = Moment::now().after(patience);
+    fn post(&self, jobs: impl IntoIterator<Item = Job<D>>) {
         let mut state = self.0.state();
-        state.waiting.push(E::job(Request { input, reply, give_up }));
+        state.waiting.extend(jobs);
         if !state.served {
             state.served = true;
             let server = Server { conn: state.conn.take(), inner: Arc::clone(&self.0), done: false };
             drop(state);
             drop(tokio::spawn(server.serve()));
         }
-        answer
     }
 
     /// Closes the connection if it is idle.
     pub(crate) fn close(&self) {
         self.0.state().conn = None;
     }
+}
+
+/// A request that is given up after `patience`, and its answer.
+fn job<D: Dialect, E: Errand<D>>(
+    input: E::Input,
+    patience: Duration,
+) -> (Job<D>, impl Future<Output = Result<(E::Output, Moment)>> + use<D, E>) {
+    let (reply, answer) = oneshot::channel();
+    let job = E::job(Request { input, reply, give_up: Moment::now().after(patience) });
+    // The lane's task is gone only with its runtime.
+    (job, async move { answer.await.unwrap_or_else(|_| Err(no_answer(None))) })
 }
 
 impl<D: Dialect> Inner<D> {

@@ -160,6 +160,18 @@ impl<D: Dialect> SqlLock<D> {
         claim.within_wait(self.lane.call::<Take>(ask)).await
     }
 
+    /// What the answer to a claim that does not stand in the queue comes to.
+    fn first_answer(&self, claim: &Claim, (took, sent): (Took, Moment)) -> Result<Option<Grant>> {
+        match took {
+            Took::Granted(token) => return Ok(Some(self.grant(claim, token, sent))),
+            Took::Clash(in_use) => return Err(Mode::clash(in_use, claim.mode())),
+            // Nobody knows, so it is to be cleaned up like a place in the queue.
+            Took::Blocked => claim.note_queued(),
+            Took::Busy(_) | Took::Member(_) | Took::Stale => (),
+        }
+        Ok(None)
+    }
+
     /// Queues and waits for the turn.
     ///
     /// The order of steps leaves no gap for a lost wake-up. The place in the queue is visible before the lock is asked
@@ -259,17 +271,19 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        match self.take(claim, NO_TICKET).await? {
-            (Took::Granted(token), sent) => Ok(Some(self.grant(claim, token, sent))),
-            (Took::Clash(in_use), _) => Err(Mode::clash(in_use, claim.mode())),
-            (Took::Blocked, _) if claim.wait() == Wait::No => {
-                // Nobody knows, so it is to be cleaned up like a place in the queue.
-                claim.note_queued();
-                Ok(None)
-            }
-            _ if claim.wait() == Wait::No => Ok(None),
-            _ => self.wait_for_turn(claim).await,
+        let took = self.take(claim, NO_TICKET).await?;
+        match self.first_answer(claim, took)? {
+            None if claim.wait() != Wait::No => self.wait_for_turn(claim).await,
+            answer => Ok(answer),
         }
+    }
+
+    /// All claims go into one statement.
+    async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
+        let asks = claims.iter().map(|claim| Ask { claim: claim.clone(), ticket: NO_TICKET });
+        let answers = self.lane.call_each::<Take>(asks).await;
+        let answered = claims.iter().zip(answers);
+        answered.map(|(claim, took)| self.first_answer(claim, took?)).collect()
     }
 
     async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
