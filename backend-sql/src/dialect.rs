@@ -156,13 +156,8 @@ pub trait Dialect: Groups {
     /// Forgets the places of waiters that have got their locks.
     fn tidy(&self, conn: &mut Self::Conn, tickets: &[i64]) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Gives the place in the queue up, and finds who is next.
-    fn leave(
-        &self,
-        conn: &mut Self::Conn,
-        claim: &Claim,
-        seats: &Seats,
-    ) -> impl Future<Output = Answer<Freed>> + Send;
+    /// Gives the place in the queue up; answers whether there was one.
+    fn leave(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
 
     /// The tickets of waiters of this process whose turn it is, among these names.
     fn turns(
@@ -178,13 +173,12 @@ pub trait Dialect: Groups {
         name: &LockName,
     ) -> impl Future<Output = Answer<LockStatus>> + Send;
 
-    /// Frees a lock whoever holds it; answers with how many did, and who is next.
+    /// Frees a lock whoever holds it; answers with how many did.
     fn force_release(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        seats: &Seats,
-    ) -> impl Future<Output = Answer<(usize, Vec<i64>)>> + Send;
+    ) -> impl Future<Output = Answer<usize>> + Send;
 
     /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
     fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;

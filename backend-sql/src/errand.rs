@@ -204,7 +204,13 @@ errand!(
     |dialect, seats, conn, grants| {
         let mut answers = Vec::new();
         for grant in grants {
-            answers.push(dialect.downgrade(conn, grant, seats).await?);
+            let claim = grant.claim();
+            let next = if dialect.downgrade(conn, claim).await? {
+                Some(dialect.next(conn, claim.name(), seats).await?)
+            } else {
+                None
+            };
+            answers.push(next);
         }
         Ok(answers)
     }
@@ -242,7 +248,9 @@ errand!(
     |dialect, seats, conn, claims| {
         let mut freed = Vec::new();
         for claim in claims {
-            freed.push(dialect.leave(conn, claim, seats).await?);
+            let left = dialect.leave(conn, claim).await?;
+            // A statement of its own, which sees all places that were taken before we left.
+            freed.push(Freed::new(left, dialect.next(conn, claim.name(), seats).await?));
         }
         Ok(freed)
     }
@@ -264,7 +272,8 @@ errand!(
     |dialect, seats, conn, names| {
         let mut freed = Vec::new();
         for name in names {
-            freed.push(dialect.force_release(conn, name, seats).await?);
+            let holders = dialect.force_release(conn, name).await?;
+            freed.push((holders, dialect.next(conn, name, seats).await?));
         }
         Ok(freed)
     }

@@ -14,11 +14,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use lockcore::seats::Seats;
-use lockcore::{Claim, Grant, LockName, Mode};
+use lockcore::{Claim, LockName, Mode};
 use sqlx::Result as Answer;
 
 use crate::database::Database;
-use crate::dialect::{Ask, Freed, Took};
+use crate::dialect::{Ask, Freed, SEVERAL, Took};
 
 /// What a database does for locks that are held together. All of it is idempotent for a given owner.
 pub trait Groups: Database {
@@ -54,11 +54,71 @@ pub trait Groups: Database {
         idle: Duration,
     ) -> impl Future<Output = Answer<Vec<LockName>>> + Send;
 
-    /// Turns the one holder into the first of a group of readers, and finds who is next. `None`: it holds nothing.
-    fn downgrade(
+    /// Turns the one holder into the first of a group of readers. False: it holds nothing.
+    fn downgrade(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
+
+    /// The head of the queue, if its turn has come: its ticket if it waits in this process, or [`SEVERAL`] if it may not
+    /// be the only one. One of another process is told, where the database can do that.
+    fn head(
         &self,
         conn: &mut Self::Conn,
-        grant: &Grant,
+        name: &LockName,
         seats: &Seats,
-    ) -> impl Future<Output = Answer<Option<Vec<i64>>>> + Send;
+    ) -> impl Future<Output = Answer<Option<i64>>> + Send;
+
+    /// All whose turn it is: the tickets of those who wait in this process. The others are told, where the database can
+    /// do that.
+    fn call(
+        &self,
+        conn: &mut Self::Conn,
+        name: &LockName,
+        seats: &Seats,
+    ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
+
+    /// Finds who is next, behind a head that is known.
+    fn behind(
+        &self,
+        conn: &mut Self::Conn,
+        name: &LockName,
+        head: Option<i64>,
+        seats: &Seats,
+    ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
+        async move {
+            match head {
+                Some(SEVERAL) => self.call(conn, name, seats).await,
+                head => Ok(head.into_iter().collect()),
+            }
+        }
+    }
+
+    /// Finds who is next.
+    fn next(
+        &self,
+        conn: &mut Self::Conn,
+        name: &LockName,
+        seats: &Seats,
+    ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
+        async move {
+            let head = self.head(conn, name, seats).await?;
+            self.behind(conn, name, head, seats).await
+        }
+    }
+
+    /// Finds who is next on each lock that its claim has given up.
+    fn freed(
+        &self,
+        conn: &mut Self::Conn,
+        claims: &[Claim],
+        released: &[bool],
+        seats: &Seats,
+    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(claims.len());
+            for (claim, &released) in claims.iter().zip(released) {
+                let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
+                answers.push(Freed::new(released, next));
+            }
+            Ok(answers)
+        }
+    }
 }

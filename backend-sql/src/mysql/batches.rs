@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 
-use lockcore::seats::Seats;
-use lockcore::{Claim, Grant, LockName};
+use lockcore::{Claim, Grant};
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Extension, Hold, SEVERAL, Took, block, micros, token};
+use crate::dialect::{Ask, Extension, Hold, Took, block, micros, token};
 
 /// How a lock stands, as one claim sees it.
 #[derive(Debug)]
@@ -153,27 +152,6 @@ impl MySql {
         let released: Vec<bool> =
             sqlx::query_scalar(self.sql.released.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
         Ok(rows.in_order(released.into_iter()))
-    }
-
-    /// The tickets of those who wait in this process and whose turn it is.
-    pub(super) async fn next(
-        &self,
-        conn: &mut Conn,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        if !seats.waits_for(name) {
-            return Ok(Vec::new());
-        }
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
-            .bind(seats.client)
-            .bind(name.as_str().as_bytes())
-            .fetch_optional(&mut conn.inner)
-            .await?;
-        match head.flatten() {
-            Some(SEVERAL) => self.call(conn, name, seats).await,
-            head => Ok(head.into_iter().collect()),
-        }
     }
 
     /// Renews what no transaction has locked. One locked row must not hold up the others, and the shortest time that the

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use lockcore::seats::Seats;
-use lockcore::{Claim, Grant, LockName, Mode};
+use lockcore::{Claim, LockName, Mode};
 use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
 use uuid::Uuid;
@@ -144,23 +144,6 @@ impl MySql {
         sqlx::query(self.sql.leave.get()).bind(owner).execute(&mut conn.inner).await?;
         Ok(true)
     }
-
-    /// All who wait in this process and whose turn it is.
-    pub(super) async fn call(
-        &self,
-        conn: &mut Conn,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        let name = name.as_str().as_bytes();
-        sqlx::query_scalar(self.groups.call.get())
-            .bind(name)
-            .bind(name)
-            .bind(name)
-            .bind(seats.client)
-            .fetch_all(&mut conn.inner)
-            .await
-    }
 }
 
 fn member(claim: &Claim) -> Member {
@@ -210,13 +193,9 @@ impl Groups for MySql {
         }
         let gone = self.remove(conn, &members, &self.groups.parting).await?;
         let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
-        let mut answers = Vec::with_capacity(claims.len());
-        for claim in claims {
-            let released = gone.contains(&claim.owner().as_uuid());
-            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
-            answers.push(Freed::new(released, next));
-        }
-        Ok(answers)
+        let released: Vec<bool> =
+            claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
+        self.freed(conn, claims, &released, seats).await
     }
 
     async fn reap(&self, conn: &mut Conn, names: &[LockName], seats: &Seats) -> sqlx::Result<Vec<i64>> {
@@ -238,17 +217,32 @@ impl Groups for MySql {
         Ok(names.into_iter().filter_map(name).collect())
     }
 
-    async fn downgrade(
-        &self,
-        conn: &mut Conn,
-        grant: &Grant,
-        seats: &Seats,
-    ) -> sqlx::Result<Option<Vec<i64>>> {
+    async fn downgrade(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         begin(conn).await?;
-        let stepped = self.step_down(conn, grant.claim()).await;
-        if !end(conn, stepped).await? {
+        let stepped = self.step_down(conn, claim).await;
+        end(conn, stepped).await
+    }
+
+    async fn head(&self, conn: &mut Conn, name: &LockName, seats: &Seats) -> sqlx::Result<Option<i64>> {
+        if !seats.waits_for(name) {
             return Ok(None);
         }
-        self.next(conn, grant.claim().name(), seats).await.map(Some)
+        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
+            .bind(seats.client)
+            .bind(name.as_str().as_bytes())
+            .fetch_optional(&mut conn.inner)
+            .await?;
+        Ok(head.flatten())
+    }
+
+    async fn call(&self, conn: &mut Conn, name: &LockName, seats: &Seats) -> sqlx::Result<Vec<i64>> {
+        let name = name.as_str().as_bytes();
+        sqlx::query_scalar(self.groups.call.get())
+            .bind(name)
+            .bind(name)
+            .bind(name)
+            .bind(seats.client)
+            .fetch_all(&mut conn.inner)
+            .await
     }
 }

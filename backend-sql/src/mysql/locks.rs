@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::batches::{begin, end};
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, SEVERAL, Took, micros, status};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, micros, status};
+use crate::groups::Groups;
 
 impl MySql {
     /// Answers with how many held the lock.
@@ -56,16 +57,11 @@ impl Dialect for MySql {
     }
 
     async fn release(&self, conn: &mut Conn, claims: &[Claim], seats: &Seats) -> sqlx::Result<Vec<Freed>> {
-        let all = match claims {
+        let released = match claims {
             [claim] => vec![self.release_one(conn, claim).await?],
             many => self.release_many(conn, many).await?,
         };
-        let mut answers = Vec::with_capacity(claims.len());
-        for (claim, released) in claims.iter().zip(all) {
-            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
-            answers.push(Freed::new(released, next));
-        }
-        Ok(answers)
+        self.freed(conn, claims, &released, seats).await
     }
 
     async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
@@ -107,13 +103,9 @@ impl Dialect for MySql {
         Ok(())
     }
 
-    async fn leave(&self, conn: &mut Conn, claim: &Claim, seats: &Seats) -> sqlx::Result<Freed> {
-        let left = sqlx::query(self.sql.leave.get())
-            .bind(claim.owner().as_uuid())
-            .execute(&mut conn.inner)
-            .await?
-            .rows_affected();
-        Ok(Freed::new(left > 0, self.next(conn, claim.name(), seats).await?))
+    async fn leave(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+        let leave = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid());
+        Ok(leave.execute(&mut conn.inner).await?.rows_affected() > 0)
     }
 
     async fn turns(&self, conn: &mut Conn, seats: &Seats, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
@@ -126,9 +118,8 @@ impl Dialect for MySql {
             .await?;
         let mut turns = Vec::new();
         for (n, head) in heads {
-            match (head, usize::try_from(n - 1).ok().and_then(|at| names.get(at))) {
-                (Some(SEVERAL), Some(name)) => turns.extend(self.call(conn, name, seats).await?),
-                (head, _) => turns.extend(head),
+            if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
+                turns.extend(self.behind(conn, name, head, seats).await?);
             }
         }
         Ok(turns)
@@ -146,16 +137,10 @@ impl Dialect for MySql {
         Ok(status(name, holders, waiters))
     }
 
-    async fn force_release(
-        &self,
-        conn: &mut Conn,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<(usize, Vec<i64>)> {
+    async fn force_release(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<usize> {
         begin(conn).await?;
         let freed = self.force(conn, name).await;
-        let freed = end(conn, freed).await?;
-        Ok((freed, self.next(conn, name, seats).await?))
+        end(conn, freed).await
     }
 
     async fn purge(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<u64> {

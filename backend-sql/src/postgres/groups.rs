@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockcore::seats::Seats;
-use lockcore::{Claim, Grant, LockName, Mode};
+use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
 use super::{Postgres, names, owners};
@@ -32,19 +32,20 @@ impl Postgres {
             .await
     }
 
-    /// Tells all whose turn it is, and returns the tickets of those who wait in this process.
-    pub(super) async fn call(
+    /// Finds who is next behind each of these heads.
+    pub(super) async fn behind_each(
         &self,
         conn: &mut PgConnection,
-        name: &LockName,
+        heads: Vec<(String, Option<i64>)>,
         seats: &Seats,
     ) -> sqlx::Result<Vec<i64>> {
-        let told: Vec<Option<i64>> = sqlx::query_scalar(self.groups.call.get())
-            .bind(name.as_str())
-            .bind(seats.client)
-            .fetch_all(conn)
-            .await?;
-        Ok(told.into_iter().flatten().collect())
+        let mut next = Vec::new();
+        for (name, head) in heads {
+            if let Ok(name) = LockName::new(name) {
+                next.extend(self.behind(conn, &name, head, seats).await?);
+            }
+        }
+        Ok(next)
     }
 }
 
@@ -95,7 +96,7 @@ impl Groups for Postgres {
                 .fetch_optional(&mut *conn)
                 .await?;
             let Some(head) = head else { return Ok(vec![Freed::default()]) };
-            return Ok(vec![Freed::new(true, self.all_next(conn, claim.name(), head, seats).await?)]);
+            return Ok(vec![Freed::new(true, self.behind(conn, claim.name(), head, seats).await?)]);
         }
         let gone: Vec<(i64, Option<i64>)> = sqlx::query_as(self.groups.part.get())
             .bind(names(claims.iter()))
@@ -107,7 +108,7 @@ impl Groups for Postgres {
         for (n, head) in gone {
             let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
             if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
-                let next = self.all_next(conn, claim.name(), head, seats).await?;
+                let next = self.behind(conn, claim.name(), head, seats).await?;
                 *answer = Freed::new(true, next);
             }
         }
@@ -126,13 +127,7 @@ impl Groups for Postgres {
             .bind(seats.client)
             .fetch_all(&mut *conn)
             .await?;
-        let mut next = Vec::new();
-        for (name, head) in heads {
-            if let Ok(name) = LockName::new(name) {
-                next.extend(self.all_next(conn, &name, head, seats).await?);
-            }
-        }
-        Ok(next)
+        self.behind_each(conn, heads, seats).await
     }
 
     async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
@@ -141,32 +136,44 @@ impl Groups for Postgres {
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(
-        &self,
-        conn: &mut PgConnection,
-        grant: &Grant,
-        seats: &Seats,
-    ) -> sqlx::Result<Option<Vec<i64>>> {
-        let claim = grant.claim();
+    async fn downgrade(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
         let done: Option<i64> = sqlx::query_scalar(self.groups.downgrade.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(Mode::Shared.code())
             .fetch_optional(&mut *conn)
             .await?;
-        let member: Option<i64> = match done {
-            Some(done) => Some(done),
-            None => {
-                sqlx::query_scalar(self.groups.member.get())
-                    .bind(claim.name().as_str())
-                    .bind(claim.owner().as_uuid())
-                    .fetch_optional(&mut *conn)
-                    .await?
-            }
-        };
-        if member.is_none() {
-            return Ok(None);
+        if done.is_some() {
+            return Ok(true);
         }
-        self.call_next(conn, claim.name(), seats).await.map(Some)
+        let member: Option<i64> = sqlx::query_scalar(self.groups.member.get())
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .fetch_optional(conn)
+            .await?;
+        Ok(member.is_some())
+    }
+
+    async fn head(
+        &self,
+        conn: &mut PgConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<Option<i64>> {
+        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.call_next.get())
+            .bind(name.as_str())
+            .bind(seats.client)
+            .fetch_optional(conn)
+            .await?;
+        Ok(head.flatten())
+    }
+
+    async fn call(&self, conn: &mut PgConnection, name: &LockName, seats: &Seats) -> sqlx::Result<Vec<i64>> {
+        let told: Vec<Option<i64>> = sqlx::query_scalar(self.groups.call.get())
+            .bind(name.as_str())
+            .bind(seats.client)
+            .fetch_all(conn)
+            .await?;
+        Ok(told.into_iter().flatten().collect())
     }
 }

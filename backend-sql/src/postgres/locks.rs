@@ -8,9 +8,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::{Postgres, names, owners};
-use crate::dialect::{
-    Ask, Dialect, Extension, Freed, Hold, HolderRow, SEVERAL, Took, block, micros, status, token,
-};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
+use crate::groups::Groups;
 
 impl Postgres {
     async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -43,36 +42,7 @@ impl Postgres {
             .fetch_optional(&mut *conn)
             .await?;
         let Some(head) = head else { return Ok(Freed::default()) };
-        Ok(Freed::new(true, self.all_next(conn, claim.name(), head, seats).await?))
-    }
-
-    /// Tells all whose turn it is, where the head of the queue may not be the only one.
-    pub(super) async fn all_next(
-        &self,
-        conn: &mut PgConnection,
-        name: &LockName,
-        head: Option<i64>,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        match head {
-            Some(SEVERAL) => self.call(conn, name, seats).await,
-            head => Ok(head.into_iter().collect()),
-        }
-    }
-
-    /// Finds who is next, in a statement of its own.
-    pub(super) async fn call_next(
-        &self,
-        conn: &mut PgConnection,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.call_next.get())
-            .bind(name.as_str())
-            .bind(seats.client)
-            .fetch_optional(&mut *conn)
-            .await?;
-        self.all_next(conn, name, head.flatten(), seats).await
+        Ok(Freed::new(true, self.behind(conn, claim.name(), head, seats).await?))
     }
 
     /// Answers with how many held the lock.
@@ -133,7 +103,7 @@ impl Dialect for Postgres {
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, head)) in claims.iter().zip(rows) {
-            let next = self.all_next(conn, claim.name(), head, seats).await?;
+            let next = self.behind(conn, claim.name(), head, seats).await?;
             answers.push(Freed { released, blocked: held && !released, next });
         }
         Ok(answers)
@@ -179,15 +149,9 @@ impl Dialect for Postgres {
         sqlx::query(self.sql.tidy.get()).bind(tickets).execute(conn).await.map(|_| ())
     }
 
-    async fn leave(&self, conn: &mut PgConnection, claim: &Claim, seats: &Seats) -> sqlx::Result<Freed> {
-        let left = sqlx::query(self.sql.leave.get())
-            .bind(claim.owner().as_uuid())
-            .execute(&mut *conn)
-            .await?
-            .rows_affected();
-        // A statement of its own, which sees all places that were taken before we left.
-        let next = self.call_next(conn, claim.name(), seats).await?;
-        Ok(Freed::new(left > 0, next))
+    async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
+        let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        Ok(left.rows_affected() > 0)
     }
 
     async fn turns(
@@ -199,13 +163,7 @@ impl Dialect for Postgres {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
             sqlx::query_as(self.sql.turns.get()).bind(asked).bind(seats.client).fetch_all(&mut *conn).await?;
-        let mut turns = Vec::new();
-        for (name, head) in heads {
-            if let Ok(name) = LockName::new(name) {
-                turns.extend(self.all_next(conn, &name, head, seats).await?);
-            }
-        }
-        Ok(turns)
+        self.behind_each(conn, heads, seats).await
     }
 
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
@@ -216,17 +174,12 @@ impl Dialect for Postgres {
         Ok(status(name, holders, waiters))
     }
 
-    async fn force_release(
-        &self,
-        conn: &mut PgConnection,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<(usize, Vec<i64>)> {
+    async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
         sqlx::raw_sql("BEGIN").execute(&mut *conn).await?;
         let freed = self.force(conn, name).await;
         let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
         sqlx::raw_sql(word).execute(&mut *conn).await?;
-        Ok((freed?, self.call_next(conn, name, seats).await?))
+        freed
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {

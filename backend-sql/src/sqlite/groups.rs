@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockcore::seats::Seats;
-use lockcore::{Claim, Grant, LockName, Mode};
+use lockcore::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 
 use super::{Sqlite, begin, end};
@@ -108,17 +108,6 @@ impl Sqlite {
         sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(true)
     }
-
-    /// All who wait in this process and whose turn it is.
-    pub(super) async fn call(
-        &self,
-        conn: &mut SqliteConnection,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        let call: &Sql = &self.groups.call;
-        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(seats.client).fetch_all(conn).await
-    }
 }
 
 impl Groups for Sqlite {
@@ -136,12 +125,8 @@ impl Groups for Sqlite {
     ) -> sqlx::Result<Vec<Freed>> {
         begin(conn).await?;
         let parted = self.part_each(conn, claims).await;
-        let mut answers = Vec::with_capacity(claims.len());
-        for (claim, released) in claims.iter().zip(end(conn, parted).await?) {
-            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
-            answers.push(Freed::new(released, next));
-        }
-        Ok(answers)
+        let parted = end(conn, parted).await?;
+        self.freed(conn, claims, &parted, seats).await
     }
 
     async fn reap(
@@ -166,17 +151,36 @@ impl Groups for Sqlite {
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(
+    async fn downgrade(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+        begin(conn).await?;
+        let stepped = self.step_down(conn, claim).await;
+        end(conn, stepped).await
+    }
+
+    async fn head(
         &self,
         conn: &mut SqliteConnection,
-        grant: &Grant,
+        name: &LockName,
         seats: &Seats,
-    ) -> sqlx::Result<Option<Vec<i64>>> {
-        begin(conn).await?;
-        let stepped = self.step_down(conn, grant.claim()).await;
-        if !end(conn, stepped).await? {
+    ) -> sqlx::Result<Option<i64>> {
+        if !seats.waits_for(name) {
             return Ok(None);
         }
-        self.next(conn, grant.claim().name(), seats).await.map(Some)
+        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
+            .bind(name.as_str())
+            .bind(seats.client)
+            .fetch_optional(conn)
+            .await?;
+        Ok(head.flatten())
+    }
+
+    async fn call(
+        &self,
+        conn: &mut SqliteConnection,
+        name: &LockName,
+        seats: &Seats,
+    ) -> sqlx::Result<Vec<i64>> {
+        let call: &Sql = &self.groups.call;
+        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(seats.client).fetch_all(conn).await
     }
 }

@@ -10,9 +10,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::{Sqlite, begin, end, json};
-use crate::dialect::{
-    Ask, Dialect, Extension, Freed, Hold, HolderRow, SEVERAL, Took, block, micros, status, token,
-};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
+use crate::groups::Groups;
 
 impl Sqlite {
     async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
@@ -43,45 +42,22 @@ impl Sqlite {
         Ok(Took::refused(ask, in_use, left))
     }
 
-    /// The tickets of those who wait in this process and whose turn it is.
-    pub(super) async fn next(
-        &self,
-        conn: &mut SqliteConnection,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<Vec<i64>> {
-        if !seats.waits_for(name) {
-            return Ok(Vec::new());
-        }
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
-            .bind(name.as_str())
-            .bind(seats.client)
-            .fetch_optional(&mut *conn)
-            .await?;
-        match head.flatten() {
-            Some(SEVERAL) => self.call(conn, name, seats).await,
-            head => Ok(head.into_iter().collect()),
-        }
-    }
-
     async fn release_each(
         &self,
         conn: &mut SqliteConnection,
         claims: &[Claim],
         seats: &Seats,
     ) -> sqlx::Result<Vec<Freed>> {
-        let mut answers = Vec::with_capacity(claims.len());
+        let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
-            let released: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
+            let rows: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .fetch_all(&mut *conn)
                 .await?;
-            let released = !released.is_empty();
-            let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
-            answers.push(Freed::new(released, next));
+            released.push(!rows.is_empty());
         }
-        Ok(answers)
+        self.freed(conn, claims, &released, seats).await
     }
 
     async fn take_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -182,13 +158,9 @@ impl Dialect for Sqlite {
         sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
     }
 
-    async fn leave(&self, conn: &mut SqliteConnection, claim: &Claim, seats: &Seats) -> sqlx::Result<Freed> {
-        let left = sqlx::query(self.sql.leave.get())
-            .bind(claim.owner().as_uuid())
-            .execute(&mut *conn)
-            .await?
-            .rows_affected();
-        Ok(Freed::new(left > 0, self.next(conn, claim.name(), seats).await?))
+    async fn leave(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+        let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        Ok(left.rows_affected() > 0)
     }
 
     async fn turns(
@@ -205,9 +177,8 @@ impl Dialect for Sqlite {
             .await?;
         let mut turns = Vec::new();
         for (at, head) in heads {
-            match (head, usize::try_from(at).ok().and_then(|at| names.get(at))) {
-                (Some(SEVERAL), Some(name)) => turns.extend(self.call(conn, name, seats).await?),
-                (head, _) => turns.extend(head),
+            if let Some(name) = usize::try_from(at).ok().and_then(|at| names.get(at)) {
+                turns.extend(self.behind(conn, name, head, seats).await?);
             }
         }
         Ok(turns)
@@ -221,16 +192,10 @@ impl Dialect for Sqlite {
         Ok(status(name, holders, waiters))
     }
 
-    async fn force_release(
-        &self,
-        conn: &mut SqliteConnection,
-        name: &LockName,
-        seats: &Seats,
-    ) -> sqlx::Result<(usize, Vec<i64>)> {
+    async fn force_release(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
         begin(conn).await?;
         let freed = self.force(conn, name).await;
-        let freed = end(conn, freed).await?;
-        Ok((freed, self.next(conn, name, seats).await?))
+        end(conn, freed).await
     }
 
     async fn purge(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<u64> {
