@@ -168,6 +168,34 @@ impl LockGuard {
         Err(error.during(Operation::Release).on_backend(backend).for_lock(self.name()))
     }
 
+    /// Runs `work` while the lock is held, and releases it. All errors are of kind [`Lost`](ErrorKind::Lost): the work
+    /// was dropped, or was not done under the lock to its end.
+    pub(crate) async fn run<F, W, T>(self, shared: &Shared, work: F) -> Result<T>
+    where
+        F: FnOnce(Held) -> W,
+        W: Future<Output = T>,
+    {
+        let held = self.held();
+        let lost = || {
+            let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+            shared.decorate(error, Operation::Acquire, Some(held.name()))
+        };
+        let value = tokio::select! {
+            // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
+            biased;
+            value = work(held.clone()) => value,
+            _ = held.lost() => return Err(lost()),
+        };
+        if !held.is_held() {
+            return Err(lost());
+        }
+        match self.release().await {
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
+            // The work was done under the lock. What became of the release is the keeper's business.
+            _ => Ok(value),
+        }
+    }
+
     /// Sets limits that count from now.
     pub(crate) fn limit(&self, limits: Limits) {
         if let (Some(shared), true) = (&self.shared, limits != Limits::default()) {

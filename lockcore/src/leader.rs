@@ -62,7 +62,8 @@ impl LockRequest<Campaign> {
             let error = match checked.begin().await {
                 Ok(Some(guard)) => {
                     pause = PAUSES.0;
-                    if let Some(value) = term(guard, &mut work).await {
+                    // An error says that leadership was lost.
+                    if let Ok(value) = guard.run(&checked.shared, &mut work).await {
                         return Ok(value);
                     }
                     continue;
@@ -78,28 +79,6 @@ impl LockRequest<Campaign> {
             tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(PAUSES.1);
         }
-    }
-}
-
-/// Runs the work of one term. `None`: leadership was lost.
-async fn term<F, W, T>(guard: LockGuard, work: &mut F) -> Option<T>
-where
-    F: FnMut(Held) -> W,
-    W: Future<Output = T>,
-{
-    let held = guard.held();
-    let value = tokio::select! {
-        biased;
-        value = work(held.clone()) => value,
-        _ = held.lost() => return None,
-    };
-    if !held.is_held() {
-        return None;
-    }
-    // What became of the release is the keeper's business, unless it says that the work was not done by a leader.
-    match guard.release().await {
-        Err(error) if error.kind() == crate::ErrorKind::Lost => None,
-        _ => Some(value),
     }
 }
 

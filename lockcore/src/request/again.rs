@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::reentrant::{Hold, Place};
-use crate::request::one::{Checked, GRACE, timed_out};
+use crate::request::one::{Checked, timed_out, within};
 use crate::request::{Choices, LockRequest, One};
 use crate::{LockName, Operation, Owner, ReentrantGuard, Result, Wait};
 
@@ -36,17 +36,8 @@ impl LockRequest<Again> {
 
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (owner, checked) = self.checked(Choices::until)?;
-        let taken = take(&owner, &checked);
-        let answer = match checked.wait {
-            Wait::Until(end) => tokio::select! {
-                biased;
-                taken = taken => taken?,
-                // A sibling that takes the lock may wait for longer than this task wants to.
-                () = end.after(GRACE).sleep() => None,
-            },
-            _ => taken.await?,
-        };
-        answer.ok_or_else(|| {
+        // A sibling that takes the lock may wait for longer than this task wants to.
+        within(checked.wait, take(&owner, &checked)).await?.ok_or_else(|| {
             timed_out(checked.choices.wait, checked.shared.capabilities.backend, Some(&checked.name))
         })
     }

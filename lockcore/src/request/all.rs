@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use crate::lease::Limits;
 use crate::request::LockRequest;
+use crate::request::one::{timed_out, within};
 use crate::{Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
 
 /// How often those who wait for more look whether they still hold what they have.
@@ -75,14 +76,9 @@ impl LockRequest<All> {
             .choices
             .until()
             .map_err(|error| self.shared.decorate(error, Operation::Acquire, names.first()))?;
-        let all = self.in_order(&names, wait, limits);
-        let Wait::Until(end) = wait else { return all.await };
-        tokio::select! {
-            biased;
-            all = all => all,
-            // The first questions do not know the end of the wait.
-            () = end.after(super::one::GRACE).sleep() => Err(self.timed_out(names.first())),
-        }
+        // The first questions do not know the end of the wait.
+        let all = within(wait, async { self.in_order(&names, wait, limits).await.map(Some) }).await?;
+        all.ok_or_else(|| self.timed_out(names.first()))
     }
 
     async fn in_order(&self, names: &[LockName], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
@@ -108,7 +104,7 @@ impl LockRequest<All> {
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
-        super::one::timed_out(self.choices.wait, self.shared.capabilities.backend, name)
+        timed_out(self.choices.wait, self.shared.capabilities.backend, name)
     }
 }
 

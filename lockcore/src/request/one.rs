@@ -43,25 +43,7 @@ impl LockRequest<One> {
     {
         let shared = Arc::clone(&self.shared);
         let guard = self.await?;
-        let held = guard.held();
-        let lost = |name: &LockName| {
-            let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
-            shared.decorate(error, Operation::Acquire, Some(name))
-        };
-        let value = tokio::select! {
-            // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
-            biased;
-            value = work(held.clone()) => value,
-            _ = held.lost() => return Err(lost(held.name())),
-        };
-        if !held.is_held() {
-            return Err(lost(held.name()));
-        }
-        match guard.release().await {
-            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
-            // The work was done under the lock. What became of the release is the keeper's business.
-            _ => Ok(value),
-        }
+        guard.run(&shared, work).await
     }
 
     fn begin(self, wait: impl FnOnce(&Choices) -> Result<Wait>) -> Result<Acquiring> {
@@ -84,7 +66,7 @@ impl LockRequest<One> {
 
 /// A request that is in order.
 pub(crate) struct Checked {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pub(super) choices: Choices,
     pub(crate) name: LockName,
     pub(super) mode: Mode,
@@ -126,7 +108,7 @@ enum State {
 
 /// How long after the end of the wait the backend's own answer is waited for. It knows more than "timed out": that the
 /// server cannot be reached, for one.
-pub(super) const GRACE: Duration = Duration::from_millis(20);
+const GRACE: Duration = Duration::from_millis(20);
 
 impl Future for Acquire {
     type Output = Result<LockGuard>;
@@ -160,6 +142,19 @@ impl Future for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").finish_non_exhaustive()
+    }
+}
+
+/// Waits for work that does not know the end of this wait, but not for longer than that and a moment.
+pub(super) async fn within<T>(
+    wait: Wait,
+    work: impl Future<Output = Result<Option<T>>>,
+) -> Result<Option<T>> {
+    let Wait::Until(end) = wait else { return work.await };
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        () = end.after(GRACE).sleep() => Ok(None),
     }
 }
 
