@@ -9,7 +9,7 @@ use super::stage::{Stage, free_by, millis, poll_once, queued, release, secs};
 use crate::{LockName, Locks};
 
 /// How soon the lock is free for others.
-const SOON: Duration = Duration::from_millis(250);
+const SOON: Duration = Duration::from_secs(1);
 /// The most polls before the future is dropped.
 const POLLS: u32 = 9;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::stage::{Stage, free_by, holder, millis, queued, release, secs, ttl_of};
+use super::stage::{Stage, free_by, holder, queued, release, secs, ttl_of};
 use crate::{LockGuard, Moment};
 
 /// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future ends.
@@ -68,7 +68,7 @@ pub(super) async fn the_end_of_a_runtime_frees_its_locks(stage: Stage) {
         }
     })
     .await;
-    let (guard, _) = free_by(&two, &name, ttl + millis(500), "after the end of the runtime").await;
+    let (guard, _) = free_by(&two, &name, ttl + secs(1), "after the end of the runtime").await;
     release(guard).await;
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
         tokio::time::sleep(ttl / 10).await;
     }
     std::thread::spawn(move || drop(guard)).join().expect("no panic");
-    let (guard, _) = free_by(&two, &name, ttl + millis(500), "after the drop").await;
+    let (guard, _) = free_by(&two, &name, ttl + secs(1), "after the drop").await;
     release(guard).await;
 }
 

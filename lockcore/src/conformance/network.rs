@@ -1,6 +1,6 @@
 //! Requests that get lost, and replies.
 
-use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
+use super::stage::{LATE, Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Way;
 use crate::{Error, ErrorKind, Moment, Operation};
 
@@ -23,7 +23,7 @@ async fn black_hole(stage: Stage, way: Way) {
     let error = one.lock(&name).ttl(ttl).wait(wait).await.expect_err("no answer can come");
     let took = Moment::now().since(began);
     assert!(is_honest(&error), "{error:#}");
-    assert!(took <= wait + millis(300), "a wait of {wait:?} ended after {took:?}: {error:#}");
+    assert!(took <= wait + LATE, "a wait of {wait:?} ended after {took:?}: {error:#}");
     // The network stays as it is: what was granted unheard ends with its lease.
     let (guard, _) = free_by(&two, &name, ttl + secs(1), "after an acquire into a black hole").await;
     link.heal();
@@ -61,7 +61,7 @@ pub(super) async fn timeouts_are_punctual_in_a_black_hole(stage: Stage) {
             let took = Moment::now().since(began);
             assert!(is_honest(&error), "{way:?}: {error:#}");
             let late = took.saturating_sub(wait);
-            assert!(late <= millis(100), "{way:?}: a wait of {wait:?} ended {late:?} late: {error:#}");
+            assert!(late <= LATE, "{way:?}: a wait of {wait:?} ended {late:?} late: {error:#}");
         }
         link.heal();
     }

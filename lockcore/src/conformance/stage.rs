@@ -8,6 +8,9 @@ use std::time::Duration;
 use crate::conformance::{Harness, Link, Server};
 use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, Moment, Wait};
 
+/// What "at once" and "punctual" mean on a machine that is busy with other things.
+pub(super) const LATE: Duration = Duration::from_millis(500);
+
 /// The place of one run of one case.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {

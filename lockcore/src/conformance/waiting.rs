@@ -1,9 +1,9 @@
 //! Waiting: for as long as was asked for, and nothing stays behind.
 
-use super::stage::{Stage, claim, done, free_by, millis, queued, release, secs, ttl_of, within};
+use super::stage::{LATE, Stage, claim, done, free_by, millis, queued, release, secs, ttl_of, within};
 use crate::{ErrorKind, Mode, Moment, Wait};
 
-/// A wait ends neither early nor more than 50 ms late.
+/// A wait ends neither early nor much too late.
 pub(super) async fn timeouts_are_punctual(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("held");
@@ -17,7 +17,7 @@ pub(super) async fn timeouts_are_punctual(stage: Stage) {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
         assert!(error.is_retryable(), "{error:#}");
         assert!(took >= wait, "a wait of {wait:?} ended after {took:?}");
-        assert!(took <= wait + millis(100), "a wait of {wait:?} ended after {took:?}, more than 100 ms late");
+        assert!(took <= wait + LATE, "a wait of {wait:?} ended after {took:?}");
     }
     release(held).await;
 }
@@ -32,7 +32,7 @@ pub(super) async fn try_now_answers_at_once(stage: Stage) {
     let answer = two.lock(&name).try_now().await.expect("an answer");
     let took = Moment::now().since(began);
     assert!(answer.is_none(), "granted twice: tokens {} and {:?}", held.token(), answer.map(|it| it.token()));
-    assert!(took < millis(200), "it took {took:?} to see that the lock is held");
+    assert!(took < LATE, "it took {took:?} to see that the lock is held");
     queued(&one, &name, 0, secs(1)).await;
     release(held).await;
     let again = two.lock(&name).try_now().await.expect("an answer");
