@@ -51,16 +51,12 @@ fn main() {
 fn trials(targets: &[Arc<Target>]) -> Vec<Trial> {
     let gate = Arc::new(Gate::default());
     let schemes: BTreeSet<&str> = targets.iter().flat_map(|target| target.schemes).copied().collect();
-    let exceptions: Vec<&str> = targets.iter().flat_map(|target| target.exceptions).copied().collect();
-    let mut trials = vec![
-        Trial::test("no_backend_is_forgotten", move || forgotten(&schemes)),
-        Trial::test("exceptions_are_cases", move || known(&exceptions)),
-    ];
+    let mut trials = vec![Trial::test("no_backend_is_forgotten", move || forgotten(&schemes))];
     trials.extend(broken::trials(&gate));
     // Those that want the machine for themselves come last, so that the others need not wait for them.
     for pace in [Pace::Free, Pace::Quiet] {
         for case in cases().iter().filter(|case| case.pace == pace) {
-            for target in targets.iter().filter(|target| target.runs(case)) {
+            for target in targets.iter().filter(|target| case.runs_with(&target.offers)) {
                 let (gate, target) = (Arc::clone(&gate), Arc::clone(target));
                 let name = format!("{}::{}", target.name, case.name);
                 trials.push(Trial::ignorable_test(name, move || run::play(case, &target, &gate)));
@@ -77,14 +73,4 @@ fn forgotten(listed: &BTreeSet<&str>) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("compiled in: {compiled:?}; listed in tests/support/targets.rs: {listed:?}").into())
-}
-
-/// An exception whose case has another name by now would be of no use.
-fn known(exceptions: &[&str]) -> Result<(), Failed> {
-    match exceptions.iter().find(|name| !cases().iter().any(|case| case.name == **name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(format!("tests/support/targets.rs makes an exception of {name}, which is no case").into())
-        }
-    }
 }

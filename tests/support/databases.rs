@@ -9,9 +9,23 @@ use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
-        Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared,
+        TokenBlocks,
     };
-    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Durable, Process, Server, Link, Purge]
+    vec![
+        Shared,
+        Permits,
+        Downgrade,
+        Fencing,
+        TokenBlocks,
+        Fifo,
+        Counted,
+        Durable,
+        Process,
+        Server,
+        Link,
+        Purge,
+    ]
 }
 
 #[cfg(feature = "postgres")]

@@ -11,37 +11,15 @@ use super::servers::{Cable, OneServer, missing};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
-    vec![Shared, Permits, Downgrade, Fencing, Fifo, Durable, Process, Server, Link]
+    use Need::{Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
+    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, Durable, Process, Server, Link]
 }
 
+/// Those who wait for the naive lock only watch it, so nobody can count them.
 pub(crate) fn offers_of_simple() -> Vec<Need> {
     use Need::{Durable, Fencing, Link, Process, Server};
     vec![Fencing, Durable, Process, Server, Link]
 }
-
-/// Those who wait for the naive lock only watch it, so nobody can count them, as these cases do.
-pub(crate) const COUNT_WAITERS: [&str; 19] = [
-    "releases_that_travel_together_are_told_apart",
-    "a_wait_that_ended_leaves_no_trace",
-    "a_short_lease_after_a_long_one_ends_in_time",
-    "waiting_without_a_limit_gets_there",
-    "a_dropped_guard_frees_the_lock",
-    "the_end_of_a_runtime_ends_its_waiting",
-    "a_release_whose_reply_is_lost_is_not_called_a_loss",
-    "a_waiter_outlives_a_restart",
-    "a_short_stop_of_the_server_costs_nothing",
-    "a_killed_holder_frees_the_lock_for_a_waiter",
-    "a_killed_holder_that_had_waited_frees_the_lock",
-    "a_killed_waiter_is_passed_over",
-    "inspect_tells_the_truth",
-    "a_forced_release_counts_the_holders",
-    "one_claim_stands_for_all_tasks",
-    "several_locks_are_taken_together",
-    "an_owner_takes_its_lock_again",
-    "tasks_of_an_owner_share_its_lock",
-    "one_leads_and_the_next_follows",
-];
 
 /// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick, which is the
 /// grain of the server's time, and no upper bound in the way.

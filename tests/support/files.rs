@@ -19,8 +19,8 @@ struct File {
 }
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Downgrade, Durable, Fencing, Fifo, Permits, Process, Purge, Shared, TokenBlocks};
-    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Durable, Process, Purge]
+    use Need::{Counted, Downgrade, Durable, Fencing, Fifo, Permits, Process, Purge, Shared, TokenBlocks};
+    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Counted, Durable, Process, Purge]
 }
 
 pub(crate) fn start() -> Started {

@@ -16,7 +16,15 @@ struct Memory {
 }
 
 pub(crate) fn offers() -> Vec<Need> {
-    vec![Need::Shared, Need::Permits, Need::Downgrade, Need::Fencing, Need::TokenBlocks, Need::Fifo]
+    vec![
+        Need::Shared,
+        Need::Permits,
+        Need::Downgrade,
+        Need::Fencing,
+        Need::TokenBlocks,
+        Need::Fifo,
+        Need::Counted,
+    ]
 }
 
 #[allow(clippy::unnecessary_wraps)] // As for all backends.

@@ -6,8 +6,10 @@ use super::servers::{OneServer, missing, options};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared, TokenBlocks};
-    vec![Shared, Permits, Downgrade, TokenBlocks, Fencing, Fifo, Durable, Process, Server, Link]
+    use Need::{
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared, TokenBlocks,
+    };
+    vec![Shared, Permits, Downgrade, TokenBlocks, Fencing, Fifo, Counted, Durable, Process, Server, Link]
 }
 
 pub(crate) async fn one() -> Started {

@@ -11,8 +11,8 @@ use super::servers::{Cable, missing};
 use super::targets::{Started, quick_folder};
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Downgrade, Durable, Fencing, Link, Process, Server, Shared, TokenBlocks};
-    vec![Shared, Downgrade, TokenBlocks, Fencing, Durable, Process, Server, Link]
+    use Need::{Counted, Downgrade, Durable, Fencing, Link, Process, Server, Shared, TokenBlocks};
+    vec![Shared, Downgrade, TokenBlocks, Fencing, Counted, Durable, Process, Server, Link]
 }
 
 /// What is wrong with some of the nodes, for the whole suite.

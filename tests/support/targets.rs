@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use lockwell::conformance::{Case, Harness, Need};
+use lockwell::conformance::{Harness, Need};
 
 #[cfg(feature = "redis")]
 use super::redlock::Trouble;
@@ -32,9 +32,7 @@ pub(crate) struct Target {
     pub(crate) name: &'static str,
     /// The schemes that this target covers.
     pub(crate) schemes: &'static [&'static str],
-    offers: Vec<Need>,
-    /// Cases that it cannot pass, for a reason that no `Need` names.
-    pub(crate) exceptions: &'static [&'static str],
+    pub(crate) offers: Vec<Need>,
     start: fn() -> Starting,
     /// Whether each case gets one of its own, where that costs next to nothing.
     one_each: bool,
@@ -56,7 +54,6 @@ impl Target {
             name,
             schemes,
             offers,
-            exceptions: &[],
             start,
             one_each: false,
             ordinary: OnceLock::new(),
@@ -68,16 +65,6 @@ impl Target {
     /// Each case gets a harness of its own.
     fn one_each(self) -> Self {
         Self { one_each: true, ..self }
-    }
-
-    /// Runs all but these cases.
-    #[cfg(feature = "zk")]
-    fn except(self, exceptions: &'static [&'static str]) -> Self {
-        Self { exceptions, ..self }
-    }
-
-    pub(crate) fn runs(&self, case: &Case) -> bool {
-        case.runs_with(&self.offers) && !self.exceptions.contains(&case.name)
     }
 
     /// The harness, whose server is started by the first who asks.
@@ -152,8 +139,7 @@ pub(crate) fn all() -> Vec<Target> {
         #[cfg(feature = "zk")]
         Target::new("zookeeper_simple", &["zk"], super::ensembles::offers_of_simple(), || {
             Box::pin(super::ensembles::simple())
-        })
-        .except(&super::ensembles::COUNT_WAITERS),
+        }),
     ]
 }
 

@@ -23,6 +23,8 @@ pub enum Need {
     TokenBlocks,
     /// Waiters are served in order.
     Fifo,
+    /// [`Locks::inspect`] counts those who wait.
+    Counted,
     /// Locks survive a clean restart of the server.
     Durable,
     /// [`Harness::address`]: other processes can use the server. Their `main` must call

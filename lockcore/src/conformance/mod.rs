@@ -16,7 +16,7 @@
 //! #[async_trait]
 //! impl Harness for Memory {
 //!     fn offers(&self) -> Vec<Need> {
-//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo]
+//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted]
 //!     }
 //!     async fn client(&self) -> Result<Locks> {
 //!         Ok(Locks::new(Arc::new(MemoryLock::named("conformance"))))

@@ -1,7 +1,7 @@
 //! The table of all cases.
 
 use super::Need::{
-    Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+    Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
 };
 use super::{Case, Need, Pace, Run};
 use super::{
@@ -37,7 +37,7 @@ const ALL: &[Case] = cases! {
         an_acquire_that_is_repeated_gets_the_same_grant: Free [];
         a_release_that_is_repeated_is_harmless: Free [];
         an_owner_who_is_late_changes_nothing: Free [];
-        releases_that_travel_together_are_told_apart: Free [];
+        releases_that_travel_together_are_told_apart: Free [Counted];
         belief_ends_before_the_lease: Free [];
     }
     fifo {
@@ -47,9 +47,9 @@ const ALL: &[Case] = cases! {
     waiting {
         timeouts_are_punctual: Quiet [];
         try_now_answers_at_once: Quiet [];
-        a_wait_that_ended_leaves_no_trace: Free [];
-        a_short_lease_after_a_long_one_ends_in_time: Free [];
-        waiting_without_a_limit_gets_there: Free [];
+        a_wait_that_ended_leaves_no_trace: Free [Counted];
+        a_short_lease_after_a_long_one_ends_in_time: Free [Counted];
+        waiting_without_a_limit_gets_there: Free [Counted];
     }
     cancellation {
         an_acquire_of_a_free_lock_can_be_dropped_anywhere: Quiet [];
@@ -58,11 +58,11 @@ const ALL: &[Case] = cases! {
         a_release_can_be_dropped_anywhere: Quiet [];
     }
     dropping {
-        a_dropped_guard_frees_the_lock: Free [];
+        a_dropped_guard_frees_the_lock: Free [Counted];
         a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock: Free [];
         the_end_of_a_runtime_frees_its_locks: Free [];
         a_guard_outlives_its_runtime: Free [];
-        the_end_of_a_runtime_ends_its_waiting: Free [];
+        the_end_of_a_runtime_ends_its_waiting: Free [Counted];
         the_end_of_a_runtime_under_an_acquire_leaves_nothing: Free [];
     }
     renewal {
@@ -88,20 +88,20 @@ const ALL: &[Case] = cases! {
         calls_into_a_black_hole_end: Free [Link];
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
-        a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link];
+        a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link, Counted];
     }
     outage {
         a_client_comes_back_after_a_restart: Free [Server];
         tokens_rise_over_a_restart: Free [Server, Fencing, Durable];
         a_lock_survives_a_restart: Free [Server, Durable];
-        a_waiter_outlives_a_restart: Free [Server, Durable];
-        a_short_stop_of_the_server_costs_nothing: Free [Server];
+        a_waiter_outlives_a_restart: Free [Server, Durable, Counted];
+        a_short_stop_of_the_server_costs_nothing: Free [Server, Counted];
     }
     crash {
         a_killed_holder_frees_the_lock_within_its_lease: Quiet [Process];
-        a_killed_holder_frees_the_lock_for_a_waiter: Quiet [Process];
-        a_killed_holder_that_had_waited_frees_the_lock: Quiet [Process];
-        a_killed_waiter_is_passed_over: Free [Process];
+        a_killed_holder_frees_the_lock_for_a_waiter: Quiet [Process, Counted];
+        a_killed_holder_that_had_waited_frees_the_lock: Quiet [Process, Counted];
+        a_killed_waiter_is_passed_over: Free [Process, Counted];
         a_holder_that_was_stopped_knows_that_it_lost: Quiet [Process];
     }
     tokens {
@@ -116,10 +116,10 @@ const ALL: &[Case] = cases! {
         odd_names_are_different_locks: Free [];
     }
     inspection {
-        inspect_tells_the_truth: Free [];
+        inspect_tells_the_truth: Free [Counted];
         renewals_show_in_the_time_left_only: Free [];
         a_lease_that_ran_out_is_not_shown_as_held: Free [];
-        a_forced_release_counts_the_holders: Free [];
+        a_forced_release_counts_the_holders: Free [Counted];
         a_forced_release_frees_all_readers: Free [Shared];
     }
     input {
@@ -149,26 +149,26 @@ const ALL: &[Case] = cases! {
         a_lost_guard_does_not_end_the_lock_delay: Free [];
     }
     local {
-        one_claim_stands_for_all_tasks: Free [];
+        one_claim_stands_for_all_tasks: Free [Counted];
         a_lock_is_passed_on_within_a_client: Free [];
         hand_overs_are_bounded: Free [];
         tasks_may_leave_the_local_queue: Free [];
         a_lost_lock_is_not_passed_on: Free [];
     }
     many {
-        several_locks_are_taken_together: Free [];
+        several_locks_are_taken_together: Free [Counted];
         opposite_orders_do_not_deadlock: Free [];
         several_locks_can_be_dropped_anywhere: Free [];
         the_loss_of_one_of_several_is_told: Free [];
     }
     reentrancy {
-        an_owner_takes_its_lock_again: Free [];
-        tasks_of_an_owner_share_its_lock: Free [];
+        an_owner_takes_its_lock_again: Free [Counted];
+        tasks_of_an_owner_share_its_lock: Free [Counted];
         an_owner_is_told_of_its_loss: Free [];
         an_upgrade_is_refused: Free [Shared];
     }
     leading {
-        one_leads_and_the_next_follows: Free [];
+        one_leads_and_the_next_follows: Free [Counted];
         work_is_restarted_with_each_term: Free [];
     }
     running {
