@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::Result;
+use tokio::time::Instant;
 
 /// Waits until all have answered, or so many without an error and the others have had `grace` to follow. In order;
 /// `None` for those that were not waited for.
@@ -18,19 +19,23 @@ pub(super) async fn gather<T>(
     let mut well = 0;
     let mut end = None;
     loop {
-        let next = match end {
-            None => open.next().await,
-            Some(end) => match tokio::time::timeout_at(end, open.next()).await {
-                Ok(next) => next,
-                Err(_) => return answers,
-            },
-        };
-        let Some((index, answer)) = next else { return answers };
+        let Some((index, answer)) = next_until(&mut open, end).await else { return answers };
         well += usize::from(answer.is_ok());
         answers[index] = Some(answer);
         if well >= enough && end.is_none() {
-            end = Some(tokio::time::Instant::now() + grace);
+            end = Some(Instant::now() + grace);
         }
+    }
+}
+
+/// The next answer. `None` when there are no more, or none has come by then.
+pub(super) async fn next_until<F: Future>(
+    open: &mut FuturesUnordered<F>,
+    end: Option<Instant>,
+) -> Option<F::Output> {
+    match end {
+        None => open.next().await,
+        Some(end) => tokio::time::timeout_at(end, open.next()).await.unwrap_or_default(),
     }
 }
 
@@ -44,7 +49,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             Ok(pause)
         });
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let answers = gather(asked, 2, Duration::from_millis(100)).await;
         assert!(began.elapsed() < Duration::from_millis(200));
         assert!(answers[0].is_some() && answers[1].is_some() && answers[2].is_none());

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Claim, Error, ErrorKind, Grant, Released, Result};
+use tokio::time::Instant;
 
+use super::gather::next_until;
 use super::node::Node;
-use super::{Redlock, Shared};
+use super::{GRACE, Redlock, Shared};
 use crate::answers;
 use crate::items::Caller;
 use crate::lane::Item;
@@ -31,12 +33,15 @@ impl Shared {
 
 impl Redlock {
     /// Frees something at all nodes. Returns when a majority has, or has had nothing to free.
+    ///
+    /// When a majority has answered, the claim has none any more. If the answers are mixed (some rounds of it had a few
+    /// votes), the others are waited for a moment only. Their silence proves no loss: they may have held the lock.
     async fn free_everywhere(&self, item: impl Fn() -> Item) -> Result<bool> {
         let majority = self.majority();
         let mut answers: FuturesUnordered<_> =
             self.nodes.iter().map(|node| self.shared.free(node, item())).collect();
-        let (mut freed, mut not_held, mut last) = (0, 0, None);
-        while let Some(answer) = answers.next().await {
+        let (mut freed, mut not_held, mut last, mut end) = (0, 0, None, None);
+        while let Some(answer) = next_until(&mut answers, end).await {
             match answer {
                 Ok(true) => freed += 1,
                 Ok(false) => not_held += 1,
@@ -45,17 +50,17 @@ impl Redlock {
             if freed >= majority || not_held >= majority {
                 break;
             }
+            if freed + not_held >= majority {
+                end.get_or_insert_with(|| Instant::now() + GRACE);
+            }
         }
         if !answers.is_empty() {
             // The slow ones are told, too.
             drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
         }
         match last {
-            _ if freed >= majority => Ok(true),
-            _ if not_held >= majority => Ok(false),
-            // With the silent ones it may have been a majority.
-            Some(error) => Err(error),
-            None => Ok(freed > not_held),
+            Some(error) if freed + not_held < majority => Err(error),
+            _ => Ok(not_held < majority),
         }
     }
 

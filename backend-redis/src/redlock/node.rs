@@ -207,7 +207,7 @@ impl Node {
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         let run_id: Arc<str> = info.get("run_id").into();
-        let keeps = self.keeps_every_change(&info, limit).await;
+        let keeps = self.keeps_every_change(&info, limit).await?;
         // Without INFO it is taken for just started. The figure is the difference of two times that were rounded down,
         // so it can be a second too high.
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
@@ -235,9 +235,9 @@ impl Node {
     }
 
     /// Whether the node answers only after its change is on the disk.
-    async fn keeps_every_change(&self, info: &Info, limit: Duration) -> bool {
+    async fn keeps_every_change(&self, info: &Info, limit: Duration) -> Result<bool> {
         if info.get("aof_enabled") != "1" {
-            return false;
+            return Ok(false);
         }
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("appendfsync");
@@ -245,14 +245,16 @@ impl Node {
             let (mut link, _) = self.lane.wire().link().await?;
             link.query(&command).await
         });
-        // Without the right to ask, the careful answer is no.
-        let Ok(Ok(value)) = asked.await else { return false };
-        let words = match value {
-            Value::Map(pairs) => pairs.into_iter().map(|(_, value)| value).collect(),
-            Value::Array(values) => values,
-            _ => Vec::new(),
+        let words = match asked.await {
+            Ok(Ok(Value::Map(pairs))) => pairs.into_iter().map(|(_, value)| value).collect(),
+            Ok(Ok(Value::Array(values))) => values,
+            // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
+            Err(_) => return Err(no_answer(None)),
+            Ok(Err(error)) if error.is_io_error() => return Err(no_link(&error)),
+            // Without the right to ask, the careful answer is no.
+            Ok(_) => Vec::new(),
         };
-        words.iter().any(|word| matches!(word, Value::BulkString(text) if text == b"always"))
+        Ok(words.iter().any(|word| matches!(word, Value::BulkString(text) if text == b"always")))
     }
 
     /// Calls a script that answers with one number for each of its locks.

@@ -38,8 +38,10 @@ local function vote(counter, lock, queue, seats, owner, ttl, label, floor, round
   if value then
     if string.sub(value, 1, 32) == owner then
       -- Asked again after a lost answer, or in the next round while the last one is still being given back. The lease
-      -- counts from this request, as the asker's belief does; the round keeps the late release of another one off.
-      local token, rest = string.match(value, '^%x+:(%d+)(:%d+:)')
+      -- counts from this request, as the asker's belief does; the round keeps the late release of another one off, and a
+      -- request that comes late does not bring an earlier one back.
+      local token, rest, last = string.match(value, '^%x+:(%d+)(:%d+:)(%d+):')
+      if tonumber(last) > tonumber(round) then round = last end
       redis.call('SET', lock, owner .. ':' .. token .. rest .. round .. ':' .. label, 'PX', ttl)
       return {1, token}
     end

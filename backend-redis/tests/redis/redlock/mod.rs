@@ -3,6 +3,7 @@
 mod addresses;
 mod planting;
 mod readers;
+mod releases;
 mod restarts;
 mod rivals;
 mod slow_nodes;
