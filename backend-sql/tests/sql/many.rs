@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::servers::{Kind, client, url};
+use crate::servers::{Kind, admin, client, url};
 
 const LOCKS: usize = 10_000;
 const CHUNK: usize = 250;
@@ -61,6 +61,21 @@ async fn take(locks: &lockcore::Locks, prefix: &str, many: usize) -> Vec<lockcor
 async fn ten_thousand_locks_on_every_database() {
     for kind in [Kind::Postgres, Kind::MariaDb, Kind::Sqlite] {
         hold_many(kind).await;
+    }
+}
+
+/// Several locks at once are one statement: their rows are of one transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_locks_are_taken_in_one_statement() {
+    let Some(url) = url(Kind::Postgres, "several").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
+    for round in 0..50 {
+        let names: Vec<String> = (0..30).map(|n| format!("{round}/{n}")).collect();
+        let all = locks.lock_all(&names).await.expect("free locks");
+        let sql =
+            "SELECT CAST(count(DISTINCT CAST(xmin AS text)) AS text) FROM several WHERE expires_at > now()";
+        assert_eq!(admin(Kind::Postgres, &url, sql).await.trim(), "1", "round {round}");
+        all.release().await.expect("held");
     }
 }
 
