@@ -68,6 +68,11 @@ impl Sql {
         statements.iter().flat_map(|one| [&*one.0, ";\n"]).collect()
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// The statement for sqlx. It is safe: the only text that is not ours is the validated name of the table.
     pub(crate) fn get(&self) -> sqlx::AssertSqlSafe<std::sync::Arc<str>> {
         sqlx::AssertSqlSafe(std::sync::Arc::clone(&self.0))

@@ -34,6 +34,7 @@ mod group;
 mod kind;
 mod mariadb;
 mod options;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod proctree;
@@ -49,6 +50,7 @@ pub use self::{
     error::Error,
     mariadb::MariaDb,
     options::{Durability, Options},
+    pgbouncer::PgBouncer,
     postgres::Postgres,
     programs::servers_required,
     proxy::{Direction, Proxy},

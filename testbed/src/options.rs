@@ -39,7 +39,8 @@ impl Options {
     }
 
     /// One more setting in the server's own words: `-c name=value` (Postgres), `--name=value` (`MariaDB`),
-    /// `--name value` (Redis), `name=value` in `zoo.cfg`. Later ones win over earlier ones and over ours.
+    /// `--name value` (Redis), `name=value` in `zoo.cfg`
+    /// and in `pgbouncer.ini`. Later ones win over earlier ones and over ours.
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));

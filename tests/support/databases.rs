@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwell::conformance::Need;
 
 use super::servers::{OneServer, Purge, missing, options};
-use super::targets::Started;
+use super::targets::{Missing, Started};
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
@@ -29,18 +29,39 @@ pub(crate) fn offers() -> Vec<Need> {
 }
 
 #[cfg(feature = "postgres")]
-pub(crate) async fn postgres() -> Started {
-    use lockwell::sql::PostgresLock;
+async fn start_postgres() -> Result<testbed::Postgres, Missing> {
     let options = options().setting("max_connections", "300");
-    let postgres = testbed::Postgres::start_with(&options).await.map_err(|error| missing(&error))?;
+    testbed::Postgres::start_with(&options).await.map_err(|error| missing(&error))
+}
+
+#[cfg(feature = "postgres")]
+const PURGE_POSTGRES: Purge = |url| {
+    Box::pin(async move {
+        let url = url.parse().expect("an address");
+        let lock = lockwell::sql::PostgresLock::connect(&url).await.expect("a connection");
+        lock.purge(Duration::ZERO).await.expect("a purge");
+    })
+};
+
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres() -> Started {
+    let postgres = start_postgres().await?;
     let server = testbed::Server::clone(&postgres);
-    let purge: Purge = |url| {
-        Box::pin(async move {
-            let lock = PostgresLock::connect(&url.parse().expect("an address")).await.expect("a connection");
-            lock.purge(Duration::ZERO).await.expect("a purge");
-        })
-    };
-    Ok(OneServer::new(server, offers(), Box::new(move |addr| postgres.url_via(addr)), Some(purge)))
+    let url_via = Box::new(move |addr| postgres.url_via(addr));
+    Ok(OneServer::new(server, offers(), url_via, Some(PURGE_POSTGRES)))
+}
+
+/// PostgreSQL behind a pooler in transaction mode. What is stopped and started again is the server, not the pooler.
+#[cfg(feature = "postgres")]
+pub(crate) async fn pooled() -> Started {
+    testbed::PgBouncer::installed().map_err(|error| missing(&error))?;
+    let postgres = start_postgres().await?;
+    let pooler =
+        testbed::PgBouncer::start_with(&postgres, &options()).await.map_err(|error| missing(&error))?;
+    let (door, server) = (pooler.addr(), testbed::Server::clone(&postgres));
+    // The pooler lives as long as this.
+    let url_via = Box::new(move |addr| pooler.postgres().url_via(addr) + "?pooled=true");
+    Ok(OneServer::behind(door, server, offers(), url_via, Some(PURGE_POSTGRES)))
 }
 
 #[cfg(feature = "mysql")]

@@ -29,6 +29,8 @@ pub(crate) type Purge = fn(String) -> std::pin::Pin<Box<dyn Future<Output = ()> 
 
 pub(crate) struct OneServer {
     server: testbed::Server,
+    /// Where clients connect: the server, or a pooler before it.
+    door: SocketAddr,
     offers: Vec<Need>,
     url_via: UrlVia,
     purge: Option<Purge>,
@@ -42,11 +44,22 @@ impl OneServer {
         url_via: UrlVia,
         purge: Option<Purge>,
     ) -> Arc<dyn Harness> {
-        Arc::new(Self { server, offers, url_via, purge })
+        Self::behind(server.addr(), server, offers, url_via, purge)
+    }
+
+    /// One that clients do not connect to directly.
+    pub(crate) fn behind(
+        door: SocketAddr,
+        server: testbed::Server,
+        offers: Vec<Need>,
+        url_via: UrlVia,
+        purge: Option<Purge>,
+    ) -> Arc<dyn Harness> {
+        Arc::new(Self { server, door, offers, url_via, purge })
     }
 
     fn url(&self) -> String {
-        (self.url_via)(self.server.addr())
+        (self.url_via)(self.door)
     }
 }
 
@@ -75,7 +88,7 @@ impl Harness for OneServer {
     }
 
     async fn link(&self) -> Option<Box<dyn Link>> {
-        let proxy = Proxy::start(self.server.addr()).await.expect("a proxy");
+        let proxy = Proxy::start(self.door).await.expect("a proxy");
         let url = (self.url_via)(proxy.addr());
         Some(Box::new(Cable { proxies: vec![proxy], url }))
     }

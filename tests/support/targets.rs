@@ -95,6 +95,10 @@ pub(crate) fn all() -> Vec<Target> {
         Target::new("postgres", &["postgres", "postgresql"], super::databases::offers(), || {
             Box::pin(super::databases::postgres())
         }),
+        #[cfg(feature = "postgres")]
+        Target::new("postgres_pooled", &["postgres", "postgresql"], super::databases::offers(), || {
+            Box::pin(super::databases::pooled())
+        }),
         #[cfg(feature = "mysql")]
         Target::new("mariadb", &["mysql", "mariadb"], super::databases::offers(), || {
             Box::pin(super::databases::mariadb())

@@ -73,7 +73,7 @@ pub(crate) fn ensure(packages: impl IntoIterator<Item = &'static Package>, allow
 fn remark(package: &str) -> &'static str {
     match package {
         // Its own folders and ports: nothing that lockwell starts collides with it.
-        "postgresql" | "mariadb-server" => {
+        "postgresql" | "mariadb-server" | "pgbouncer" => {
             "; where there is an init system, the package starts a server of its own, which lockwell does not use"
         }
         _ => "",

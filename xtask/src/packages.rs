@@ -31,8 +31,10 @@ pub(crate) const SERVERS: [Package; 4] = [
     Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
 ];
 
-/// What the lock clients of others need, which ours are tested with. Those of Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 4] = [
+/// What else the tests use: a pooler, and what the lock clients of others need, which ours are tested with. Those of
+/// Python and Node come from their indexes.
+pub(crate) const TOOLS: [Package; 5] = [
+    Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package {
         gives: "Curator",
         name: "libcurator-recipes-java",

@@ -12,6 +12,8 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
         .host(&host.name)
         .port(host.port.unwrap_or(5432))
         .username(url.user().unwrap_or("postgres"))
+        // Poolers do not know this one by default, and there are no floats here.
+        .extra_float_digits(None)
         .application_name("lockwell");
     if let Some(password) = url.password() {
         options = options.password(password.expose());

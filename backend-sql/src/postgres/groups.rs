@@ -20,7 +20,7 @@ impl Postgres {
         mode: Mode,
         asks: &[Ask],
     ) -> sqlx::Result<Vec<Joined>> {
-        sqlx::query_as(self.groups.join.get())
+        self.statement(&self.groups.join)
             .bind(names(asks.iter().map(|ask| &ask.claim)))
             .bind(owners(asks.iter().map(|ask| &ask.claim)))
             .bind(asks.iter().map(|ask| micros(ask.claim.ttl())).collect::<Vec<_>>())
@@ -28,7 +28,7 @@ impl Postgres {
             .bind(asks.iter().map(|ask| ask.ticket).collect::<Vec<_>>())
             .bind(asks.iter().map(|ask| block(&ask.claim)).collect::<Vec<_>>())
             .bind(mode.code())
-            .fetch_all(conn)
+            .rows(conn)
             .await
     }
 
@@ -52,15 +52,16 @@ impl Postgres {
 impl Groups for Postgres {
     async fn join(&self, conn: &mut PgConnection, mode: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         if let [Ask { claim, ticket }] = asks {
-            let joined: Option<i64> = sqlx::query_scalar(self.groups.join_one.get())
+            let joined: Option<i64> = self
+                .statement(&self.groups.join_one)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(micros(claim.ttl()))
                 .bind(claim.label())
-                .bind(ticket)
+                .bind(*ticket)
                 .bind(block(claim))
                 .bind(mode.code())
-                .fetch_optional(&mut *conn)
+                .value(&mut *conn)
                 .await?;
             if let Some(number) = joined {
                 return Ok(vec![Took::Granted(token(number))]);
@@ -71,7 +72,7 @@ impl Groups for Postgres {
         if rows.iter().any(|(missing, ..)| *missing) {
             let new = asks.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
             let new = names(new.map(|(ask, _)| &ask.claim));
-            sqlx::query(self.groups.make.get()).bind(new).execute(&mut *conn).await?;
+            self.statement(&self.groups.make).bind(new).execute(&mut *conn).await?;
             rows = self.join_rows(conn, mode, asks).await?;
         }
         let answer = |(ask, (_, taken, made, in_use, left)): (&Ask, Joined)| match (taken, made) {
@@ -89,20 +90,22 @@ impl Groups for Postgres {
         seats: &Seats,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            let head: Option<Option<i64>> = sqlx::query_scalar(self.groups.part_one.get())
+            let head: Option<Option<i64>> = self
+                .statement(&self.groups.part_one)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(seats.client)
-                .fetch_optional(&mut *conn)
+                .value(&mut *conn)
                 .await?;
             let Some(head) = head else { return Ok(vec![Freed::default()]) };
             return Ok(vec![Freed::new(true, self.behind(conn, claim.name(), head, seats).await?)]);
         }
-        let gone: Vec<(i64, Option<i64>)> = sqlx::query_as(self.groups.part.get())
+        let gone: Vec<(i64, Option<i64>)> = self
+            .statement(&self.groups.part)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
             .bind(seats.client)
-            .fetch_all(&mut *conn)
+            .rows(&mut *conn)
             .await?;
         let mut answers = vec![Freed::default(); claims.len()];
         for (n, head) in gone {
@@ -122,34 +125,33 @@ impl Groups for Postgres {
         seats: &Seats,
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> = sqlx::query_as(self.groups.reap.get())
-            .bind(asked)
-            .bind(seats.client)
-            .fetch_all(&mut *conn)
-            .await?;
+        let heads: Vec<(String, Option<i64>)> =
+            self.statement(&self.groups.reap).bind(asked).bind(seats.client).rows(&mut *conn).await?;
         self.behind_each(conn, heads, seats).await
     }
 
     async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
         let names: Vec<String> =
-            sqlx::query_scalar(self.groups.deserted.get()).bind(micros(idle)).fetch_all(conn).await?;
+            self.statement(&self.groups.deserted).bind(micros(idle)).values(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
     async fn downgrade(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
-        let done: Option<i64> = sqlx::query_scalar(self.groups.downgrade.get())
+        let done: Option<i64> = self
+            .statement(&self.groups.downgrade)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(Mode::Shared.code())
-            .fetch_optional(&mut *conn)
+            .value(&mut *conn)
             .await?;
         if done.is_some() {
             return Ok(true);
         }
-        let member: Option<i64> = sqlx::query_scalar(self.groups.member.get())
+        let member: Option<i64> = self
+            .statement(&self.groups.member)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
-            .fetch_optional(conn)
+            .value(conn)
             .await?;
         Ok(member.is_some())
     }
@@ -160,20 +162,14 @@ impl Groups for Postgres {
         name: &LockName,
         seats: &Seats,
     ) -> sqlx::Result<Option<i64>> {
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.call_next.get())
-            .bind(name.as_str())
-            .bind(seats.client)
-            .fetch_optional(conn)
-            .await?;
+        let head: Option<Option<i64>> =
+            self.statement(&self.sql.call_next).bind(name.as_str()).bind(seats.client).value(conn).await?;
         Ok(head.flatten())
     }
 
     async fn call(&self, conn: &mut PgConnection, name: &LockName, seats: &Seats) -> sqlx::Result<Vec<i64>> {
-        let told: Vec<Option<i64>> = sqlx::query_scalar(self.groups.call.get())
-            .bind(name.as_str())
-            .bind(seats.client)
-            .fetch_all(conn)
-            .await?;
+        let told: Vec<Option<i64>> =
+            self.statement(&self.groups.call).bind(name.as_str()).bind(seats.client).values(conn).await?;
         Ok(told.into_iter().flatten().collect())
     }
 }

@@ -13,14 +13,15 @@ use crate::groups::Groups;
 
 impl Postgres {
     async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = sqlx::query_as(self.sql.take_many.get())
+        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = self
+            .statement(&self.sql.take_many)
             .bind(names(asks.iter().map(|ask| &ask.claim)))
             .bind(owners(asks.iter().map(|ask| &ask.claim)))
             .bind(asks.iter().map(|ask| micros(ask.claim.ttl())).collect::<Vec<_>>())
             .bind(asks.iter().map(|ask| ask.claim.label()).collect::<Vec<_>>())
             .bind(asks.iter().map(|ask| ask.ticket).collect::<Vec<_>>())
             .bind(asks.iter().map(|ask| block(&ask.claim)).collect::<Vec<_>>())
-            .fetch_all(conn)
+            .rows(conn)
             .await?;
         let answer = |(ask, (taken, in_use, left)): (&Ask, (Option<i64>, _, _))| match taken {
             Some(number) => Took::Granted(token(number)),
@@ -35,11 +36,12 @@ impl Postgres {
         claim: &Claim,
         seats: &Seats,
     ) -> sqlx::Result<Freed> {
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.release.get())
+        let head: Option<Option<i64>> = self
+            .statement(&self.sql.release)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(seats.client)
-            .fetch_optional(&mut *conn)
+            .value(&mut *conn)
             .await?;
         let Some(head) = head else { return Ok(Freed::default()) };
         Ok(Freed::new(true, self.behind(conn, claim.name(), head, seats).await?))
@@ -47,19 +49,18 @@ impl Postgres {
 
     /// Answers with how many held the lock.
     async fn force(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
-        let mode: Option<i64> = sqlx::query_scalar(self.sql.force.get())
+        let mode: Option<i64> = self
+            .statement(&self.sql.force)
             .bind(name.as_str())
             .bind(Uuid::from_u128(rand::random()))
-            .fetch_optional(&mut *conn)
+            .value(&mut *conn)
             .await?;
         match mode {
             None => Ok(0),
             Some(0) => Ok(1),
             Some(_) => {
-                let alive: Vec<bool> = sqlx::query_scalar(self.sql.force_members.get())
-                    .bind(name.as_str())
-                    .fetch_all(conn)
-                    .await?;
+                let alive: Vec<bool> =
+                    self.statement(&self.sql.force_members).bind(name.as_str()).values(conn).await?;
                 Ok(alive.into_iter().filter(|alive| *alive).count())
             }
         }
@@ -69,14 +70,15 @@ impl Postgres {
 impl Dialect for Postgres {
     async fn take(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         if let [Ask { claim, ticket }] = asks {
-            let taken: Option<i64> = sqlx::query_scalar(self.sql.take.get())
+            let taken: Option<i64> = self
+                .statement(&self.sql.take)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(micros(claim.ttl()))
                 .bind(claim.label())
-                .bind(ticket)
+                .bind(*ticket)
                 .bind(block(claim))
-                .fetch_optional(&mut *conn)
+                .value(&mut *conn)
                 .await?;
             if let Some(number) = taken {
                 return Ok(vec![Took::Granted(token(number))]);
@@ -95,11 +97,12 @@ impl Dialect for Postgres {
         if let [claim] = claims {
             return Ok(vec![self.release_one(conn, claim, seats).await?]);
         }
-        let rows: Vec<(bool, bool, Option<i64>)> = sqlx::query_as(self.sql.release_many.get())
+        let rows: Vec<(bool, bool, Option<i64>)> = self
+            .statement(&self.sql.release_many)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
             .bind(seats.client)
-            .fetch_all(&mut *conn)
+            .rows(&mut *conn)
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, head)) in claims.iter().zip(rows) {
@@ -115,11 +118,12 @@ impl Dialect for Postgres {
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
-        let rows: Vec<(bool, bool)> = sqlx::query_as(self.sql.renew.of(hold).get())
+        let rows: Vec<(bool, bool)> = self
+            .statement(self.sql.renew.of(hold))
             .bind(names(grants.iter().map(Grant::claim)))
             .bind(owners(grants.iter().map(Grant::claim)))
             .bind(grants.iter().map(|grant| micros(grant.claim().ttl())).collect::<Vec<_>>())
-            .fetch_all(conn)
+            .rows(conn)
             .await?;
         let answer = |row| match row {
             (true, _) => Extension::Extended,
@@ -130,27 +134,27 @@ impl Dialect for Postgres {
     }
 
     async fn enroll(&self, conn: &mut PgConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        sqlx::query_scalar(self.sql.enroll.get())
+        self.statement(&self.sql.enroll)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(client)
             .bind(micros(SEAT_LIFE))
             .bind(claim.label())
             .bind(claim.mode().code())
-            .fetch_one(conn)
+            .only_value(conn)
             .await
     }
 
     async fn stay(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        sqlx::query_scalar(self.sql.stay.get()).bind(tickets).bind(micros(SEAT_LIFE)).fetch_all(conn).await
+        self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(SEAT_LIFE)).values(conn).await
     }
 
     async fn tidy(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<()> {
-        sqlx::query(self.sql.tidy.get()).bind(tickets).execute(conn).await.map(|_| ())
+        self.statement(&self.sql.tidy).bind(tickets.to_vec()).execute(conn).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
-        let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        let left = self.statement(&self.sql.leave).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(left.rows_affected() > 0)
     }
 
@@ -162,15 +166,14 @@ impl Dialect for Postgres {
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
-            sqlx::query_as(self.sql.turns.get()).bind(asked).bind(seats.client).fetch_all(&mut *conn).await?;
+            self.statement(&self.sql.turns).bind(asked).bind(seats.client).rows(&mut *conn).await?;
         self.behind_each(conn, heads, seats).await
     }
 
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
         let holders: Vec<HolderRow> =
-            sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
-        let waiters: i64 =
-            sqlx::query_scalar(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+            self.statement(&self.sql.holders).bind(name.as_str()).rows(&mut *conn).await?;
+        let waiters: i64 = self.statement(&self.sql.waiters).bind(name.as_str()).only_value(conn).await?;
         Ok(status(name, holders, waiters))
     }
 
@@ -183,7 +186,7 @@ impl Dialect for Postgres {
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {
-        sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
-        Ok(sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?.rows_affected())
+        self.statement(&self.sql.purge_queue).execute(&mut *conn).await?;
+        Ok(self.statement(&self.sql.purge).bind(micros(idle)).execute(conn).await?.rows_affected())
     }
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL.
 
 mod address;
+mod call;
 mod group_statements;
 mod groups;
 mod locks;
@@ -14,6 +15,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
+use self::call::{Call, Style};
 use self::group_statements::GroupStatements;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
@@ -30,7 +32,8 @@ pub type PostgresLock = SqlLock<Postgres>;
 /// The PostgreSQL dialect.
 pub struct Postgres {
     connect: PgConnectOptions,
-    listen: bool,
+    /// Whether each transaction may be carried out on another of a pooler's connections.
+    pooled: bool,
     sql: Statements,
     groups: GroupStatements,
 }
@@ -39,18 +42,36 @@ impl PostgresLock {
     /// Connects to the database of this address, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` and `sslrootcert` as for
-    /// libpq; `listen=false` for a pooler in transaction mode, which cannot carry notifications: waiters then ask.
+    /// libpq; `pooled=true` for a pooler in transaction mode: statements then stand alone, and waiters ask, since such a
+    /// pooler carries neither prepared statements, or not all versions do, nor notifications.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["listen", "sslmode", "sslrootcert"])?;
+        let options = Options::read(url, &["pooled", "sslmode", "sslrootcert"])?;
         let connect = address::options(url)?;
         let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
         let record = Arc::new(Record { backend: "postgres", verify: sql.verify.clone() });
-        let listen = url.parsed("listen", "true or false")?.unwrap_or(true);
-        Self::open(Postgres { connect, listen, sql, groups }, options, record).await
+        let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
+        Self::open(Postgres { connect, pooled, sql, groups }, options, record).await
     }
+}
+
+impl Postgres {
+    fn statement<'a>(&self, sql: &'a Sql) -> Call<'a> {
+        Call::new(sql, if self.pooled { Style::Written } else { Style::Prepared })
+    }
+}
+
+/// A new session has no prepared statements. If this one has, a pooler has given us another client's, and our statements
+/// would be mistaken for that one's.
+async fn refuse_shared_session(conn: &mut PgConnection) -> sqlx::Result<()> {
+    let found = sqlx::raw_sql("SELECT 1 FROM pg_prepared_statements WHERE left(name, 7) = 'sqlx_s_' LIMIT 1");
+    if found.fetch_optional(conn).await?.is_none() {
+        return Ok(());
+    }
+    let text = "a pooler in transaction mode gives us the sessions of others: set pooled=true in the address";
+    Err(sqlx::Error::Configuration(text.into()))
 }
 
 impl fmt::Debug for Postgres {
@@ -84,7 +105,7 @@ impl Database for Postgres {
         promised.fencing = true;
         promised.token_blocks = true;
         promised.fifo = true;
-        promised.push = self.listen;
+        promised.push = !self.pooled;
         promised.herd_free = true;
         promised.across_hosts = true;
         promised.durable = true;
@@ -92,7 +113,11 @@ impl Database for Postgres {
     }
 
     async fn connect(&self) -> sqlx::Result<PgConnection> {
-        self.connect.connect().await
+        let mut conn = self.connect.connect().await?;
+        if !self.pooled {
+            refuse_shared_session(&mut conn).await?;
+        }
+        Ok(conn)
     }
 
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
@@ -101,22 +126,29 @@ impl Database for Postgres {
             "40001" | "40P01" | "23505" => Verdict::Again,
             // Lock not available: the lock timeout.
             "55P03" => Verdict::Blocked,
-            // The server is shutting down, starting, or full; the connection failed.
-            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" => Verdict::Broken,
+            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server.
+            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01" => {
+                Verdict::Broken
+            }
             _ => Verdict::Fatal,
         }
     }
 
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for check in &self.sql.check {
-            sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
+            self.statement(check).execute(&mut *conn).await?;
         }
-        Ok(())
+        // A pooler shows only now that this connection has prepared something and is idle. Without a connection to
+        // spare, the keeper's will be refused.
+        match self.connect().await {
+            Err(error @ sqlx::Error::Configuration(_)) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for statement in self.sql.create.iter().chain(&self.sql.upgrade) {
-            match sqlx::query(statement.get()).execute(&mut *conn).await {
+            match self.statement(statement).execute(&mut *conn).await {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
@@ -141,7 +173,7 @@ impl Database for Postgres {
     }
 
     async fn listen(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
-        if !self.listen {
+        if self.pooled {
             return Ok(None);
         }
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.connect.clone());

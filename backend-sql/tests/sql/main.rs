@@ -3,6 +3,7 @@
 mod deadlocks;
 mod groups;
 mod many;
+mod pooler;
 mod rights;
 mod schema;
 mod servers;

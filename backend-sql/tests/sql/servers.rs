@@ -42,7 +42,7 @@ fn options() -> Options {
     Options::new().durability(Durability::OsCache)
 }
 
-fn missing(installed: Result<(), testbed::Error>) -> bool {
+pub(crate) fn missing(installed: Result<(), testbed::Error>) -> bool {
     let Err(reason) = installed else { return false };
     assert!(!testbed::servers_required(), "{reason}");
     eprintln!("not tested: {reason}");

@@ -71,6 +71,6 @@ async fn mysql_without_returning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_without_notifications() {
-    everyday_use(Kind::Postgres, "asking", "listen=false").await;
+async fn postgres_behind_a_pooler_that_carries_nothing_over() {
+    everyday_use(Kind::Postgres, "pooled", "pooled=true").await;
 }

@@ -2,11 +2,12 @@
 
 use std::{
     fs,
+    net::TcpStream,
     path::Path,
     time::{Duration, Instant},
 };
 
-use testbed::{Durability, Error, MariaDb, Options, Postgres, Proxy};
+use testbed::{Durability, Error, MariaDb, Options, PgBouncer, Postgres, Proxy};
 
 use crate::{
     life::{assert_gone, whole_life},
@@ -42,6 +43,24 @@ async fn postgres_lives() {
     clone.admin_sql("SELECT 1").await.expect("still there");
     drop(clone);
     assert_gone(pid, &folder);
+}
+
+#[tokio::test]
+async fn pgbouncer_lives() {
+    if skip(PgBouncer::installed()) {
+        return;
+    }
+    let options = Options::new().durability(Durability::Fast);
+    let postgres = Postgres::start_with(&options).await.expect("starts");
+    let pooler = PgBouncer::start_with(&postgres, &Options::new()).await.expect("starts");
+    assert_eq!(pooler.url(), postgres.url_via(pooler.addr()));
+    let is_there = async || assert!(TcpStream::connect(pooler.addr()).is_ok());
+    whole_life(&pooler, &is_there).await;
+
+    let (pid, folder) = (pooler.pid().expect("runs"), pooler.folder().to_owned());
+    drop(pooler);
+    assert_gone(pid, &folder);
+    assert!(postgres.pid().is_some(), "the server behind it is another");
 }
 
 #[tokio::test]

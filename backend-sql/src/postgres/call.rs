@@ -1,0 +1,242 @@
+//! Statements with their arguments: bound to a prepared statement or, behind a pooler, written into the text.
+//!
+//! A pooler in transaction mode gives each transaction to any of its connections. A prepared statement stays on the one
+//! where it was prepared, and on another one its name may stand for another client's: the wrong one would be executed,
+//! without an error. A text that has everything in it means the same on all of them.
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
+use sqlx::{Arguments, AssertSqlSafe, Encode, FromRow, Type};
+use uuid::Uuid;
+
+use crate::table::Sql;
+
+/// How arguments travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Prepared,
+    Written,
+}
+
+enum Arguing {
+    Prepared(Result<PgArguments, BoxDynError>),
+    Written(Vec<String>),
+}
+
+/// A statement that is about to be sent.
+#[must_use = "a call that is not sent does nothing"]
+pub(super) struct Call<'a> {
+    sql: &'a Sql,
+    arguments: Arguing,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(sql: &'a Sql, style: Style) -> Self {
+        let arguments = match style {
+            Style::Prepared => Arguing::Prepared(Ok(PgArguments::default())),
+            Style::Written => Arguing::Written(Vec::new()),
+        };
+        Self { sql, arguments }
+    }
+
+    /// Adds the next argument.
+    pub(super) fn bind<'t, T>(mut self, value: T) -> Self
+    where
+        T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + Literal,
+    {
+        match &mut self.arguments {
+            Arguing::Prepared(arguments) => {
+                if let Ok(bound) = arguments
+                    && let Err(error) = bound.add(value)
+                {
+                    *arguments = Err(error);
+                }
+            }
+            Arguing::Written(texts) => texts.push(literal(&value)),
+        }
+        self
+    }
+
+    pub(super) async fn rows<T>(self, conn: &mut PgConnection) -> sqlx::Result<Vec<T>>
+    where
+        T: for<'r> FromRow<'r, PgRow>,
+    {
+        let rows = match self.arguments {
+            Arguing::Prepared(arguments) => {
+                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?)
+                    .fetch_all(conn)
+                    .await?
+            }
+            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_all(conn).await?,
+        };
+        rows.iter().map(T::from_row).collect()
+    }
+
+    pub(super) async fn row<T>(self, conn: &mut PgConnection) -> sqlx::Result<Option<T>>
+    where
+        T: for<'r> FromRow<'r, PgRow>,
+    {
+        let row = match self.arguments {
+            Arguing::Prepared(arguments) => {
+                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?)
+                    .fetch_optional(conn)
+                    .await?
+            }
+            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_optional(conn).await?,
+        };
+        row.as_ref().map(T::from_row).transpose()
+    }
+
+    /// The only column of all rows.
+    pub(super) async fn values<T>(self, conn: &mut PgConnection) -> sqlx::Result<Vec<T>>
+    where
+        (T,): for<'r> FromRow<'r, PgRow>,
+    {
+        Ok(self.rows::<(T,)>(conn).await?.into_iter().map(|(value,)| value).collect())
+    }
+
+    /// The only column of the only row, if there is one.
+    pub(super) async fn value<T>(self, conn: &mut PgConnection) -> sqlx::Result<Option<T>>
+    where
+        (T,): for<'r> FromRow<'r, PgRow>,
+    {
+        Ok(self.row::<(T,)>(conn).await?.map(|(value,)| value))
+    }
+
+    /// The only column of the only row.
+    pub(super) async fn only_value<T>(self, conn: &mut PgConnection) -> sqlx::Result<T>
+    where
+        (T,): for<'r> FromRow<'r, PgRow>,
+    {
+        self.value(conn).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+
+    pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx::Result<PgQueryResult> {
+        match self.arguments {
+            Arguing::Prepared(arguments) => {
+                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?).execute(conn).await
+            }
+            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).execute(conn).await,
+        }
+    }
+}
+
+/// What can be written into a statement. Everything is quoted, numbers too: so a minus is no operator.
+pub(super) trait Literal {
+    /// The type's name in SQL.
+    fn kind() -> String;
+
+    fn write(&self, out: &mut String);
+}
+
+impl Literal for &str {
+    fn kind() -> String {
+        "text".to_owned()
+    }
+
+    /// In the form in which a backslash means the same whatever the server's settings are. A NUL would end the
+    /// statement: the server finds no end of the quotation then, and refuses it.
+    fn write(&self, out: &mut String) {
+        out.push_str("E'");
+        for part in self.chars() {
+            if matches!(part, '\'' | '\\') {
+                out.push(part);
+            }
+            out.push(part);
+        }
+        out.push('\'');
+    }
+}
+
+impl Literal for i64 {
+    fn kind() -> String {
+        "bigint".to_owned()
+    }
+
+    fn write(&self, out: &mut String) {
+        out.extend(["'", &self.to_string(), "'"]);
+    }
+}
+
+impl Literal for Uuid {
+    fn kind() -> String {
+        "uuid".to_owned()
+    }
+
+    fn write(&self, out: &mut String) {
+        out.extend(["'", &self.to_string(), "'"]);
+    }
+}
+
+impl<T: Literal> Literal for Vec<T> {
+    fn kind() -> String {
+        T::kind() + "[]"
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str("ARRAY[");
+        for (n, one) in self.iter().enumerate() {
+            if n > 0 {
+                out.push(',');
+            }
+            one.write(out);
+        }
+        out.push(']');
+    }
+}
+
+fn literal<T: Literal>(value: &T) -> String {
+    let mut text = String::new();
+    value.write(&mut text);
+    text + "::" + &T::kind()
+}
+
+/// Puts the arguments in the places of `$1`, `$2` and so on. Safe, since every literal is quoted.
+fn written(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
+    let mut parts = sql.text().split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(end);
+        let argument = number.parse().ok().and_then(|number: usize| arguments.get(number.checked_sub(1)?));
+        match argument {
+            Some(argument) => whole.push_str(argument),
+            // Not ours to fill: the server says what is missing.
+            None => whole.extend(["$", number]),
+        }
+        whole.push_str(rest);
+    }
+    AssertSqlSafe(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+
+    fn text(sql: &str, arguments: &[String]) -> String {
+        written(&Sql::new(&Table::new("locks").unwrap(), sql), arguments).0
+    }
+
+    #[test]
+    fn arguments_are_written_in_their_places() {
+        let many: Vec<_> = (1..=11).map(|n| literal(&i64::from(n))).collect();
+        assert_eq!(text("a $1, b $11; c $1", &many), "a '1'::bigint, b '11'::bigint; c '1'::bigint");
+        assert_eq!(text("a $2", &many[..1]), "a $2");
+        assert_eq!(text("none", &many), "none");
+    }
+
+    #[test]
+    fn nothing_gets_out_of_its_quotation() {
+        assert_eq!(literal(&"it's"), "E'it''s'::text");
+        assert_eq!(literal(&"\\'; DROP TABLE locks; --"), "E'\\\\''; DROP TABLE locks; --'::text");
+        assert_eq!(literal(&"$1"), "E'$1'::text");
+        // What is written is not looked at again.
+        assert_eq!(text("$1 $2", &[literal(&"$2"), literal(&7)]), "E'$2'::text '7'::bigint");
+        assert_eq!(literal(&i64::MIN), format!("'{}'::bigint", i64::MIN));
+        assert_eq!(literal(&vec!["a,b", "c]"]), "ARRAY[E'a,b',E'c]']::text[]");
+        assert_eq!(literal(&Vec::<i64>::new()), "ARRAY[]::bigint[]");
+        let uuid = Uuid::nil();
+        assert_eq!(literal(&vec![uuid]), format!("ARRAY['{uuid}']::uuid[]"));
+    }
+}

@@ -1,0 +1,102 @@
+//! A throwaway pooler before a Postgres.
+
+use std::{net::SocketAddr, ops::Deref};
+
+use crate::{
+    Error, Options, Postgres, Server,
+    kind::{Kind, Site},
+    programs::{find, is_root},
+};
+
+/// A throwaway `PgBouncer` in transaction mode: each transaction is carried out on any of its few connections.
+///
+/// It is a [`Server`], which see for killing, pausing and restarting. The Postgres behind it is another.
+#[derive(Debug, Clone)]
+pub struct PgBouncer {
+    server: Server,
+    postgres: Postgres,
+}
+
+impl PgBouncer {
+    /// Whether the programs are on this machine, and if not, why.
+    pub fn installed() -> Result<(), Error> {
+        Postgres::installed().and_then(|()| program().map(drop))
+    }
+
+    /// Starts one before this Postgres. Settings are those of the section `pgbouncer` of its file.
+    pub async fn start_with(postgres: &Postgres, options: &Options) -> Result<Self, Error> {
+        let pooler = Pooler { program: program()?, upstream: postgres.addr() };
+        Ok(Self { server: Server::start(pooler, options).await?, postgres: postgres.clone() })
+    }
+
+    /// The Postgres behind it.
+    pub fn postgres(&self) -> &Postgres {
+        &self.postgres
+    }
+
+    /// Its URL: user `postgres`, database `postgres`.
+    pub fn url(&self) -> String {
+        self.postgres.url_via(self.addr())
+    }
+}
+
+impl Deref for PgBouncer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+fn program() -> Result<String, Error> {
+    find("pgbouncer", "pgbouncer")
+}
+
+#[derive(Debug)]
+struct Pooler {
+    program: String,
+    upstream: SocketAddr,
+}
+
+impl Kind for Pooler {
+    fn name(&self) -> &'static str {
+        "pgbouncer"
+    }
+
+    fn prepare(&self, _: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
+        let (host, port) = (self.upstream.ip(), self.upstream.port());
+        let mut file = format!("[databases]\n* = host={host} port={port} user=postgres\n[pgbouncer]\n");
+        let port = format!("listen_port={}", addr.port());
+        let settings = [
+            "listen_addr=127.0.0.1",
+            &port,
+            // Everybody is the superuser, as at the server itself.
+            "auth_type=any",
+            "pool_mode=transaction",
+            // Few, so that clients do share them.
+            "default_pool_size=8",
+            "max_client_conn=1000",
+            // Seconds. The server may be restarted.
+            "server_login_retry=1",
+            "unix_socket_dir=",
+        ];
+        let extra = site.options.settings.iter().map(|(name, value)| format!("{name}={value}"));
+        for setting in settings.into_iter().map(str::to_owned).chain(extra) {
+            file.push_str(&setting);
+            file.push('\n');
+        }
+        if is_root() {
+            file.push_str("user=nobody\n");
+        }
+        site.write("pgbouncer.ini", &file)?;
+        Ok(vec![self.program.clone(), site.path("pgbouncer.ini")?])
+    }
+
+    fn ready(&self, _: &Site<'_>, _: SocketAddr, _: u32, log: &str) -> bool {
+        log.contains("process up")
+    }
+}
