@@ -91,5 +91,5 @@ async fn busy(stage: Stage, clients: [Locks; 3], modes: Vec<Mode>, passed_on: bo
     assert!(violations.is_empty(), "seed {seed:#x}: {violations:#?}");
     assert!(record.errors.is_empty(), "seed {seed:#x}: errors on a healthy server: {:?}", record.errors);
     let (held, dead) = (record.history.len(), record.dead);
-    assert!(held >= 30 && dead >= 1, "nothing was put to the test: {held} grants, {dead} dead holders");
+    assert!(record.says_something(), "nothing was put to the test: {held} grants, {dead} dead holders");
 }
