@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Host, Result, Secret, ServerUrl};
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
@@ -29,7 +30,8 @@ pub(crate) struct Address {
     user: Option<String>,
     password: Option<Secret>,
     pub(crate) db: i64,
-    pub(crate) tls: bool,
+    /// With TLS: whom to trust, and who we are. Where no file says it, those are trusted whom Mozilla trusts.
+    pub(crate) tls: Option<TlsFiles>,
 }
 
 impl Address {
@@ -76,7 +78,7 @@ impl Address {
                 Place::Node(nodes.remove(0))
             }
         };
-        Ok(Self::new(url, place, db, tls))
+        Ok(Self::new(url, place, db, tls_files(url, tls)?))
     }
 
     /// Reads the addresses of independent nodes.
@@ -85,10 +87,12 @@ impl Address {
         require_tls_feature(url, tls)?;
         let db = db_in_path(url, db_option(url)?)?;
         let nodes = nodes(url, PORT, tls)?;
-        Ok(nodes.into_iter().map(|node| Self::new(url, Place::Node(node), db, tls)).collect())
+        let files = tls_files(url, tls)?;
+        let one = |node| Self::new(url, Place::Node(node), db, files.clone());
+        Ok(nodes.into_iter().map(one).collect())
     }
 
-    fn new(url: &ServerUrl, place: Place, db: Option<i64>, tls: bool) -> Self {
+    fn new(url: &ServerUrl, place: Place, db: Option<i64>, tls: Option<TlsFiles>) -> Self {
         Self {
             place,
             user: url.user().map(str::to_owned),
@@ -151,6 +155,22 @@ fn require_tls_feature(url: &ServerUrl, tls: bool) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     Ok(())
+}
+
+/// With TLS: the files, if they can be used.
+fn tls_files(url: &ServerUrl, tls: bool) -> Result<Option<TlsFiles>> {
+    let files = TlsFiles::of(url, TlsFiles::OPTIONS)?;
+    if !tls && !files.is_empty() {
+        return Err(bad(format!(
+            "ca, cert and key make no sense with {}://, which is not TLS",
+            url.scheme()
+        )));
+    }
+    #[cfg(feature = "tls")]
+    if tls {
+        crate::tls::check(&files)?;
+    }
+    Ok(tls.then_some(files))
 }
 
 fn nodes(url: &ServerUrl, port: u16, tls: bool) -> Result<Vec<ConnectionAddr>> {
@@ -218,9 +238,10 @@ mod tests {
             ("redis+sentinel://a", "master"),
             ("redis+cluster://a/1", "numbered"),
             ("redis://", "no host"),
+            ("redis://a?ca=file.pem", if cfg!(feature = "tls") { "not TLS" } else { "feature" }),
         ] {
             let error = read(url).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(!error.is_retryable(), "{url}");
             assert!(error.to_string().contains(part), "{url}: {error}");
         }
     }

@@ -20,6 +20,8 @@ mod options;
 mod redlock;
 mod replicas;
 mod script;
+#[cfg(feature = "tls")]
+mod tls;
 mod wire;
 
 /// The client crate, for the connection that [`FencedWrite`] takes.

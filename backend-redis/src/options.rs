@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 
-/// The options that one server and Redlock share.
+/// The options that one server and Redlock share, beside the files for TLS.
 const SHARED: [&str; 4] = ["db", "namespace", "strict", "timeout"];
 
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the shared options. `others` are the names of the backend's own.
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
-        let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
+        let allowed: Vec<_> = SHARED.iter().chain(others).chain(&TlsFiles::OPTIONS).copied().collect();
         url.allow_options(&allowed)?;
         let timeout = url.timeout()?;
         let namespace = url.option("namespace").unwrap_or("lockwell:");

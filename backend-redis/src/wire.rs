@@ -266,7 +266,7 @@ impl Wire {
     async fn connect(&self) -> RedisResult<Link> {
         match &self.address.place {
             Place::Node(addr) => {
-                let client = Client::open(self.address.info(addr)?)?;
+                let client = self.client(addr)?;
                 client.get_multiplexed_async_connection_with_config(&self.config()).await.map(Link::Node)
             }
             Place::Sentinel { sentinels, master } => {
@@ -295,9 +295,22 @@ impl Wire {
                 if let Some(ear) = self.ear.clone() {
                     builder = builder.push_sender(ear);
                 }
+                #[cfg(feature = "tls")]
+                if let Some(files) = &self.address.tls {
+                    builder = builder.certs(certificates(files)?);
+                }
                 builder.build()?.get_async_connection().await.map(Link::Cluster)
             }
         }
+    }
+
+    fn client(&self, addr: &redis::ConnectionAddr) -> RedisResult<Client> {
+        let info = self.address.info(addr)?;
+        #[cfg(feature = "tls")]
+        if let Some(files) = &self.address.tls {
+            return Client::build_with_tls(info, certificates(files)?);
+        }
+        Client::open(info)
     }
 
     fn sentinel(&self, sentinels: &[redis::ConnectionAddr], master: &str) -> RedisResult<SentinelClient> {
@@ -307,10 +320,17 @@ impl Wire {
                 .set_client_to_redis_tcp_settings(address::tcp())
                 .set_client_to_sentinel_tcp_settings(address::tcp())
                 .set_client_to_redis_db(self.address.db);
-        if self.address.tls {
+        if self.address.tls.is_some() {
             builder = builder
                 .set_client_to_redis_tls_mode(TlsMode::Secure)
                 .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(files) = &self.address.tls {
+            let certificates = certificates(files)?;
+            builder = builder
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates);
         }
         if let Some(user) = self.address.user() {
             builder = builder.set_client_to_redis_username(user);
@@ -330,6 +350,13 @@ impl Wire {
         let Some(ear) = self.ear.clone() else { return config };
         config.set_push_sender(ear)
     }
+}
+
+#[cfg(feature = "tls")]
+fn certificates(files: &lockcore::tls::TlsFiles) -> RedisResult<redis::TlsCertificates> {
+    // They were good when the client was made; a file that is being replaced is worth another try.
+    let unusable = |error| RedisError::from(std::io::Error::other(format!("{error:#}")));
+    crate::tls::certificates(files).map_err(unusable)
 }
 
 /// Whether the sentinels know a master of this name. The client crate says the same of one that is down.

@@ -55,6 +55,7 @@ mod reentrant;
 mod request;
 pub mod seats;
 mod sync;
+pub mod tls;
 mod token;
 mod url;
 

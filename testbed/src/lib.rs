@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod certificates;
 mod client;
 mod error;
 mod group;
@@ -47,6 +48,7 @@ mod wire;
 mod zookeeper;
 
 pub use self::{
+    certificates::Certificates,
     error::Error,
     mariadb::MariaDb,
     options::{Durability, Options},

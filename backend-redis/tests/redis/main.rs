@@ -18,4 +18,6 @@ mod rights;
 mod scripts;
 mod sentinel;
 mod servers;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;

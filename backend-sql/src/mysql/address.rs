@@ -1,9 +1,13 @@
 //! From the address to the connection.
 
+use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::options::{database, one_host};
+
+/// The options for TLS.
+pub(super) const FILES: [&str; 3] = ["sslca", "sslcert", "sslkey"];
 
 pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     let host = one_host(url)?;
@@ -25,8 +29,13 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     if let Some(mode) = url.option("sslmode") {
         options = options.ssl_mode(ssl_mode(mode)?);
     }
-    if let Some(file) = url.option("sslca") {
+    let files = TlsFiles::of(url, FILES)?;
+    files.check()?;
+    if let Some(file) = files.ca {
         options = options.ssl_ca(file);
+    }
+    if let Some((cert, key)) = files.identity {
+        options = options.ssl_client_cert(cert).ssl_client_key(key);
     }
     Ok(options)
 }

@@ -57,12 +57,13 @@ impl MySqlLock {
     /// MySQL are the latter, but no MySQL server has been tried.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
-    /// `required`, `verify_ca`, `verify_identity`) and `sslca`; `returning=false` never uses `RETURNING`.
+    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`; `returning=false` never uses
+    /// `RETURNING`.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["returning", "sslca", "sslmode"])?;
+        let options = Options::read(url, &[&["returning", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });

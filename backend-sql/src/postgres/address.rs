@@ -1,9 +1,13 @@
 //! From the address to the connection.
 
+use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::options::{database, one_host};
+
+/// The options for TLS.
+pub(super) const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     let host = one_host(url)?;
@@ -24,8 +28,13 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     if let Some(mode) = url.option("sslmode") {
         options = options.ssl_mode(ssl_mode(mode)?);
     }
-    if let Some(file) = url.option("sslrootcert") {
+    let files = TlsFiles::of(url, FILES)?;
+    files.check()?;
+    if let Some(file) = files.ca {
         options = options.ssl_root_cert(file);
+    }
+    if let Some((cert, key)) = files.identity {
+        options = options.ssl_client_cert(cert).ssl_client_key(key);
     }
     Ok(options)
 }

@@ -41,14 +41,14 @@ pub struct Postgres {
 impl PostgresLock {
     /// Connects to the database of this address, `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
-    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` and `sslrootcert` as for
-    /// libpq; `pooled=true` for a pooler in transaction mode: statements then stand alone, and waiters ask, since such a
-    /// pooler carries neither prepared statements, or not all versions do, nor notifications.
+    /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode`, `sslrootcert`, `sslcert` and
+    /// `sslkey` as for libpq; `pooled=true` for a pooler in transaction mode, which carries no notifications, and may
+    /// carry no prepared statements: every statement then has its arguments in its text, and waiters ask.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["pooled", "sslmode", "sslrootcert"])?;
+        let options = Options::read(url, &[&["pooled", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
         let record = Arc::new(Record { backend: "postgres", verify: sql.verify.clone() });

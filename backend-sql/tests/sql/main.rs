@@ -7,5 +7,7 @@ mod pooler;
 mod rights;
 mod schema;
 mod servers;
+#[cfg(feature = "tls")]
+mod tls;
 mod variants;
 mod verify;

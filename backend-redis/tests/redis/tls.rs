@@ -1,0 +1,115 @@
+//! TLS with real servers: who trusts whom.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use lockcore::ErrorKind;
+use testbed::{Certificates, Options, Proxy, Redis};
+
+use crate::asking::queued;
+use crate::servers::{client, in_memory, missing, on_disk, redis_with, refusal};
+
+fn certificates() -> Option<Certificates> {
+    let made = Certificates::make();
+    let Ok(files) = made else {
+        let missing = missing(made.map(drop));
+        assert!(missing);
+        return None;
+    };
+    Some(files)
+}
+
+/// A server that takes TLS connections on the second port: from those who show a certificate, or from all.
+async fn secure(files: &Certificates, options: &Options, auth_clients: &str) -> Option<(Redis, u16)> {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port").port();
+    let options = options
+        .clone()
+        .setting("tls-port", free.to_string())
+        .setting("tls-cert-file", files.path("server.pem"))
+        .setting("tls-key-file", files.path("server.key"))
+        .setting("tls-ca-cert-file", files.path("ca.pem"))
+        .setting("tls-auth-clients", auth_clients);
+    Some((redis_with(&options).await?, free))
+}
+
+/// Trust in `ca`, and our own certificate if we show it.
+fn options(files: &Certificates, ca: &str, show: bool) -> String {
+    let own = format!("&cert={}&key={}", files.path("ours.pem"), files.path("ours.key"));
+    format!("timeout=1s&ca={}{}", files.path(ca), if show { &own } else { "" })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_sides_show_certificates() {
+    let Some(files) = certificates() else { return };
+    let Some((server, port)) = secure(&files, &in_memory(), "yes").await else { return };
+    let ours = options(&files, "ca.pem", true);
+    let url = format!("rediss://localhost:{port}?{ours}");
+    let (one, two) = (client(&url).await, client(&url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    assert!(two.lock("a").try_now().await.expect("an answer").is_none(), "both hold");
+    // Wake-ups come through, too.
+    let waiting = tokio::spawn(two.lock("a").into_future());
+    queued(&one, "a", 1).await;
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+
+    for (why, url) in [
+        ("we show no certificate", format!("rediss://localhost:{port}?{}", options(&files, "ca.pem", false))),
+        ("we do not trust", format!("rediss://localhost:{port}?{}", options(&files, "ours.pem", true))),
+        ("we trust the public authorities only", format!("rediss://localhost:{port}?timeout=1s")),
+        ("the certificate is for another name", format!("rediss://127.0.0.1:{port}?{ours}")),
+        ("the port does not speak TLS", format!("rediss://localhost:{}?{ours}", server.addr().port())),
+        ("we do not speak TLS", format!("redis://localhost:{port}?timeout=1s")),
+    ] {
+        let error = refusal(&url).await;
+        assert!(
+            matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Misconfigured),
+            "{why}: {error:#}"
+        );
+        println!("{why}: {error:#}");
+    }
+    for bad in [files.path("nothing.pem"), files.path("cnf"), files.path("ours.key")] {
+        let error = refusal(&format!("rediss://localhost:{port}?ca={bad}")).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+        assert!(error.to_string().contains(&bad), "{error:#}");
+    }
+}
+
+/// A connection that breaks is made anew, by TLS again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_outlives_its_connection() {
+    let Some(files) = certificates() else { return };
+    let Some((_server, port)) = secure(&files, &in_memory(), "no").await else { return };
+    let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await.expect("a proxy");
+    let options = options(&files, "ca.pem", false);
+    let locks = client(&format!("rediss://localhost:{}?{options}", proxy.addr().port())).await;
+    let guard = locks.lock("a").ttl(Duration::from_secs(3)).await.expect("a free lock");
+    for _ in 0..4 {
+        proxy.cut();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        proxy.heal();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(guard.is_held());
+    }
+    guard.release().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redlock_over_three_nodes() {
+    let Some(files) = certificates() else { return };
+    let (mut nodes, mut hosts) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let Some((node, port)) = secure(&files, &on_disk(), "yes").await else { return };
+        hosts.push(format!("localhost:{port}"));
+        nodes.push(node);
+    }
+    let url = format!("redlocks://{}?{}", hosts.join(","), options(&files, "ca.pem", true));
+    let (one, two) = (client(&url).await, client(&url).await);
+    for _ in 0..2 {
+        let guard = one.lock("a").await.expect("a majority");
+        assert!(two.lock("a").try_now().await.expect("an answer").is_none(), "both hold");
+        guard.release().await.expect("held");
+        // The second time without this one.
+        nodes[0].kill().expect("it runs or not");
+    }
+}

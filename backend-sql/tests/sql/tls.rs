@@ -1,0 +1,87 @@
+//! TLS with real servers: who trusts whom.
+
+use lockcore::ErrorKind;
+use testbed::{Certificates, Durability, MariaDb, Options, Postgres};
+
+use crate::servers::{Kind, backend, client, missing};
+
+fn certificates() -> Option<Certificates> {
+    Certificates::make().map_err(|error| assert!(missing(Err(error)))).ok()
+}
+
+/// Two clients that trust the authority, and the name of the server, keep each other out.
+async fn holds(kind: Kind, url: &str) {
+    let (one, two) = (client(kind, url).await, client(kind, url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    assert!(two.lock("a").try_now().await.expect("an answer").is_none(), "both hold");
+    guard.release().await.expect("held");
+}
+
+async fn refused(kind: Kind, why: &str, url: &str, kinds: &[ErrorKind]) {
+    let error = backend(kind, url).await.expect_err(why);
+    assert!(kinds.contains(&error.kind()), "{why}: {error:#}");
+    println!("{kind:?}, {why}: {error:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    let Some(files) = certificates() else { return };
+    if missing(Postgres::installed()) {
+        return;
+    }
+    let options = Options::new()
+        .durability(Durability::Fast)
+        .setting("ssl", "on")
+        .setting("ssl_cert_file", files.path("server.pem"))
+        .setting("ssl_key_file", files.path("server.key"))
+        .setting("ssl_ca_file", files.path("ca.pem"));
+    let server = Postgres::start_with(&options).await.expect("it starts");
+    let url = |host: &str, options: &str| {
+        format!("postgres://postgres@{host}:{}/postgres?timeout=2s&{options}", server.addr().port())
+    };
+    let trust = format!("sslmode=verify-full&sslrootcert={}", files.path("ca.pem"));
+    let own = format!("sslcert={}&sslkey={}", files.path("ours.pem"), files.path("ours.key"));
+    holds(Kind::Postgres, &url("localhost", &trust)).await;
+    holds(Kind::Postgres, &url("localhost", &format!("{trust}&{own}"))).await;
+    let used = server.admin_sql("SELECT count(*) > 0 FROM pg_stat_ssl WHERE ssl").await.expect("an answer");
+    assert_eq!(used.trim(), "t", "TLS is in use");
+    let others = format!("sslmode=verify-full&sslrootcert={}", files.path("ours.pem"));
+    let tls = [ErrorKind::Misconfigured, ErrorKind::Unreachable];
+    refused(Kind::Postgres, "we do not trust", &url("localhost", &others), &tls).await;
+    refused(Kind::Postgres, "it is for another name", &url("127.0.0.1", &trust), &tls).await;
+    let nothing = format!("{trust}x");
+    refused(Kind::Postgres, "no such file", &url("localhost", &nothing), &[ErrorKind::InvalidInput]).await;
+    let half = format!("{trust}&sslkey={}", files.path("ours.key"));
+    refused(Kind::Postgres, "half of it", &url("localhost", &half), &[ErrorKind::InvalidInput]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb() {
+    let Some(files) = certificates() else { return };
+    if missing(MariaDb::installed()) {
+        return;
+    }
+    let options = Options::new()
+        .durability(Durability::Fast)
+        .setting("ssl-cert", files.path("server.pem"))
+        .setting("ssl-key", files.path("server.key"))
+        .setting("ssl-ca", files.path("ca.pem"));
+    let server = MariaDb::start_with(&options).await.expect("it starts");
+    let sql = "CREATE USER 'secure'@'%' REQUIRE X509; GRANT ALL ON lockwell.* TO 'secure'@'%';";
+    server.admin_sql(sql).await.expect("a user");
+    let url = |user: &str, host: &str, options: &str| {
+        format!("mysql://{user}@{host}:{}/lockwell?timeout=2s&{options}", server.addr().port())
+    };
+    let trust = format!("sslmode=verify_identity&sslca={}", files.path("ca.pem"));
+    let own = format!("{trust}&sslcert={}&sslkey={}", files.path("ours.pem"), files.path("ours.key"));
+    holds(Kind::MariaDb, &url("root", "localhost", &trust)).await;
+    holds(Kind::MariaDb, &url("secure", "localhost", &own)).await;
+    let others = format!("sslmode=verify_ca&sslca={}", files.path("ours.pem"));
+    let tls = [ErrorKind::Misconfigured, ErrorKind::Unreachable];
+    refused(Kind::MariaDb, "we show none", &url("secure", "localhost", &trust), &[ErrorKind::Refused]).await;
+    refused(Kind::MariaDb, "we do not trust", &url("root", "localhost", &others), &tls).await;
+    refused(Kind::MariaDb, "it is for another name", &url("root", "127.0.0.1", &trust), &tls).await;
+    let nothing = format!("{trust}x");
+    refused(Kind::MariaDb, "no such file", &url("root", "localhost", &nothing), &[ErrorKind::InvalidInput])
+        .await;
+}

@@ -1,0 +1,119 @@
+//! TLS, for authors of backends: the files that an address names, and the crypto provider.
+
+use std::fs;
+
+use crate::{Error, ErrorKind, Result, ServerUrl};
+
+/// Files in PEM that an address names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificates to trust.
+    pub ca: Option<String>,
+    /// Our own certificate, and its key.
+    pub identity: Option<(String, String)>,
+}
+
+impl TlsFiles {
+    /// The names of the options, where the database has no custom of its own.
+    pub const OPTIONS: [&'static str; 3] = ["ca", "cert", "key"];
+
+    /// Reads the names of the files, not yet what is in them. `names` are those of the options.
+    pub fn of(url: &ServerUrl, names: [&str; 3]) -> Result<Self> {
+        let [ca, cert, key] = names.map(|name| url.option(name).map(str::to_owned));
+        let identity = match (cert, key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert, key)),
+            _ => {
+                let text = format!("{} and {} go together", names[1], names[2]);
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
+        };
+        let files = Self { ca, identity };
+        if !files.is_empty() && cfg!(not(feature = "tls")) {
+            let text = format!("the options {} need the feature \"tls\"", names.join(", "));
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(files)
+    }
+
+    /// Refuses files that are not there, or hold something else.
+    pub fn check(&self) -> Result<()> {
+        self.ca.as_deref().map(read_certificates).transpose()?;
+        if let Some((cert, key)) = &self.identity {
+            read_certificates(cert)?;
+            read_key(key)?;
+        }
+        Ok(())
+    }
+
+    /// Whether no file is named.
+    pub fn is_empty(&self) -> bool {
+        self.ca.is_none() && self.identity.is_none()
+    }
+}
+
+/// A file with certificates.
+pub fn read_certificates(file: &str) -> Result<String> {
+    read_pem(file, "CERTIFICATE-----", "it has no certificate in PEM")
+}
+
+/// A file with a private key.
+pub fn read_key(file: &str) -> Result<String> {
+    read_pem(file, "PRIVATE KEY-----", "it has no private key in PEM")
+}
+
+fn read_pem(file: &str, mark: &str, complaint: &str) -> Result<String> {
+    let text = fs::read_to_string(file).map_err(|error| unusable(file, &error))?;
+    if text.contains(mark) { Ok(text) } else { Err(unusable(file, &complaint)) }
+}
+
+/// An error that says which file is no good for TLS.
+pub fn unusable(what: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("{what} cannot be used for TLS")).with_source(why.to_string())
+}
+
+/// Makes sure that the process has a crypto provider. Clients that ask rustls for *the* provider panic if none has been
+/// chosen and not exactly one is compiled in, and which are compiled in is up to the application.
+#[cfg(feature = "tls")]
+pub fn choose_provider() {
+    use rustls::crypto::{CryptoProvider, aws_lc_rs};
+    if CryptoProvider::get_default().is_none() {
+        // It fails if somebody else chooses at this moment, which is as good.
+        drop(aws_lc_rs::default_provider().install_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(options: &str) -> Result<TlsFiles> {
+        TlsFiles::of(&format!("redis://a?{options}").parse().unwrap(), TlsFiles::OPTIONS)
+    }
+
+    #[test]
+    fn a_certificate_comes_with_its_key() {
+        assert!(of("timeout=5s").unwrap().is_empty());
+        for half in ["cert=a", "key=b", "ca=c&key=b"] {
+            assert_eq!(of(half).unwrap_err().kind(), ErrorKind::InvalidInput, "{half}");
+        }
+        let whole = of("ca=c&cert=a&key=b");
+        if cfg!(feature = "tls") {
+            let files = whole.unwrap();
+            assert_eq!((files.ca.as_deref(), files.identity), (Some("c"), Some(("a".into(), "b".into()))));
+        } else {
+            assert_eq!(whole.unwrap_err().kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_good_is_named() {
+        for read in [read_certificates, read_key] {
+            let error = read("/no/such/file.pem").unwrap_err();
+            assert!(error.to_string().contains("/no/such/file.pem"), "{error}");
+            let error = read("/proc/self/status").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(format!("{error:#}").contains("PEM"), "{error:#}");
+        }
+    }
+}
