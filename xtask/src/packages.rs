@@ -31,10 +31,11 @@ pub(crate) const SERVERS: [Package; 4] = [
     Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
 ];
 
-/// What else the tests use: a pooler, and what the lock clients of others need, which ours are tested with. Those of
+/// What else the tests use: a pooler, certificates, and what the lock clients of others need, which ours are tested with. Those of
 /// Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 5] = [
+pub(crate) const TOOLS: [Package; 6] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
+    Package { gives: "certificates for TLS", name: "openssl", sign: Sign::File("openssl") },
     Package {
         gives: "Curator",
         name: "libcurator-recipes-java",

@@ -13,13 +13,13 @@ pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
 }
 
 /// Not nextest: it runs each test in a process of its own, and each process would start its own servers. It runs no
-/// doc tests either.
+/// doc tests either. Whoever waits for all of it wants to hear of all that fails.
 fn command(args: &[String]) -> Vec<&'static str> {
     let ours = args.iter().take_while(|arg| *arg != "--");
     let chosen = |arg: &String| arg.starts_with("-p") || arg == "--package" || arg.starts_with("--package=");
     // Beside --workspace, cargo would take no notice of the chosen package.
     let scope = if ours.into_iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
-    [&["test"][..], scope, &["--all-features"][..]].concat()
+    [&["test"][..], scope, &["--all-features", "--no-fail-fast"][..]].concat()
 }
 
 #[cfg(test)]
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn everything_is_tested_unless_a_package_is_chosen() {
-        assert_eq!(shown(""), "test --workspace --all-features");
-        assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features");
-        assert_eq!(shown("-p lockcore"), "test --all-features");
-        assert_eq!(shown("--package=lockcore"), "test --all-features");
+        assert_eq!(shown(""), "test --workspace --all-features --no-fail-fast");
+        assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features --no-fail-fast");
+        assert_eq!(shown("-p lockcore"), "test --all-features --no-fail-fast");
+        assert_eq!(shown("--package=lockcore"), "test --all-features --no-fail-fast");
     }
 }
