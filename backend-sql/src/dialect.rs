@@ -123,6 +123,9 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups {
+    /// Whether [`take`](Self::take) gives up the places of those who get their locks, so that nobody need tidy up.
+    const TIDIES_UP: bool = false;
+
     /// Takes each lock that is free for its claim, alone. The names differ from each other.
     fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
 
@@ -154,7 +157,9 @@ pub trait Dialect: Groups {
     fn stay(&self, conn: &mut Self::Conn, tickets: &[i64]) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
     /// Forgets the places of waiters that have got their locks.
-    fn tidy(&self, conn: &mut Self::Conn, tickets: &[i64]) -> impl Future<Output = Answer<()>> + Send;
+    fn tidy(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Gives the place in the queue up; answers whether there was one.
     fn leave(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;

@@ -188,7 +188,7 @@ impl<D: Dialect> SqlLock<D> {
             let (took, sent) = self.take(claim, seat.ticket).await?;
             let free_in = match took {
                 Took::Granted(token) => {
-                    if Hold::of(claim) == Hold::Alone {
+                    if Hold::of(claim) == Hold::Alone && !D::TIDIES_UP {
                         // The place is of no use any more. Until it is gone, it is passed over, being the holder's.
                         self.lane.send::<Tidy>(seat.ticket);
                     }

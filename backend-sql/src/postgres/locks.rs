@@ -8,7 +8,9 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::{Postgres, names, owners};
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
+use crate::dialect::{
+    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
+};
 use crate::groups::Groups;
 
 impl Postgres {
@@ -68,10 +70,13 @@ impl Postgres {
 }
 
 impl Dialect for Postgres {
+    const TIDIES_UP: bool = true;
+
     async fn take(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         if let [Ask { claim, ticket }] = asks {
+            let take = if *ticket == NO_TICKET { &self.sql.take } else { &self.sql.take_queued };
             let taken: Option<i64> = self
-                .statement(&self.sql.take)
+                .statement(take)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(micros(claim.ttl()))
@@ -147,10 +152,6 @@ impl Dialect for Postgres {
 
     async fn stay(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
         self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(SEAT_LIFE)).values(conn).await
-    }
-
-    async fn tidy(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<()> {
-        self.statement(&self.sql.tidy).bind(tickets.to_vec()).execute(conn).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {

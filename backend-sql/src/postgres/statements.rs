@@ -90,6 +90,11 @@ const TAKE: &str = "UPDATE {locks} l SET
 WHERE l.name = $1 AND {patience} AND (l.owner = $2 OR {free})
 RETURNING l.token";
 
+/// The same for a claim that stands in the queue: it gives its place up.
+const TAKE_QUEUED: &str = "WITH taken AS ({take}), left_queue AS (
+    DELETE FROM {queue} q USING taken WHERE q.ticket = $5
+) SELECT token FROM taken";
+
 const TAKE_MANY: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
         WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n)
@@ -113,7 +118,10 @@ const TAKE_MANY: &str = "WITH want AS (
             AND q.alive_until > clock_timestamp())
     ORDER BY w.name
     ON CONFLICT (name) DO NOTHING
-    RETURNING l.name, l.token
+    RETURNING l.name, l.owner, l.token
+), left_queue AS (
+    DELETE FROM {queue} q USING want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner
+    WHERE q.ticket = w.ticket AND coalesce(taken.token, made.token) IS NOT NULL
 )
 SELECT coalesce(taken.token, made.token), {standing}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.name = w.name LEFT JOIN {locks} l ON l.name = w.name
@@ -156,8 +164,6 @@ RETURNING q.ticket";
 
 const STAY: &str = "UPDATE {queue} SET alive_until = clock_timestamp() + $2 * interval '1 microsecond'
 WHERE ticket = ANY($1) RETURNING ticket";
-
-const TIDY: &str = "DELETE FROM {queue} WHERE ticket = ANY($1)";
 
 const LEAVE: &str = "DELETE FROM {queue} WHERE owner = $1";
 
@@ -214,13 +220,13 @@ const VERIFY: &str = "SELECT 1 FROM {held} WHERE name = $1 AND owner = $2 AND to
 
 pub(super) struct Statements {
     pub(super) take: Sql,
+    pub(super) take_queued: Sql,
     pub(super) take_many: Sql,
     pub(super) release: Sql,
     pub(super) release_many: Sql,
     pub(super) renew: HeldSql,
     pub(super) enroll: Sql,
     pub(super) stay: Sql,
-    pub(super) tidy: Sql,
     pub(super) leave: Sql,
     pub(super) call_next: Sql,
     pub(super) turns: Sql,
@@ -244,13 +250,13 @@ impl Statements {
         let held = |text: &str| HeldSql::new(table, &fill(text, ""));
         Self {
             take: asks(TAKE, "$5"),
+            take_queued: asks(&TAKE_QUEUED.replace("{take}", TAKE), "$5"),
             take_many: asks(TAKE_MANY, "w.ticket"),
             release: frees(RELEASE, "$3"),
             release_many: frees(RELEASE_MANY, "$3"),
             renew: held(RENEW),
             enroll: sql(ENROLL),
             stay: sql(STAY),
-            tidy: sql(TIDY),
             leave: sql(LEAVE),
             call_next: frees(CALL_NEXT, "$2"),
             turns: sql(TURNS),

@@ -4,6 +4,7 @@ mod deadlocks;
 mod groups;
 mod many;
 mod pooler;
+mod queue;
 mod rights;
 mod schema;
 mod servers;
