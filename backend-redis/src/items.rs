@@ -117,15 +117,16 @@ impl Caller<'_> {
 
 /// The extending of leases.
 pub(crate) fn renewal<'a>(keys: &Keys, grants: impl IntoIterator<Item = &'a Grant>, slot: u16) -> Item {
-    let (mut of_locks, mut args) = (Vec::new(), Vec::new());
+    let (mut locks, mut groups, mut args, mut places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for claim in grants.into_iter().map(Grant::claim) {
-        of_locks.push(keys.lock(claim.name()));
-        let mut count = "1";
+        locks.push(keys.lock(claim.name()));
+        args.extend([owner(claim), millis(claim.ttl())]);
         if !is_exclusive(claim) {
-            of_locks.extend(keys.group(claim.name()));
-            count = "3";
+            groups.extend(keys.group(claim.name()));
+            places.push(locks.len().to_string());
         }
-        args.extend([owner(claim), millis(claim.ttl()), count.to_owned()]);
     }
-    Item { script: &RENEW, slot, keys: of_locks.into(), args: args.into() }
+    locks.append(&mut groups);
+    args.append(&mut places);
+    Item { script: &RENEW, slot, keys: locks.into(), args: args.into() }
 }

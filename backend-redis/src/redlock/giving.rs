@@ -64,7 +64,7 @@ impl Redlock {
         }
     }
 
-    /// Frees the lock at all nodes; returns when it is certain that a majority has.
+    /// Frees the lock at all nodes; returns when it is certain that the claim has no majority any more.
     pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
         // From now on nobody sets it again at a node that lost it.
         claim.cancel();
@@ -74,7 +74,8 @@ impl Redlock {
         Ok(if freed.await? { Released::Released } else { Released::NotHeld })
     }
 
-    /// Turns the writer into a reader at all nodes; returns when a majority has let readers in.
+    /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and does not say
+    /// that the lock is gone.
     ///
     /// Nothing depends on the majority but that other readers can have one. At a node that has not heard of it, or only
     /// of an earlier renewal, the lock stands until its lease ends, as a writer's or as a reader's: both keep other

@@ -1,11 +1,32 @@
 -- Extends leases: compare and extend, for many locks in one call.
 --
--- KEYS  for each lock: the lock; for one that is not exclusive also the members of the group that holds it, their details
--- ARGV  for each lock: owner, ttl in milliseconds, '1' if it is exclusive, '3' if not: how many keys it has
+-- KEYS  the locks; then for each that is not exclusive: the members of the group that holds it, their details
+-- ARGV  for each lock: owner, ttl in milliseconds; then for each that is not exclusive: its place among the locks
 -- Answer for each lock, in order: 1 extended, 0 not the owner's any more
 
+local answers, others = {}, {}
+-- How many locks: each has one key and two arguments, and two keys and one argument more if it is not exclusive.
+local many = (2 * #ARGV - #KEYS) / 3
+
+-- What exclusive locks need. What the others need costs more, and is below.
+for i = 1, many do
+  local lock = KEYS[i]
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
+    -- Also for a reader: one that was a writer, and whose downgrade has not come to this node of Redlock.
+    answers[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
+  else
+    -- What is of another kind is another program's: it must not keep the other leases from being extended.
+    if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+      -- Asked again without protection, the error names its line.
+      redis.call('GET', lock)
+    end
+    answers[i], others[i] = 0, value
+  end
+end
+if #KEYS == many then return answers end
+
 -- include clock.lua
--- include peek.lua
 -- include group.lua
 
 -- Extends the lease of a member, and says whether it is one.
@@ -17,19 +38,11 @@ local function extend(lock, members, details, owner, ttl)
   return mine and 1 or 0
 end
 
-local answers = {}
-local k = 1
-for i = 1, #ARGV / 3 do
-  local lock, owner, ttl, alone = KEYS[k], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i] == '1'
-  local value = peek(lock)
-  if type(value) ~= 'string' then
-    answers[i] = 0
-  elseif string.sub(value, 1, 32) == owner then
-    -- Also for a reader: one that was a writer, and whose downgrade has not come to this node of Redlock.
-    answers[i] = redis.call('PEXPIRE', lock, ttl)
-  else
-    answers[i] = not alone and mode_of(value) and extend(lock, KEYS[k + 1], KEYS[k + 2], owner, ttl) or 0
+for j = 1, (#KEYS - many) / 2 do
+  local i, k = tonumber(ARGV[2 * many + j]), many + 2 * j - 1
+  local value = others[i]
+  if type(value) == 'string' and mode_of(value) then
+    answers[i] = extend(KEYS[i], KEYS[k], KEYS[k + 1], ARGV[2 * i - 1], ARGV[2 * i])
   end
-  k = k + (alone and 1 or 3)
 end
 return answers

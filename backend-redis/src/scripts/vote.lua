@@ -19,9 +19,9 @@ local now = tonumber(stamp)
 if #KEYS == 4 and ARGV[7] == '' and redis.call('EXISTS', KEYS[2]) == 0 then
   local counter, lock, token = KEYS[1], KEYS[2], ARGV[5]
   if tonumber(token) > now + 60000000 then token = stamp end
-  local before = redis.call('GETSET', counter, token)
-  if before and before + ARGV[8] > tonumber(token) then
-    token = string.format('%.0f', before + ARGV[8])
+  local lowest = (redis.call('GETSET', counter, token) or 0) + ARGV[8]
+  if lowest > tonumber(token) then
+    token = string.format('%.0f', lowest)
     redis.call('SET', counter, token)
   end
   redis.call('SET', lock, ARGV[2] .. ':' .. token .. ':' .. stamp .. ':' .. ARGV[6] .. ':' .. ARGV[4], 'NX',

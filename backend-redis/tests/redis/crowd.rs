@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockcore::{Locks, OwnerId};
+use lockcore::{LockGuard, Locks, OwnerId};
 use testbed::Redis;
 use tokio::task::JoinSet;
 
@@ -38,13 +38,26 @@ fn owners(served: &Served) -> Vec<String> {
     served.iter().map(|owner| owner.as_uuid().simple().to_string()).collect()
 }
 
-fn seconds(time: Duration) -> usize {
-    usize::try_from(time.as_secs()).expect("a small number")
+/// What a number of hand-overs took.
+struct Cost {
+    seconds: usize,
+    scripts: usize,
+    published: usize,
 }
 
-async fn all(waiters: JoinSet<()>) {
+/// Frees the lock, and lets everybody have a turn, in the order of the queue.
+async fn serve_all(server: &Redis, holder: LockGuard, waiters: JoinSet<()>, served: &Served) -> Cost {
+    let order = queue(server);
+    tell(server, &["CONFIG", "RESETSTAT"]);
+    let start = Instant::now();
+    holder.release().await.expect("held");
     let joined = tokio::time::timeout(Duration::from_mins(1), waiters.join_all()).await;
     joined.expect("nobody is forgotten");
+    let took = start.elapsed();
+    let (scripts, published) = (calls(server, "evalsha"), calls(server, "publish"));
+    println!("{} hand-overs in {took:?}: {scripts} script calls, {published} messages", order.len());
+    assert_eq!(owners(served), order, "served in the order of their arrival");
+    Cost { seconds: usize::try_from(took.as_secs()).expect("a small number"), scripts, published }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,19 +73,11 @@ async fn a_crowd_needs_two_connections_and_few_commands_and_keeps_its_order() {
     let connections = connections(&server);
     assert!(connections.len() <= 2, "{connections:?}");
 
-    let order = queue(&server);
-    tell(&server, &["CONFIG", "RESETSTAT"]);
-    let start = Instant::now();
-    holder.release().await.expect("held");
-    all(waiters).await;
-    let took = start.elapsed();
-    let (scripts, published) = (calls(&server, "evalsha"), calls(&server, "publish"));
-    println!("{CROWD} hand-overs in {took:?}: {scripts} script calls, {published} messages");
+    let Cost { seconds, scripts, published } = serve_all(&server, holder, waiters, &served).await;
     // A release and a claim for each. Signs of life of those who wait travel together.
-    let signs = seconds(took) * CROWD.div_ceil(64);
+    let signs = seconds * CROWD.div_ceil(64);
     assert!(scripts <= 2 * CROWD + CROWD / 10 + signs, "{scripts} calls for {CROWD} hand-overs");
     assert!(published <= CROWD / 10, "{published} messages to ourselves");
-    assert_eq!(owners(&served), order, "served in the order of their arrival");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,18 +92,10 @@ async fn two_clients_take_turns_with_a_message_for_each() {
         wait_for(&mut waiters, &two, 1, &served);
         queued(&one, "a", 2 * turn + 2).await;
     }
-    let order = queue(&server);
-    tell(&server, &["CONFIG", "RESETSTAT"]);
-    let start = Instant::now();
-    holder.release().await.expect("held");
-    all(waiters).await;
-    let took = start.elapsed();
-    let (scripts, published) = (calls(&server, "evalsha"), calls(&server, "publish"));
-    println!("150 hand-overs between two clients in {took:?}: {scripts} script calls, {published} messages");
+    let Cost { seconds, scripts, published } = serve_all(&server, holder, waiters, &served).await;
     assert!((149..=170).contains(&published), "{published} messages for 150 hand-overs");
-    let signs = seconds(took) * 8;
+    let signs = seconds * 8;
     assert!(scripts <= 2 * 150 + 20 + signs, "{scripts} calls for 150 hand-overs");
-    assert_eq!(owners(&served), order, "served in the order of their arrival");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

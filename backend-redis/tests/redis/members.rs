@@ -187,3 +187,32 @@ async fn keys_of_a_group_that_hold_something_else() {
     locks.read("a").await.expect("a free lock").release().await.expect("held");
     until("nothing is left", || keys(&server).is_empty()).await;
 }
+
+/// One call extends leases of all kinds, and its answers come in the order of the question.
+#[tokio::test]
+async fn each_lease_of_a_call_has_its_own_answer() {
+    let Some(server) = redis().await else { return };
+    let one = backend(&server.url()).await.expect("a connection");
+    let mut grants = Vec::new();
+    for (n, mode) in [Mode::Exclusive, Mode::Shared, permit(2), Mode::Exclusive, permit(2), Mode::Shared]
+        .into_iter()
+        .cycle()
+        .take(18)
+        .enumerate()
+    {
+        let claim = claim_as(mode, &format!("{}/{n}", mode.code()), Duration::from_secs(10));
+        grants.push(take(&*one, &claim).await.expect("a free lock"));
+    }
+    // Some are given up, and the key of one of them is used by another program.
+    let gone = |n: usize| n.is_multiple_of(4) || n == 1 || n == 3;
+    for (n, grant) in grants.iter().enumerate().filter(|(n, _)| gone(*n)) {
+        one.release(grant.claim()).await.expect("an answer");
+        if n == 3 {
+            tell(&server, &["HSET", "lockwell:0/3", "another", "program"]);
+        }
+    }
+    let answers = one.renew(&grants).await;
+    let renewed: Vec<bool> = answers.iter().map(|it| matches!(it, Renewal::Renewed(_))).collect();
+    assert_eq!(renewed, (0..grants.len()).map(|n| !gone(n)).collect::<Vec<_>>());
+    assert!(answers.iter().all(|it| matches!(it, Renewal::Renewed(_) | Renewal::Lost)), "{answers:?}");
+}

@@ -1,11 +1,13 @@
 //! A master that is replaced by its replica.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockGuard, Locks, Loss, Standing};
+use lockcore::{ErrorKind, FencingToken, LockGuard, LockRequest, Locks, Loss, Mode, Standing};
 use testbed::{Durability, RedisSentinel};
 
-use crate::servers::{client, in_memory, keys, missing, refusal, tell};
+use crate::asking::claim;
+use crate::servers::{client, in_memory, keys, missing, refusal, tell, until};
 
 async fn start() -> Option<RedisSentinel> {
     if missing(RedisSentinel::installed()) {
@@ -82,6 +84,79 @@ async fn a_lock_that_the_new_master_has_not_is_told_to_be_lost() {
     let loss = tokio::time::timeout(guard.time_left(), guard.lost()).await;
     assert_eq!(loss.expect("told before the end of the lease"), Loss::Taken);
     assert_eq!(settled(&thief).await, Standing::Held);
+}
+
+/// Granted at once or not.
+async fn at_once(request: LockRequest) -> Option<LockGuard> {
+    request.try_now().await.expect("an answer")
+}
+
+async fn release(guards: impl IntoIterator<Item = LockGuard>) {
+    for guard in guards {
+        guard.release().await.expect("held");
+    }
+}
+
+/// A writer, readers, permits and a block of tokens, by two clients. Returns the tokens in the order of the grants.
+async fn all_modes(one: &Locks, two: &Locks) -> Vec<FencingToken> {
+    let writer = at_once(one.write("book")).await.expect("a free lock");
+    let token = writer.token();
+    assert!(at_once(two.read("book")).await.is_none() && at_once(two.write("book")).await.is_none());
+    let first = writer.downgrade().await.expect("held");
+    assert_eq!((first.mode(), first.token()), (Mode::Shared, token));
+    let second = at_once(two.read("book")).await.expect("readers meet");
+    assert!(at_once(two.write("book")).await.is_none(), "readers keep a writer out");
+    let mut tokens = vec![token, second.token()];
+    release([first, second]).await;
+
+    let permits = [at_once(one.permit("slots", 2)).await, at_once(two.permit("slots", 2)).await];
+    let permits = permits.map(|guard| guard.expect("two permits"));
+    assert!(at_once(one.permit("slots", 2)).await.is_none(), "two of two are taken");
+    tokens.extend(permits.iter().map(LockGuard::token));
+    release(permits).await;
+
+    let block = claim("block", Duration::from_secs(10)).reserving(NonZeroU32::new(1000).expect("not 0"));
+    let grant = one.backend().acquire(&block).await.expect("an answer").expect("a free lock");
+    assert_eq!(grant.last_token().get() - grant.token().get(), 999);
+    one.backend().release(&block).await.expect("an answer");
+    let next = at_once(two.lock("block")).await.expect("a free lock");
+    tokens.extend([grant.token(), grant.last_token(), next.token()]);
+    release([next]).await;
+    tokens
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_permits_go_on_at_the_new_master() {
+    let Some(group) = start().await else { return };
+    let (one, two) = (client(&group.url()).await, client(&group.url()).await);
+    let ttl = Duration::from_secs(20);
+    let mut tokens = all_modes(&one, &two).await;
+    let reader = one.read("kept").ttl(ttl).await.expect("a free lock");
+    let permit = one.permit("kept slots", 2).ttl(ttl).await.expect("a free lock");
+    tokens.extend([reader.token(), permit.token()]);
+    let all = keys(group.master());
+    until("the replica has them", || keys(group.replica()) == all).await;
+    // Nothing of what comes after this is written before the failover.
+    group.master().kill().expect("it runs");
+    let (after, _) = lock_at_last(&two, "another").await;
+    tokens.push(after.token());
+    release([after]).await;
+
+    // Who was a member is one, and is renewed.
+    let before = one.stats().renewals;
+    assert!(at_once(two.write("kept")).await.is_none(), "a reader keeps a writer out");
+    let second = at_once(two.read("kept")).await.expect("readers meet");
+    let last = at_once(two.permit("kept slots", 2)).await.expect("the second permit");
+    assert!(at_once(two.permit("kept slots", 2)).await.is_none(), "two of two are taken");
+    tokens.extend([second.token(), last.token()]);
+    let end = Instant::now() + ttl;
+    while one.stats().renewals < before + 2 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!((settled(&reader).await, settled(&permit).await), (Standing::Held, Standing::Held));
+    release([reader, permit, second, last]).await;
+    tokens.extend(all_modes(&two, &one).await);
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }
 
 #[tokio::test]

@@ -53,6 +53,11 @@ pub(crate) enum Action {
         node: usize,
         raise: bool,
     },
+    /// The giving back of an earlier round's vote reaches a node.
+    GiveBack {
+        claim: usize,
+        node: usize,
+    },
     /// What a claim has at a node is gone: released, or its lease ran out.
     Expire {
         node: usize,
@@ -144,6 +149,9 @@ impl Action {
             Self::Late { claim, node, raise } => {
                 let phase = if raise { 2 } else { 1 };
                 format!("node {} takes an earlier round's phase {phase} of {}", number(node), name(claim))
+            }
+            Self::GiveBack { claim, node } => {
+                format!("node {} takes back an earlier round's vote for {}", number(node), name(claim))
             }
             Self::Expire { node, claim } => {
                 format!("the lock of {} at node {} is gone", name(claim), number(node))

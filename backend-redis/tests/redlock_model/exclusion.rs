@@ -20,6 +20,15 @@ fn with_right_clocks_one_claim_at_most_believes() {
     holds(right_clocks());
 }
 
+/// Votes of the first round are asked for late, and given back late.
+#[test]
+#[ignore = "13 million states, 3 minutes: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
+fn a_claim_that_tries_again_keeps_what_it_gets() {
+    let world = Redlock { rounds: 1, floors: &[0], ..right_clocks() };
+    holds(world.clone());
+    holds(world.with_readers());
+}
+
 #[test]
 fn a_node_that_forgets_lets_two_claims_believe() {
     finds(&Redlock { forgetting: Some(Forgetting::carefree()), ..right_clocks() }, EXCLUSIVE);

@@ -80,7 +80,7 @@ impl State {
                 if world.rounds == 0 {
                     line.raise = line.raise.filter(|&token| ours && node.counter + block <= token);
                 }
-                if ours && !needs_lock && line.raise.or(line.late_raise).is_none() {
+                if ours && !needs_lock && line.raise.or(line.late.raise).is_none() {
                     node.free(index);
                 }
             }

@@ -4,7 +4,8 @@
 //! forget. The decision of a claim is not a model: it is `redlock/tally.rs`, the code that production runs.
 //!
 //! What was found is told in docs/redis.md. The searches for a violation print the way to it with `--nocapture`. The
-//! bigger ones are marked as slow; all of them take about a quarter of an hour:
+//! bigger ones are left out of the suite of every day, each says how big it is, with optimisation and at low priority on
+//! a busy machine with two cores. All of them take about half an hour and up to 6 GB:
 //! `cargo test --release -p backend-redis --test redlock_model -- --ignored --nocapture --test-threads 1`.
 
 mod action;

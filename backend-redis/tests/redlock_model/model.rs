@@ -57,6 +57,8 @@ pub(crate) enum Kinds {
     Writers,
     /// Each claim as a reader or as a writer.
     Both,
+    /// So many readers, and the others are writers.
+    Readers(usize),
     /// The same, and a writer may become a reader.
     Downgrades,
 }
@@ -85,6 +87,10 @@ pub(crate) enum Twist {
     OldVotesCount,
     /// Phase 2 raises a counter also by less than the tokens that are wanted.
     RaiseByLess,
+    /// A request of an earlier round that comes late makes the lock one of that round again.
+    LateVoteIsOfItsRound,
+    /// What gives a vote back does not say of which round.
+    GiveBackAnyRound,
 }
 
 impl Redlock {
@@ -124,9 +130,25 @@ impl Redlock {
         Self { kinds: Kinds::Downgrades, ..self }
     }
 
+    /// Whether one more claim may begin as a reader, or as a writer.
+    pub(crate) fn may_begin(&self, state: &State, reads: bool) -> bool {
+        let begun = state.claims.iter().filter(|it| it.phase != Phase::Idle && it.reads == reads).count();
+        match self.kinds {
+            Kinds::Writers => !reads,
+            Kinds::Both | Kinds::Downgrades => true,
+            Kinds::Readers(readers) => begun < if reads { readers } else { self.claims - readers },
+        }
+    }
+
     /// Whether it matters that a claim is over: a right clock or a node that waits for it depends on that.
     fn claims_end(&self) -> bool {
         self.clocks == Clocks::Honest || self.forgetting.is_some()
+    }
+
+    /// Whether the votes of an earlier round are given back by requests of their own, which may come late. Where clocks
+    /// are wrong, they may be gone at any moment anyway. It is right for one more round.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.clocks == Clocks::Honest && self.rounds > 0
     }
 
     pub(crate) fn check(&self) -> Check {
@@ -229,6 +251,7 @@ impl Model for Redlock {
             | Action::HearRaise { .. }
             | Action::Again { .. }
             | Action::Late { .. }
+            | Action::GiveBack { .. }
             | Action::StepDown { .. }
             | Action::Turn { .. }
             | Action::HearTurns { .. }
@@ -256,7 +279,7 @@ impl Model for Redlock {
             Clocks::Wrong => Property::sometimes(DOUBLE, |_, state: &State| !excluded(state)),
             Clocks::Honest => Property::always(EXCLUSIVE, |_, state: &State| excluded(state)),
         });
-        if self.kinds != Kinds::Writers {
+        if !matches!(self.kinds, Kinds::Writers | Kinds::Readers(0 | 1)) {
             let meet = |_: &Self, state: &State| believers(state).filter(|it| it.reads).count() > 1;
             properties.push(Property::sometimes(TOGETHER, meet));
         }

@@ -38,6 +38,23 @@ fn a_vote_of_an_earlier_round_is_too_old_for_a_reader() {
     assert_eq!(steps.len(), 11);
 }
 
+/// A claim that tries again, where clocks are right and votes of the first round are given back.
+fn two_rounds(twist: Twist) -> Redlock {
+    Redlock { clocks: Clocks::Honest, floors: &[0], rounds: 1, ..twisted(twist) }
+}
+
+#[test]
+fn a_vote_is_given_back_with_the_number_of_its_round() {
+    assert_eq!(finds(&two_rounds(Twist::GiveBackAnyRound), EXCLUSIVE).len(), 13);
+}
+
+/// The second round gets the vote; then comes the first round's request for it, and then what gives that one back.
+#[test]
+#[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
+fn a_late_request_must_not_bring_its_round_back() {
+    assert_eq!(finds(&two_rounds(Twist::LateVoteIsOfItsRound), EXCLUSIVE).len(), 15);
+}
+
 #[test]
 fn a_block_of_tokens_must_fit_above_the_counter() {
     let world = Redlock { blocks: &[1, 2], ..twisted(Twist::RaiseByLess) };

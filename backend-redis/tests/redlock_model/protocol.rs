@@ -3,7 +3,7 @@
 use crate::action::Action;
 use crate::memory::Check;
 use crate::model::{Detail, Kinds, Redlock, Twist};
-use crate::state::{Claim, Holder, INSTALLED, Line, Phase, REFUSED, Set, State};
+use crate::state::{Claim, Holder, INSTALLED, Late, Line, Phase, REFUSED, Set, State};
 use crate::tally::{Answer, Step, Tally};
 
 impl Redlock {
@@ -15,13 +15,8 @@ impl Redlock {
             if state.claims[..claim].iter().all(|other| other.phase != Phase::Idle) {
                 for &floor in self.floors {
                     for &block in self.blocks {
-                        actions.push(Action::Begin { claim, floor, reads: false, block });
-                        actions.extend((self.kinds != Kinds::Writers).then_some(Action::Begin {
-                            claim,
-                            floor,
-                            reads: true,
-                            block,
-                        }));
+                        let kinds = [false, true].into_iter().filter(|&reads| self.may_begin(state, reads));
+                        actions.extend(kinds.map(|reads| Action::Begin { claim, floor, reads, block }));
                     }
                 }
             }
@@ -42,8 +37,9 @@ impl Redlock {
         for (node, line) in it.lines.iter().enumerate() {
             actions.extend(it.turns.has(node).then_some(Action::Turn { claim, node }));
             let takes = self.check() != Check::AtTheNode || state.nodes[node].memory.is_whole();
-            actions.extend((line.late_ask && takes).then_some(Action::Late { claim, node, raise: false }));
-            actions.extend(line.late_raise.map(|_| Action::Late { claim, node, raise: true }));
+            actions.extend((line.late.ask && takes).then_some(Action::Late { claim, node, raise: false }));
+            actions.extend(line.late.raise.map(|_| Action::Late { claim, node, raise: true }));
+            actions.extend(line.late.back.then_some(Action::GiveBack { claim, node }));
         }
         if self.detail == Detail::Lean {
             return state.lean_actions(claim, self.check(), actions);
@@ -92,7 +88,7 @@ impl State {
             }
             Action::Ask { claim, node, again } => {
                 let counts = self.nodes[node].memory.is_whole() || world.check() != Check::WhenGiven;
-                let answer = self.vote(claim, node, self.claims[claim].round, twist);
+                let answer = self.vote(claim, node, self.claims[claim].round, world);
                 let line = &mut self.claims[claim].lines[node];
                 line.ask = again;
                 if let (Err(place), true) = (line.answers.binary_search(&answer), counts) {
@@ -109,14 +105,21 @@ impl State {
                 }
                 self.duplicates -= u8::from(again);
             }
-            Action::Again { claim } => self.again(claim),
+            Action::Again { claim } => self.again(claim, world.gives_back()),
             Action::Late { claim, node, raise: false } => {
-                self.claims[claim].lines[node].late_ask = false;
+                self.claims[claim].lines[node].late.ask = false;
                 // Of several earlier ones, this stands for all.
-                self.vote(claim, node, 0, twist);
+                self.vote(claim, node, 0, world);
+            }
+            Action::GiveBack { claim, node } => {
+                self.claims[claim].lines[node].late.back = false;
+                let earlier = |it: &Holder| it.round == 0 || twist == Some(Twist::GiveBackAnyRound);
+                if self.nodes[node].holder(claim).is_some_and(earlier) {
+                    self.nodes[node].free(claim);
+                }
             }
             Action::Late { claim, node, raise: true } => {
-                if let Some(token) = self.claims[claim].lines[node].late_raise.take() {
+                if let Some(token) = self.claims[claim].lines[node].late.raise.take() {
                     self.install(claim, node, token, twist);
                 }
             }
@@ -147,20 +150,21 @@ impl State {
     }
 
     /// Another round, with the same owner. What the last one sent is still under way; its answers are not.
-    fn again(&mut self, claim: usize) {
+    fn again(&mut self, claim: usize, back: bool) {
         self.rounds -= 1;
         self.claims[claim].round += 1;
         let floor = self.claims[claim].floor;
         for line in &mut self.claims[claim].lines {
-            let (late_ask, late_raise) = (line.ask || line.late_ask, line.raise.or(line.late_raise));
-            *line = Line { late_ask, late_raise, ..Line::default() };
+            let late = Late { ask: line.ask || line.late.ask, raise: line.raise.or(line.late.raise), back };
+            *line = Line { late, ..Line::default() };
         }
         self.begin(claim, floor);
     }
 
     /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2. A reader
     /// in its next round gets a new one.
-    fn vote(&mut self, claim: usize, node: usize, round: u8, twist: Option<Twist>) -> Answer {
+    fn vote(&mut self, claim: usize, node: usize, round: u8, world: &Redlock) -> Answer {
+        let twist = world.twist;
         let (it, &Claim { reads, block, floor, .. }) = (&mut self.nodes[node], &self.claims[claim]);
         let joins = match twist {
             Some(Twist::ReadersJoinWriters) => reads,
@@ -168,17 +172,24 @@ impl State {
             _ => reads && it.holders.iter().all(|other| other.reads),
         };
         let again =
-            |holder: &&Holder| !holder.reads || holder.round >= round || twist == Some(Twist::OldVotesCount);
-        let number = match it.holder(claim) {
-            Some(holder) if again(&holder) => holder.number,
+            |holder: &Holder| !holder.reads || holder.round >= round || twist == Some(Twist::OldVotesCount);
+        let number = match it.holder(claim).copied() {
+            Some(holder) if again(&holder) => {
+                if world.gives_back() && !holder.reads {
+                    let is_back = twist == Some(Twist::LateVoteIsOfItsRound);
+                    let round = if is_back { round } else { round.max(holder.round) };
+                    it.set(Holder { round, ..holder });
+                }
+                holder.number
+            }
             None if !it.holders.is_empty() && !joins => return Answer::Held,
             _ => {
                 let number = (it.counter + block).max(floor);
                 if twist != Some(Twist::VoteWithoutRaise) {
                     it.counter = number;
                 }
-                // Of a writer it does not matter.
-                it.set(Holder { claim, number, reads, round: if reads { round } else { 0 } });
+                let round = if reads || world.gives_back() { round } else { 0 };
+                it.set(Holder { claim, number, reads, round });
                 number
             }
         };

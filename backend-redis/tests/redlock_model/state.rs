@@ -54,7 +54,7 @@ pub(crate) struct Holder {
     /// What the claim raised the counter to.
     pub(crate) number: u64,
     pub(crate) reads: bool,
-    /// The round in which the claim did so.
+    /// The round in which the claim asked for it; 0 for a writer where nothing depends on it.
     pub(crate) round: u8,
 }
 
@@ -133,9 +133,16 @@ pub(crate) struct Line {
     pub(crate) raise: Option<u64>,
     /// Its answers: `REFUSED` or `INSTALLED`, or both if the request was duplicated.
     pub(crate) replies: Set,
-    /// Requests of an earlier round that are still under way. Nobody waits for their answers.
-    pub(crate) late_ask: bool,
-    pub(crate) late_raise: Option<u64>,
+    pub(crate) late: Late,
+}
+
+/// Requests of an earlier round that are still under way: those of both phases, and what gives its vote back. Nobody
+/// waits for their answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Late {
+    pub(crate) ask: bool,
+    pub(crate) raise: Option<u64>,
+    pub(crate) back: bool,
 }
 
 /// One claim of one client. It may try in several rounds, with the same owner id.
@@ -246,6 +253,8 @@ impl State {
                 if line.heard {
                     line.answers.clear();
                 }
+                // Of a claim that is over, everything may go at any moment.
+                line.late.back &= !over;
             }
             if over {
                 claim.turns = Set::default();
