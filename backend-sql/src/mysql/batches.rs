@@ -72,6 +72,8 @@ impl MySql {
             .bind(name)
             .bind(ask.ticket)
             .bind(name)
+            .bind(name)
+            .bind(owner)
             .bind(block(&ask.claim))
             .fetch_optional(&mut conn.inner)
             .await?;
@@ -108,6 +110,8 @@ impl MySql {
                 .bind(name)
                 .bind(ask.ticket)
                 .bind(name)
+                .bind(name)
+                .bind(owner)
                 .bind(block(&ask.claim))
                 .execute(&mut conn.inner)
                 .await?;

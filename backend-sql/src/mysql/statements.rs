@@ -80,21 +80,25 @@ WHERE name = ? AND (owner = ? OR ((expires_at IS NULL OR expires_at <= {now})
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
         AND q.owner <> {locks}.owner)))";
 
-/// A lock that is held is refused by a read without a lock, so refusals wait for no row.
+/// A lock that is held is refused by a read without a lock, so refusals wait for no row. A claim that holds the lock
+/// already, and asks again after a lost answer, is let past those who have queued meanwhile: its lease begins anew, as its
+/// belief does.
 const TAKE: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
 SELECT ?, ?, {now} + ? - 1, {now} + ?, {now}, ? FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = ? AND l.owner <> ? AND l.expires_at > {now})
-    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
-        AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?)))
+    AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
+            AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?)))
+        OR EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = ? AND h.owner = ?))
 {taken}";
 
 const TAKE_MANY: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
 SELECT UNHEX(w.name), UNHEX(w.owner), {now} + w.tokens - 1, {now} + w.ttl, {now}, w.label FROM {want}
 WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = UNHEX(w.name) AND l.owner <> UNHEX(w.owner)
         AND l.expires_at > {now})
-    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = UNHEX(w.name) AND q.ticket < w.ticket
-        AND q.alive_until > {now}
-        AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = UNHEX(w.name))))
+    AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = UNHEX(w.name) AND q.ticket < w.ticket
+            AND q.alive_until > {now}
+            AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = UNHEX(w.name))))
+        OR EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = UNHEX(w.name) AND h.owner = UNHEX(w.owner)))
 ORDER BY w.name
 {taken}";
 

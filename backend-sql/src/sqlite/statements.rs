@@ -51,11 +51,13 @@ const UPGRADE: [&str; 3] = [
 
 /// A free lock has no `expires_at`; `owner` then names the last holder. A lock is taken if it is free or its lease has
 /// ended, and nobody who is still there stands before us. The last holder does not count: its place may not have been
-/// tidied up yet. A claim that holds the lock already, and asks again after a lost answer, keeps its token.
+/// tidied up yet. A claim that holds the lock already, and asks again after a lost answer, keeps its token and its lock,
+/// whoever has queued meanwhile.
 const TAKE: &str = "INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
 SELECT ?1, ?2, {now} + ?6 - 1, {now} + ?3, {now}, ?4
 WHERE NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?5 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
+    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2)
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?6, excluded.token) END,
     acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,

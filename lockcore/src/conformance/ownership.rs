@@ -1,6 +1,6 @@
 //! Only the owner of a claim can renew or release it, and asking twice does no harm.
 
-use super::stage::{Stage, claim, holder, millis, pause, release, secs, ttl_of, within};
+use super::stage::{Stage, claim, done, holder, millis, pause, queued, release, secs, ttl_of, within};
 use crate::{Mode, Moment, Released, Renewal, Wait};
 
 /// The same claim, asked for again after a lost answer, gets the same grant.
@@ -20,6 +20,32 @@ pub(super) async fn an_acquire_that_is_repeated_gets_the_same_grant(stage: Stage
         assert_eq!(one.backend().release(&claim).await.expect("an answer"), Released::Released);
         assert_eq!(holder(&two, &name).await, None, "one release ends the claim");
     }
+}
+
+/// What a grant that was asked for again promises holds, also when others have queued meanwhile.
+pub(super) async fn a_repeated_acquire_keeps_its_promise_before_waiters(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("anew");
+    // A client that was refused may ask in another way from now on.
+    let held = two.lock(&name).await.expect("a free lock");
+    assert!(one.lock(&name).try_now().await.expect("an answer").is_none());
+    release(held).await;
+    let ttl = ttl_of(&one, 1500);
+    let claim = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    let first = one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
+    let waiting = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
+    queued(&one, &name, 1, secs(5)).await;
+    tokio::time::sleep(first.deadline().remaining().mul_f64(0.7)).await;
+    let again = one.backend().acquire(&claim).await.expect("an answer").expect("it holds the lock");
+    assert_eq!(first.token(), again.token(), "asked again, the claim got another token");
+    assert!(again.deadline() >= first.deadline(), "the lease is shorter than before");
+    tokio::time::sleep(again.deadline().remaining().saturating_sub(millis(50))).await;
+    if !again.deadline().has_passed() {
+        assert!(!waiting.is_finished(), "granted to another while the first one believes in it");
+    }
+    one.backend().release(&claim).await.expect("an answer");
+    release(done("the waiter's turn", secs(20), waiting).await.expect("no panic").expect("its turn comes"))
+        .await;
 }
 
 /// A release that is repeated is no error, and never frees the successor.
