@@ -1,5 +1,7 @@
 //! Only the owner of a claim can renew or release it, and asking twice does no harm.
 
+use std::num::NonZeroU32;
+
 use super::stage::{Stage, claim, done, holder, millis, pause, queued, release, secs, ttl_of, within};
 use crate::{Mode, Moment, Released, Renewal, Wait};
 
@@ -24,16 +26,32 @@ pub(super) async fn an_acquire_that_is_repeated_gets_the_same_grant(stage: Stage
 
 /// What a grant that was asked for again promises holds, also when others have queued meanwhile.
 pub(super) async fn a_repeated_acquire_keeps_its_promise_before_waiters(stage: Stage) {
+    asks_again(stage, Mode::Exclusive).await;
+}
+
+/// The same for a reader before a writer.
+pub(super) async fn a_repeated_read_keeps_its_promise_before_writers(stage: Stage) {
+    asks_again(stage, Mode::Shared).await;
+}
+
+/// The same for a permit.
+pub(super) async fn a_repeated_permit_keeps_its_promise_before_waiters(stage: Stage) {
+    asks_again(stage, Mode::Permit { limit: NonZeroU32::MIN }).await;
+}
+
+async fn asks_again(stage: Stage, mode: Mode) {
     let [one, two] = stage.clients().await;
     let name = stage.name("anew");
+    let rival =
+        || if let Mode::Permit { limit } = mode { two.permit(&name, limit.get()) } else { two.lock(&name) };
     // A client that was refused may ask in another way from now on.
-    let held = two.lock(&name).await.expect("a free lock");
-    assert!(one.lock(&name).try_now().await.expect("an answer").is_none());
-    release(held).await;
+    let held = rival().await.expect("a free lock");
     let ttl = ttl_of(&one, 1500);
-    let claim = claim(&name, Mode::Exclusive, ttl, Wait::No);
+    let claim = claim(&name, mode, ttl, Wait::No);
+    assert!(one.backend().acquire(&claim).await.expect("an answer").is_none(), "granted twice");
+    release(held).await;
     let first = one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
-    let waiting = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
+    let waiting = tokio::spawn(rival().wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;
     tokio::time::sleep(first.deadline().remaining().mul_f64(0.7)).await;
     let again = one.backend().acquire(&claim).await.expect("an answer").expect("it holds the lock");

@@ -36,6 +36,8 @@ const ALL: &[Case] = cases! {
     ownership {
         an_acquire_that_is_repeated_gets_the_same_grant: Free [];
         a_repeated_acquire_keeps_its_promise_before_waiters: Free [Counted];
+        a_repeated_read_keeps_its_promise_before_writers: Free [Counted, Shared];
+        a_repeated_permit_keeps_its_promise_before_waiters: Free [Counted, Permits];
         a_release_that_is_repeated_is_harmless: Free [];
         an_owner_who_is_late_changes_nothing: Free [];
         releases_that_travel_together_are_told_apart: Free [Counted];
