@@ -119,14 +119,14 @@ impl Acquire<'_> {
                     None => return Ok(Ended::SessionOver),
                 },
             };
-            let (watch, ahead) = match place(&now.queue, node.name()) {
+            let waiting = match place(&now.queue, node.name()) {
                 Place::Granted => {
                     if now.queue.len() == 1 {
                         node.note_alone();
                     }
                     return self.granted(&node, now.sent).await;
                 }
-                Place::Waiting { watch, ahead } => (watch, ahead),
+                Place::Waiting(waiting) => waiting,
                 Place::Clash(other) => return self.clash(other).await,
                 Place::Gone => {
                     return Err(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"));
@@ -143,16 +143,17 @@ impl Acquire<'_> {
             if self.claim.is_given_up() {
                 // One who does not wait has heard of the writer before it by name only.
                 let asks = self.kind == Kind::Shared && self.claim.wait() == Wait::No;
-                if asks && self.joins(&watch).await? {
+                if asks && self.joins(&waiting.watch).await? {
                     return self.granted(&node, now.sent).await;
                 }
                 return self.leave().await;
             }
-            match wait_for_turn(self, &node, &watch, ahead).await? {
+            match wait_for_turn(self, &node, &waiting).await? {
                 Turn::Mine(since) => return self.granted(&node, since).await,
                 // Our node was there at the last look.
                 Turn::Joined => return self.granted(&node, now.sent).await,
                 Turn::Look => (),
+                Turn::Seen(now) => look = Some(now),
                 Turn::GivenUp => return Ok(Ended::NotNow),
                 Turn::SessionOver => return Ok(Ended::SessionOver),
             }
@@ -162,6 +163,7 @@ impl Acquire<'_> {
     /// The claim holds the lock since `sent`. A grant should last: if our last sign of life was some time ago, as after an
     /// election, others are awaited first. Answers prove something about those that are older by the lag.
     async fn granted(&self, node: &Arc<Node>, mut sent: Moment) -> Result<Ended> {
+        node.note_held();
         let mut answers = 0;
         while answers < 4 && self.session.deadline().remaining() <= self.session.timeout / 3 {
             match within(self.shared, self.claim, self.session.confirm(&self.folder)).await? {

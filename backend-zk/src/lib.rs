@@ -26,6 +26,7 @@ mod child;
 mod clock;
 mod downgrade;
 mod error;
+mod four_letters;
 mod guarded;
 mod inspect;
 mod known;

@@ -12,6 +12,7 @@ use zookeeper_client::{self as zk, EventType};
 
 use crate::clock::ServerClock;
 use crate::error::{Fate, fate, no_answer};
+use crate::four_letters::say_why;
 use crate::guarded::GuardedWrite;
 use crate::inspect::{self, Place};
 use crate::node::Node;
@@ -38,7 +39,10 @@ impl ZkLock {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(Options::read(url).map_err(context)?);
         let clock = ServerClock::default();
-        let limits = probe(&options, &clock).await.map_err(context)?;
+        let limits = match probe(&options, &clock).await {
+            Ok(limits) => limits,
+            Err(error) => return Err(context(say_why(&options, error).await)),
+        };
         let shared = Shared {
             capabilities: capabilities(&options, limits),
             pool: Pool::new(Arc::clone(&options), limits),

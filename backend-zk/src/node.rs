@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 use zookeeper_client as zk;
 
+use crate::child::Child;
 use crate::session::Session;
 
 /// The news of a node, which comes at most once.
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     pub(crate) czxid: i64,
     /// Nobody else was in the queue when it came.
     alone: AtomicBool,
+    /// It was the first of the queue, or one of several who hold the lock together.
+    held: AtomicBool,
     /// Held by whoever deletes it.
     pub(crate) deleting: tokio::sync::Mutex<()>,
     /// A watch on the node itself, if one has been set.
@@ -47,6 +50,7 @@ impl Node {
             sequence,
             czxid,
             alone: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             deleting: tokio::sync::Mutex::default(),
             news: Mutex::default(),
         })
@@ -68,6 +72,15 @@ impl Node {
     /// The node's name in its folder.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(_, name)| name)
+    }
+
+    /// The claim holds the lock, or has held it.
+    pub(crate) fn note_held(&self) {
+        self.held.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn was_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
     }
 
     fn news(&self) -> MutexGuard<'_, Option<Shared<News>>> {
@@ -157,6 +170,13 @@ impl Table {
     pub(crate) fn get(&self, owner: Uuid) -> Option<Arc<Node>> {
         let rows = self.rows();
         rows.entries.get(&owner).filter(|entry| !entry.ended).map(|entry| Arc::clone(&entry.node))
+    }
+
+    /// Our node of this name, also while it is being deleted.
+    pub(crate) fn find(&self, child: &Child) -> Option<Arc<Node>> {
+        let rows = self.rows();
+        let node = &rows.entries.get(&child.owner?)?.node;
+        (node.name() == child.name).then(|| Arc::clone(node))
     }
 
     /// The claim's lease ends at `until`. `false`: the claim is ending or has ended. The second answer says whether a

@@ -1,5 +1,6 @@
 //! What an address may say.
 
+use std::fmt;
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result, Secret, ServerUrl};
@@ -53,13 +54,27 @@ pub(crate) enum Strict {
     Above(Duration),
 }
 
+/// A server.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (open, close) = if self.name.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{open}{}{close}:{}", self.name, self.port)
+    }
+}
+
 /// What an address says.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Hosts and ports as the client crate wants them.
     pub(crate) servers: String,
     /// Each server for itself.
-    pub(crate) hosts: Vec<(String, u16)>,
+    pub(crate) hosts: Vec<Host>,
     /// The path under which the locks are, without a slash at its end.
     pub(crate) base: String,
     pub(crate) login: Option<Login>,
@@ -82,8 +97,11 @@ impl Options {
         url.allow_options(&[
             "acl", "auth", "ca", "cert", "create", "key", "recipe", "session", "strict", "timeout",
         ])?;
-        let hosts: Vec<(String, u16)> =
-            url.hosts()?.into_iter().map(|host| (host.name, host.port.unwrap_or(DEFAULT_PORT))).collect();
+        let hosts: Vec<Host> = url
+            .hosts()?
+            .into_iter()
+            .map(|host| Host { name: host.name, port: host.port.unwrap_or(DEFAULT_PORT) })
+            .collect();
         let (login, tls) = (login(url)?, tls_files(url)?);
         // A certificate of our own is an identity, too.
         let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity.is_some());
@@ -180,13 +198,9 @@ fn strict(url: &ServerUrl) -> Result<Strict> {
     }
 }
 
-fn servers(hosts: &[(String, u16)], tls: bool) -> String {
+fn servers(hosts: &[Host], tls: bool) -> String {
     let scheme = if tls { "tcp+tls://" } else { "" };
-    let one = |(name, port): &(String, u16)| {
-        let (open, close) = if name.contains(':') { ("[", "]") } else { ("", "") };
-        format!("{scheme}{open}{name}{close}:{port}")
-    };
-    hosts.iter().map(one).collect::<Vec<_>>().join(",")
+    hosts.iter().map(|host| format!("{scheme}{host}")).collect::<Vec<_>>().join(",")
 }
 
 fn bounded(url: &ServerUrl, name: &str, least: u64, most: u64) -> Result<Option<Duration>> {

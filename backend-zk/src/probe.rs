@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Moment, Result};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::clock::ServerClock;
 use crate::error::explain;
+use crate::four_letters::ask_conf;
 use crate::names::CLOCK;
 #[cfg(feature = "sasl")]
 use crate::options::Login;
 use crate::options::{Options, Strict};
 use crate::session::connect;
-use crate::thread;
 
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_hours(24);
@@ -147,50 +145,4 @@ fn heed_island(options: &Options, limits: &mut Limits) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Asks one of the servers for its configuration, where that is allowed (`4lw.commands.whitelist`).
-async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
-    if options.tls.is_some() {
-        return None;
-    }
-    let hosts = options.hosts.clone();
-    let asking = thread::spawn(async move {
-        for (name, port) in hosts {
-            let asking = async {
-                let mut stream = TcpStream::connect((name.as_str(), port)).await?;
-                stream.write_all(b"conf").await?;
-                let mut text = String::new();
-                stream.take(16_384).read_to_string(&mut text).await?;
-                Ok::<_, std::io::Error>(text)
-            };
-            if let Ok(Ok(text)) = tokio::time::timeout(Duration::from_millis(500), asking).await
-                && let Some(found) = read_conf(&text)
-            {
-                return Some(found);
-            }
-        }
-        None
-    });
-    asking.await.ok().flatten()
-}
-
-fn read_conf(text: &str) -> Option<(Duration, u32)> {
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.and_then(|value| value.trim().parse::<u32>().ok())
-    };
-    Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_configuration_is_read() {
-        let text = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\ninitLimit=10\nsyncLimit=5\n";
-        assert_eq!(read_conf(text), Some((Duration::from_secs(2), 5)));
-        assert_eq!(read_conf("conf is not executed because it is not in the whitelist."), None);
-    }
 }

@@ -9,8 +9,7 @@ use crate::child::{Child, Kind};
 pub(crate) enum Place {
     /// It holds the lock.
     Granted,
-    /// It waits. One of `watch` leaves before its turn comes; `ahead` nodes stand before it.
-    Waiting { watch: Vec<String>, ahead: usize },
+    Waiting(Waiting),
     /// The name is in use as another kind of lock.
     Clash(Kind),
     /// An older node carries the same owner id: the claim was asked for before.
@@ -19,12 +18,24 @@ pub(crate) enum Place {
     Gone,
 }
 
+/// Whom a claim waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// One of these leaves before its turn comes.
+    pub(crate) watch: Vec<String>,
+    /// The last before it, if that is not among them. When one of them has left, it is probably the only one.
+    pub(crate) last: Option<Child>,
+    /// So many stand before it.
+    pub(crate) ahead: usize,
+}
+
 /// The place of the node `name` in the queue.
 ///
-/// Each waits for the fewest that it can: a mutex for its predecessor, a reader for the last writer before it. A permit
-/// of a semaphore with `limit` waits for the `limit` nearest before it: it comes in when fewer than `limit` are left of
-/// those before it, so one of the nearest has gone by then. So a release wakes at most `limit` waiters, however many
-/// there are.
+/// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but one
+/// before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes, there is
+/// time to learn that nobody else is left. So when the last one goes, no question is needed. A permit of a semaphore with
+/// `limit` waits for the `limit` nearest before it: it comes in when fewer than `limit` are left of those before it, so one
+/// of the nearest has gone by then. So a release wakes two mutexes, or `limit` permits at most, however many there are.
 pub(crate) fn place(queue: &[Child], name: &str) -> Place {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Place::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
@@ -36,11 +47,18 @@ pub(crate) fn place(queue: &[Child], name: &str) -> Place {
         return Place::Clash(first.kind);
     }
     let akin: Vec<&Child> = before.iter().filter(|child| child.kind.is_akin(me.kind)).collect();
+    let mut last = None;
     let watch = match me.kind {
-        Kind::Exclusive => akin.last().into_iter().collect(),
-        Kind::Shared => akin.iter().rev().find(|child| child.kind == Kind::Exclusive).into_iter().collect(),
+        Kind::Exclusive => match akin[..] {
+            [.., last_but_one, nearest] => {
+                last = Some(nearest.clone());
+                vec![last_but_one]
+            }
+            _ => akin,
+        },
+        Kind::Shared => akin.into_iter().rfind(|child| child.kind == Kind::Exclusive).into_iter().collect(),
         Kind::Permit(limit) => match akin.len().checked_sub(limit as usize) {
-            Some(first) => akin[first..].iter().collect::<Vec<_>>(),
+            Some(first) => akin[first..].to_vec(),
             None => Vec::new(),
         },
     };
@@ -48,7 +66,7 @@ pub(crate) fn place(queue: &[Child], name: &str) -> Place {
         return Place::Granted;
     }
     let watch = watch.into_iter().map(|child| child.name.clone()).collect();
-    Place::Waiting { watch, ahead: before.len() }
+    Place::Waiting(Waiting { watch, last, ahead: before.len() })
 }
 
 /// How many of the first nodes hold the lock.
@@ -93,8 +111,9 @@ mod tests {
         let queue = queue(letters);
         match place(&queue, &queue[at].name) {
             Place::Granted => vec![],
-            Place::Waiting { watch, ahead } => {
+            Place::Waiting(Waiting { watch, last, ahead }) => {
                 assert_eq!(ahead, at);
+                assert!(last.is_none_or(|last| last == queue[at - 1] && !watch.contains(&last.name)));
                 watch.iter().map(|name| queue.iter().position(|child| &child.name == name).unwrap()).collect()
             }
             other => panic!("{other:?}"),
@@ -104,9 +123,12 @@ mod tests {
     #[test]
     fn everybody_waits_for_the_fewest() {
         assert!(watches("w", 0).is_empty());
-        assert_eq!(watches("www", 2), [1]);
+        assert_eq!(watches("ww", 1), [0]);
+        assert_eq!(watches("www", 2), [0]);
+        assert_eq!(watches("wwwww", 4), [2]);
         assert!(watches("rrr", 2).is_empty());
-        assert_eq!(watches("rrw", 2), [1]);
+        assert_eq!(watches("rrw", 2), [0]);
+        assert_eq!(watches("rw", 1), [0]);
         assert_eq!(watches("wrwr", 3), [2]);
         assert_eq!(watches("wrr", 2), [0]);
         assert!(watches("22", 1).is_empty());

@@ -1,18 +1,22 @@
 //! Waiting for the turn.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, EventType};
 
 use crate::acquire::Acquire;
-use crate::child::Kind;
+use crate::child::{Child, Kind};
 use crate::error::{Fate, explain, fate};
+use crate::look::Look;
 use crate::node::{Node, says_reader};
 use crate::patience::within;
+use crate::queue::{Place, Waiting, place};
 
 /// How a wait ends.
 pub(crate) enum Turn {
@@ -22,6 +26,8 @@ pub(crate) enum Turn {
     Joined,
     /// Something has changed: look at the queue again.
     Look,
+    /// The same, and that has been done.
+    Seen(Look),
     GivenUp,
     SessionOver,
 }
@@ -31,73 +37,183 @@ fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
-/// Waits until one of the nodes `watch` leaves the queue, or is a writer that lets readers in.
-///
-/// If it is the last one before us, a watch on our own node stands first. The server sends events in the order of what
-/// happened: so when the news comes that the other has left, and none that our own node is gone, then it was there at
-/// that moment. No question is needed, and a hand-over takes one way. Data watches, since a watch on a missing node would
-/// stay behind.
-///
-/// After a reconnect the server tells what happened meanwhile, in no particular order: then the queue is looked at.
+/// What is known of those who stand before us beside the ones that are watched.
+enum Rest {
+    /// There are none.
+    Nobody,
+    /// They stand before this node of our own process, which wants the lock alone, and is the one that is watched. If it
+    /// comes to hold the lock, they have gone by then.
+    Before(Arc<Node>),
+    /// Nothing: the queue must be looked at.
+    Others,
+}
+
+impl Rest {
+    /// Whether the end of what is watched can be our turn.
+    fn can_be_over(&self) -> bool {
+        !matches!(self, Self::Others)
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Nobody => true,
+            Self::Before(node) => node.was_held(),
+            Self::Others => false,
+        }
+    }
+}
+
+/// Waits for the turn, or until it is time to look at the queue.
 pub(crate) async fn wait_for_turn(
     acquire: &Acquire<'_>,
     node: &Arc<Node>,
-    watch: &[String],
-    ahead: usize,
+    waiting: &Waiting,
 ) -> Result<Turn> {
-    let (session, client) = (&acquire.session, &acquire.session.client);
-    if session.is_over() {
+    if acquire.session.is_over() {
         return Ok(Turn::SessionOver);
     }
-    let mut states = client.state_watcher();
-    let bounded = |answer| within(acquire.shared, acquire.claim, session.bounded(answer));
-    // All go out before the first answer is waited for.
-    let asking_own = (ahead == 1 && !node.is_watched()).then(|| client.get_and_watch_data(&node.path));
+    if waiting.ahead == 1 {
+        return wait_for(acquire, node, &waiting.watch, &Rest::Nobody).await;
+    }
+    let Some(last) = &waiting.last else {
+        return wait_for(acquire, node, &waiting.watch, &Rest::Others).await;
+    };
+    let name = std::slice::from_ref(&last.name);
+    if let Some(ours) = ours(acquire, last).await {
+        return wait_for(acquire, node, name, &Rest::Before(ours)).await;
+    }
+    match wait_for(acquire, node, &waiting.watch, &Rest::Others).await? {
+        Turn::Look => wait_for_last(acquire, node, name).await,
+        turn => Ok(turn),
+    }
+}
+
+/// The node of an exclusive claim of this process.
+async fn ours(acquire: &Acquire<'_>, child: &Child) -> Option<Arc<Node>> {
+    let find = || acquire.shared.table.find(child).filter(|_| child.kind == Kind::Exclusive);
+    if let Some(node) = find() {
+        return Some(node);
+    }
+    // If it is new and of our session, its maker has been answered before us. Let the maker note it.
+    tokio::task::yield_now().await;
+    find()
+}
+
+/// Waits until one of the nodes `watch` leaves the queue, or is a writer that lets readers in.
+async fn wait_for(acquire: &Acquire<'_>, node: &Arc<Node>, watch: &[String], rest: &Rest) -> Result<Turn> {
+    match set_watches(acquire, node, watch, rest).await? {
+        ControlFlow::Continue(watches) => watches.wait(acquire, node, watch, rest).await,
+        ControlFlow::Break(turn) => Ok(turn),
+    }
+}
+
+/// Watches the one who is probably the last before us, and looks at the queue, without waiting in between: whoever is
+/// next may give the lock back at once. If nobody else is left, the end of that one is our turn.
+async fn wait_for_last(acquire: &Acquire<'_>, node: &Arc<Node>, last: &[String]) -> Result<Turn> {
+    let (watches, look) =
+        tokio::join!(biased; set_watches(acquire, node, last, &Rest::Nobody), acquire.look());
+    let (watches, Some(look)) = (watches?, look?) else { return Ok(Turn::SessionOver) };
+    let alone = match place(&look.queue, node.name()) {
+        Place::Waiting(waiting) => waiting.ahead == 1 && waiting.watch == last,
+        _ => false,
+    };
+    match watches {
+        ControlFlow::Continue(watches) if alone && !acquire.claim.is_given_up() => {
+            watches.wait(acquire, node, last, &Rest::Nobody).await
+        }
+        ControlFlow::Continue(_) | ControlFlow::Break(Turn::Look) => Ok(Turn::Seen(look)),
+        ControlFlow::Break(turn) => Ok(turn),
+    }
+}
+
+/// Watches on nodes before us.
+struct Watches {
+    /// Changes of the connection since before they were set.
+    states: zk::StateWatcher,
+    leaving: FuturesUnordered<BoxFuture<'static, zk::WatchedEvent>>,
+    /// One of the nodes was not there any more.
+    left: bool,
+}
+
+/// Sets the watches, and says what is to be done if that is not possible or not needed. All requests go out before the
+/// first answer is waited for.
+///
+/// If its end can be our turn, a watch on our own node stands first. The server sends events in the order of what
+/// happened: so when the news comes that the other has left, and none that our own node is gone, then it was there at
+/// that moment. No question is needed, and a hand-over takes one way. Data watches, since a watch on a missing node would
+/// stay behind.
+async fn set_watches(
+    acquire: &Acquire<'_>,
+    node: &Arc<Node>,
+    watch: &[String],
+    rest: &Rest,
+) -> Result<ControlFlow<Turn, Watches>> {
+    let (session, client) = (&acquire.session, &acquire.session.client);
+    let states = client.state_watcher();
+    let asking_own =
+        (rest.can_be_over() && !node.is_watched()).then(|| client.get_and_watch_data(&node.path));
     let asking: Vec<_> =
         watch.iter().map(|name| client.get_and_watch_data(&format!("{}/{name}", acquire.folder))).collect();
     if let Some(asking) = asking_own {
-        match bounded(asking).await? {
+        match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
             Ok((_, stat, _)) if stat.ephemeral_owner != session.id() => return Err(taken()),
             Ok((.., news)) => node.watched_by(news),
             Err(zk::Error::NoNode) => return Err(taken()),
-            Err(error) => return failed(&error).await,
+            Err(error) => return failed(&error).await.map(ControlFlow::Break),
         }
     }
-    let mut leaving = FuturesUnordered::new();
+    let leaving = FuturesUnordered::new();
     let mut left = false;
     for asking in asking {
         match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
-            Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => return Ok(Turn::Joined),
-            Ok((.., news)) => leaving.push(news.changed()),
+            Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => {
+                return Ok(ControlFlow::Break(Turn::Joined));
+            }
+            Ok((.., news)) => leaving.push(news.changed().boxed()),
             Err(zk::Error::NoNode) => left = true,
-            Err(error) => return failed(&error).await,
+            Err(error) => return failed(&error).await.map(ControlFlow::Break),
         }
     }
-    let event = loop {
-        if left {
-            break None;
-        }
-        tokio::select! {
-            biased;
-            Some(event) = node.event() => return after_own(&event),
-            event = leaving.next() => break event,
-            () = acquire.claim.given_up() => return Ok(Turn::GivenUp),
-            () = tokio::time::sleep(safety_poll()) => {
-                if !all_there(acquire, node, watch).await? {
-                    return Ok(Turn::Look);
+    Ok(ControlFlow::Continue(Watches { states, leaving, left }))
+}
+
+impl Watches {
+    /// Waits for the first of them.
+    ///
+    /// After a reconnect the server tells what happened meanwhile, in no particular order: then the queue is looked at.
+    async fn wait(
+        mut self,
+        acquire: &Acquire<'_>,
+        node: &Node,
+        watch: &[String],
+        rest: &Rest,
+    ) -> Result<Turn> {
+        let event = loop {
+            if self.left {
+                break None;
+            }
+            tokio::select! {
+                biased;
+                Some(event) = node.event() => return after_own(&event),
+                event = self.leaving.next() => break event,
+                () = acquire.claim.given_up() => return Ok(Turn::GivenUp),
+                () = tokio::time::sleep(safety_poll()) => {
+                    if !all_there(acquire, node, watch).await? {
+                        return Ok(Turn::Look);
+                    }
                 }
             }
+        };
+        if let Some(Some(event)) = node.event().now_or_never() {
+            return after_own(&event);
         }
-    };
-    if let Some(Some(event)) = node.event().now_or_never() {
-        return after_own(&event);
+        Ok(match event.map(|event| event.event_type) {
+            Some(EventType::Session) => Turn::SessionOver,
+            _ if self.states.changed().now_or_never().is_some() => Turn::Look,
+            Some(EventType::NodeDeleted) | None if rest.is_over() => Turn::Mine(Moment::now()),
+            _ => Turn::Look,
+        })
     }
-    Ok(match event.map(|event| event.event_type) {
-        Some(EventType::Session) => Turn::SessionOver,
-        _ if states.changed().now_or_never().is_some() => Turn::Look,
-        Some(EventType::NodeDeleted) | None if ahead == 1 => Turn::Mine(Moment::now()),
-        _ => Turn::Look,
-    })
 }
 
 /// Whether we and all of these still stand in the queue and say what they said, as far as one can tell.

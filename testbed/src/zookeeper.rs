@@ -28,12 +28,22 @@ impl ZooKeeper {
         Java::find(None).map(drop)
     }
 
+    /// The class path of Java programs that use its client.
+    pub fn class_path() -> Result<String, Error> {
+        java::class_path()
+    }
+
+    /// The class path of Java programs that use Apache Curator.
+    pub fn curator_class_path() -> Result<String, Error> {
+        java::curator_class_path()
+    }
+
     /// Starts one with the default options.
     pub async fn start() -> Result<Self, Error> {
         Self::start_with(&Options::new()).await
     }
 
-    /// Starts one. Settings are those of `zoo.cfg`.
+    /// Starts one. Settings are those of `zoo.cfg`, and properties of its Java machine where they begin with `-D`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
         Self::launch(Java::find(None)?, options).await
     }

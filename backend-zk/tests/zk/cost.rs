@@ -1,6 +1,7 @@
 //! What a lock costs: round trips, and time beside the raw operations.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockcore::Moment;
@@ -65,6 +66,53 @@ async fn round_trips() {
     );
     assert!(again < 1.6 && releases < 1.6 && handovers < 1.6, "more than one round trip");
     assert!(first < 2.6, "more than two round trips");
+}
+
+/// Several processes queue for one lock. Each hand-over takes one round trip from the release to the grant, even if who
+/// gets the lock gives it back at once, so that all who wait have little time to learn who is still before them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn round_trips_between_processes() {
+    const PROCESSES: u32 = 4;
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let mut clients = Vec::new();
+    for _ in 0..PROCESSES {
+        clients.push(client(&url(proxy.addr())).await);
+        hold(clients.last().expect("one"), "warm").await.release().await.expect("held");
+    }
+    proxy.delay(EACH_WAY);
+    for hold_for in [Duration::ZERO, EACH_WAY * 2, EACH_WAY * 6] {
+        let name = format!("chain-{}", hold_for.as_millis());
+        let held = hold(&clients[0], &name).await;
+        let released = Arc::new(Mutex::new(None));
+        let mut workers = Vec::new();
+        for locks in clients.clone() {
+            let (name, released) = (name.clone(), Arc::clone(&released));
+            workers.push(tokio::spawn(async move {
+                let mut times = Vec::new();
+                for _ in 0..5 {
+                    let guard = hold(&locks, &name).await;
+                    let before = released.lock().expect("no panic").take();
+                    times.extend(before.map(|before| Moment::now().since(before)));
+                    tokio::time::sleep(hold_for).await;
+                    *released.lock().expect("no panic") = Some(Moment::now());
+                    guard.release().await.expect("held");
+                }
+                times
+            }));
+        }
+        tokio::time::sleep(EACH_WAY * 10).await;
+        *released.lock().expect("no panic") = Some(Moment::now());
+        held.release().await.expect("held");
+        let mut times = Vec::new();
+        for worker in workers {
+            times.extend(worker.await.expect("no panic"));
+        }
+        times.sort_unstable();
+        let middle = times[times.len() / 2].as_secs_f64() / ROUND_TRIP;
+        println!("held for {hold_for:?}: {} hand-overs, {middle:.2} round trips each", times.len());
+        assert!(middle <= 1.5, "{middle:.2} round trips for a hand-over: {times:.0?}");
+    }
 }
 
 /// A client of the crate as the backend uses it: with a thread of its own for its sessions.

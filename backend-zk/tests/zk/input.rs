@@ -1,13 +1,14 @@
 //! Odd names, and servers that cannot serve.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use lockcore::{ErrorKind, LockName};
+use lockcore::{ErrorKind, LockName, Moment};
+use testbed::ZooKeeper;
 use zookeeper_client::Client;
 
-use crate::java::{JavaServer, free_port};
 use crate::rights::refusal;
-use crate::servers::{client, hold, options, single};
+use crate::servers::{client, ensemble, hold, options, single};
 
 /// Whatever a lock is called, it is a child of the base of its own, and can be held beside all others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,23 +58,53 @@ async fn every_name_has_a_node_of_its_own() {
     }
 }
 
+/// Waits until a server says this of itself.
+async fn becomes(server: &ZooKeeper, said: &str) {
+    let end = Moment::now().after(Duration::from_secs(30));
+    loop {
+        let answer = server.four_letter("srvr").unwrap_or_default();
+        if answer.contains(said) {
+            return;
+        }
+        assert!(!end.has_passed(), "{answer}, not {said}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// A server that has lost its ensemble, and is told to answer questions nevertheless, is no server for locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_only_reads_is_refused() {
-    let member = || format!("127.0.0.1:{}:{}", free_port(), free_port());
-    let settings = [
-        ("server.1", member()),
-        ("server.2", member()),
-        ("server.3", member()),
-        ("initLimit", "10".to_owned()),
-        ("syncLimit", "5".to_owned()),
-    ];
-    let read_only = ["-Dreadonlymode.enabled=true".to_owned()];
-    let Some(server) = JavaServer::start(&settings, &read_only).await else { return };
-    let mode = server.four_letter("srvr").expect("an answer");
-    assert!(mode.contains("Mode: read-only"), "{mode}");
+    let Some(servers) = ensemble(&options().setting("-Dreadonlymode.enabled", "true")).await else { return };
+    let [server, others @ ..] = servers.servers() else { panic!("no servers") };
+    for other in others {
+        other.kill().expect("killed");
+    }
+    becomes(server, "Mode: read-only").await;
     let error = refusal(&format!("zk://{}?timeout=3s", server.addr())).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
     assert!(error.is_retryable(), "{error:#}");
-    assert!(server.log().contains("Refusing session request"), "{}", server.log());
+    let said = format!("{} is read-only: it has no quorum", server.addr());
+    assert!(error.to_string().contains(&said), "{error}");
+}
+
+/// Who cannot connect is told what each of the servers says, and no password.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_servers_say_that_cannot_be_reached() {
+    let Some(servers) = ensemble(&options()).await else { return };
+    let addresses = servers.addresses();
+    let hosts = format!("{},{},{},no-such-host.invalid", addresses[0], addresses[1], addresses[2]);
+    servers.servers()[1].kill().expect("killed");
+    servers.servers()[2].pause().expect("paused");
+    becomes(&servers.servers()[0], "not currently serving").await;
+    let error = refusal(&format!("zk://ann:s3cret@{hosts}?timeout=2s")).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+    for said in [
+        format!("{} is not serving: it has no quorum", addresses[0]),
+        format!("{}: connection refused", addresses[1]),
+        format!("{} takes connections but does not answer", addresses[2]),
+        "no-such-host.invalid:2181: host name unknown".to_owned(),
+    ] {
+        assert!(error.to_string().contains(&said), "{said}: {error}");
+    }
+    assert!(!format!("{error:#} {error:?}").contains("s3cret"), "{error:#}");
 }

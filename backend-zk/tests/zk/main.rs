@@ -6,7 +6,7 @@ mod faults;
 mod herd;
 mod input;
 mod interop;
-mod java;
+mod lag;
 mod other;
 mod rights;
 #[cfg(feature = "sasl")]

@@ -22,17 +22,6 @@ pub(crate) struct Other {
     words: mpsc::UnboundedReceiver<String>,
 }
 
-const JARS: [&str; 8] = [
-    "curator-recipes",
-    "curator-framework",
-    "curator-client",
-    "zookeeper",
-    "zookeeper-jute",
-    "slf4j-api",
-    "slf4j-simple",
-    "guava",
-];
-
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zk/other")
 }
@@ -40,15 +29,11 @@ fn sources() -> PathBuf {
 /// Compiles the Java driver. The folder lives as long as this process.
 fn java() -> Result<Vec<String>, String> {
     static FOLDER: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
-    let jars: Vec<String> = JARS.iter().map(|name| format!("/usr/share/java/{name}.jar")).collect();
-    let recipes = &jars[0];
-    if !Path::new(recipes).is_file() {
-        return Err(format!("{recipes} is missing: apt install libcurator-recipes-java"));
-    }
+    let class_path = testbed::ZooKeeper::curator_class_path().map_err(|error| error.to_string())?;
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let compiled = Command::new("javac")
-            .args(["-cp", &jars.join(":"), "-d"])
+            .args(["-cp", &class_path, "-d"])
             .arg(folder.path())
             .arg(sources().join("Driver.java"))
             .output()
@@ -60,7 +45,7 @@ fn java() -> Result<Vec<String>, String> {
         }
     });
     let folder = folder.as_ref().map_err(Clone::clone)?;
-    let path = format!("{}:{}", folder.path().display(), jars.join(":"));
+    let path = format!("{}:{class_path}", folder.path().display());
     let quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off".to_owned();
     Ok(vec!["java".into(), "-Xmx128m".into(), quiet, "-cp".into(), path, "Driver".into()])
 }

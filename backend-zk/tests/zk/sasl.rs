@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use lockcore::ErrorKind;
-use testbed::Proxy;
+use testbed::{Proxy, ZooKeeper};
 
-use crate::java::JavaServer;
 use crate::rights::refusal;
 use crate::servers::{client, hold, options, single};
 
 /// A server that knows a user.
-async fn server() -> Option<JavaServer> {
+async fn server() -> Option<ZooKeeper> {
     let folder = tempfile::tempdir().expect("a folder");
     let users = folder.path().join("jaas.conf");
     let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
     std::fs::write(&users, format!("Server {{\n{module} required\nuser_ann=\"s3cret\";\n}};\n"))
         .expect("a file");
-    let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider".to_owned();
-    let java = format!("-Djava.security.auth.login.config={}", users.display());
+    let options = options()
+        .setting("authProvider.sasl", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
+        .setting("-Djava.security.auth.login.config", users.display().to_string());
     // The file has been read by the time that the server is up.
-    JavaServer::start(&[("authProvider.sasl", provider)], &[java]).await
+    single(&options).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

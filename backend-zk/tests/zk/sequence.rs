@@ -10,14 +10,16 @@ use zookeeper_client::Client;
 
 use crate::servers::{client, hold, options, queued, single};
 
-const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
-
 /// Lets the numbers of a lock go on from here. `false`: there is no Java compiler.
 async fn bump(server: &ZooKeeper, lock: &str, number: i64) -> bool {
     server.stop().await.expect("stopped");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zk/other/Bump.java");
     let done = Command::new("java")
-        .args(["-cp", JARS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"])
+        .args([
+            "-cp",
+            &ZooKeeper::class_path().expect("installed"),
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+        ])
         .arg(source)
         .arg(server.folder().join("data"))
         .args([format!("/lockwell/{lock}"), number.to_string()])

@@ -1,17 +1,16 @@
 //! TLS with a real server: who trusts whom.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use lockcore::{ErrorKind, Moment, Standing};
 use tempfile::TempDir;
-use testbed::Proxy;
+use testbed::{Proxy, ZooKeeper};
 
-use crate::java::{JavaServer, free_port};
 use crate::rights::refusal;
-use crate::servers::{client, hold};
+use crate::servers::{client, hold, options, single};
 
 /// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `ours`.
 struct Certificates(TempDir);
@@ -81,21 +80,22 @@ impl Certificates {
 }
 
 /// A server that also takes connections by TLS, on the second port, from clients who show a certificate, or from all.
-async fn secure(certificates: &Certificates, client_auth: &str) -> Option<(JavaServer, u16)> {
-    let port = free_port();
+async fn secure(certificates: &Certificates, client_auth: &str) -> Option<(ZooKeeper, u16)> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
     let path = |name: &str| certificates.file(name).display().to_string();
-    let settings = [
-        ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned()),
-        ("secureClientPort", port.to_string()),
-        ("secureClientPortAddress", "127.0.0.1".to_owned()),
-        ("ssl.keyStore.location", path("keystore.pem")),
-        ("ssl.trustStore.location", path("ca.pem")),
-        ("ssl.clientAuth", client_auth.to_owned()),
-    ];
-    let server = JavaServer::start(&settings, &[]).await?;
+    let options = options()
+        .setting("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory")
+        .setting("secureClientPort", port.to_string())
+        .setting("secureClientPortAddress", "127.0.0.1")
+        .setting("ssl.keyStore.location", path("keystore.pem"))
+        .setting("ssl.trustStore.location", path("ca.pem"))
+        .setting("ssl.clientAuth", client_auth);
+    let server = single(&options).await?;
     let end = Moment::now().after(Duration::from_secs(30));
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(!end.has_passed(), "no TLS: {}", server.log());
+        assert!(!end.has_passed(), "no TLS: {}", server.log_tail());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Some((server, port))

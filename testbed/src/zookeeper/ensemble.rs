@@ -1,6 +1,6 @@
 //! A throwaway ensemble of `ZooKeeper`s.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
     ZooKeeper,
@@ -160,11 +160,22 @@ impl ZooKeeperEnsemble {
 
     fn set_isolated(&self, server: usize, isolate: bool) -> Result<(), Error> {
         assert!(server < self.members.servers.len(), "there is no server {server}");
-        let Some(links) = &self.members.links else {
-            return Err(Error::State("the ensemble was not started with links".into()));
-        };
-        links.set_isolated(server, isolate);
+        self.links()?.set_isolated(server, isolate);
         Ok(())
+    }
+
+    /// From now on what the servers say to each other takes this long, each way: the followers lag behind their leader.
+    /// Zero ends it. It must be less than what `syncLimit` allows.
+    ///
+    /// Only for an ensemble with links. [`ZooKeeperEnsemble::rejoin`] ends it, too, for the connections of a server.
+    pub fn delay(&self, each_way: Duration) -> Result<(), Error> {
+        self.links()?.delay(each_way);
+        Ok(())
+    }
+
+    fn links(&self) -> Result<&Links, Error> {
+        let links = self.members.links.as_ref();
+        links.ok_or_else(|| Error::State("the ensemble was not started with links".into()))
     }
 }
 

@@ -9,11 +9,50 @@ use crate::{
     wire::{SHORT, exchange},
 };
 
-/// Where Debian puts the server's Java archive. It names the libraries that it needs itself.
-const ARCHIVE: &str = "/usr/share/java/zookeeper.jar";
+/// Where Debian puts Java archives.
+const FOLDER: &str = "/usr/share/java";
 
-/// A logger that needs no configuration. Without one, nothing says why a server did not start.
-const LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+/// The server. Debian's archive names the libraries that it needs itself, but not all that it needs of Netty for TLS.
+const SERVER: &str = "zookeeper";
+
+/// What Curator's locks are in.
+const CURATOR: &str = "curator-recipes";
+
+/// What programs need that use the server or Curator. The logger needs no configuration: without one, nothing says why a
+/// server did not start. Java passes over what is not there.
+const ARCHIVES: [&str; 10] = [
+    SERVER,
+    "zookeeper-jute",
+    "netty-codec",
+    "netty-resolver",
+    "slf4j-api",
+    "slf4j-simple",
+    CURATOR,
+    "curator-framework",
+    "curator-client",
+    "guava",
+];
+
+fn archive(name: &str) -> String {
+    format!("{FOLDER}/{name}.jar")
+}
+
+fn have(name: &str, package: &str) -> Result<(), Error> {
+    let archive = archive(name);
+    if Path::new(&archive).is_file() { Ok(()) } else { Err(missing(&archive, package)) }
+}
+
+/// The class path of programs that use `ZooKeeper`.
+pub(super) fn class_path() -> Result<String, Error> {
+    have(SERVER, "zookeeper")?;
+    Ok(ARCHIVES.map(archive).join(":"))
+}
+
+/// The same for programs that use Curator.
+pub(super) fn curator_class_path() -> Result<String, Error> {
+    have(CURATOR, "libcurator-recipes-java")?;
+    class_path()
+}
 
 /// What a server writes at each start, just before it takes the port for clients.
 pub(super) const BINDING: &str = "binding to port";
@@ -30,15 +69,14 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Java {
     path: String,
+    class_path: String,
     member: Option<Member>,
 }
 
 impl Java {
     pub(super) fn find(member: Option<Member>) -> Result<Self, Error> {
-        if !Path::new(ARCHIVE).is_file() {
-            return Err(missing(ARCHIVE, "zookeeper"));
-        }
-        Ok(Self { path: find("java", "default-jre-headless")?, member })
+        let class_path = class_path()?;
+        Ok(Self { path: find("java", "default-jre-headless")?, class_path, member })
     }
 
     /// What the Java machine is told about itself.
@@ -85,7 +123,9 @@ impl Kind for Java {
             settings.push(("forceSync".to_owned(), "no".to_owned()));
         }
         // The file is read as a table: a name that comes again replaces the first.
-        settings.extend(site.options.settings.iter().cloned());
+        let (java, own): (Vec<_>, Vec<_>) =
+            site.options.settings.iter().cloned().partition(|(name, _)| name.starts_with("-D"));
+        settings.extend(own);
         let lines: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         site.write("zoo.cfg", &lines.concat())?;
         let mut command = vec![self.path.clone()];
@@ -94,7 +134,8 @@ impl Kind for Java {
         command.push("-XX:-UsePerfData".to_owned());
         // It would look for another logger than ours.
         command.push("-Dzookeeper.jmx.log4j.disable=true".to_owned());
-        command.extend(["-cp".to_owned(), format!("{ARCHIVE}:{LOGGER}")]);
+        command.extend(java.into_iter().map(|(name, value)| format!("{name}={value}")));
+        command.extend(["-cp".to_owned(), self.class_path.clone()]);
         command.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".to_owned());
         command.push(site.path("zoo.cfg")?);
         Ok(command)

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::{Direction, Error, Proxy, port};
@@ -91,6 +92,11 @@ impl Links {
                 link.proxies().for_each(Proxy::heal);
             }
         }
+    }
+
+    /// How long the members' words to each other take, each way.
+    pub(super) fn delay(&self, each_way: Duration) {
+        self.all.iter().for_each(|link| link.quorum.delay(each_way));
     }
 }
 

@@ -48,8 +48,10 @@ async fn zookeeper_lives() {
     if skip(ZooKeeper::installed()) {
         return;
     }
-    let zookeeper = ZooKeeper::start().await.expect("starts");
+    let options = Options::new().setting("-Duser.name", "somebody");
+    let zookeeper = ZooKeeper::start_with(&options).await.expect("starts");
     let addr = zookeeper.addr();
+    assert!(zookeeper.four_letter("envi").expect("an answer").contains("user.name=somebody"));
     assert_eq!(zookeeper.url(), format!("zk://{addr}"));
     assert!(zookeeper.four_letter("srvr").expect("an answer").contains("Mode: standalone"));
     let answers = async || assert_eq!(ask(addr, "ruok"), "imok");

@@ -1,0 +1,183 @@
+//! What servers say about themselves, by the commands of four letters: on plain TCP, without a session.
+//!
+//! `srvr` is allowed unless somebody has forbidden it, `conf` only where it was allowed (`4lw.commands.whitelist`).
+
+use std::io::ErrorKind as Io;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockcore::{Error, ErrorKind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+
+use crate::options::{Host, Options};
+use crate::thread;
+
+/// How long a server is asked.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// More than any answer.
+const LONGEST: u64 = 16_384;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    UnknownHost,
+    Refused,
+    Unreachable,
+    NoAnswer,
+}
+
+/// The tick and `syncLimit` of the first server that tells them.
+pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
+    if options.tls.is_some() {
+        return None;
+    }
+    let hosts = options.hosts.clone();
+    let asking = thread::spawn(async move {
+        for host in hosts {
+            if let Some(found) = ask(&host, b"conf").await.ok().and_then(|text| read_conf(&text)) {
+                return Some(found);
+            }
+        }
+        None
+    });
+    asking.await.ok().flatten()
+}
+
+/// Adds what each server says to the error of one who can reach none: the client crate keeps the reason to itself.
+///
+/// Not with TLS: those servers need not listen to anything in clear.
+pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
+    if error.kind() != ErrorKind::Unreachable || options.tls.is_some() {
+        return error;
+    }
+    let hosts = options.hosts.clone();
+    let asking = thread::spawn(async move {
+        let asking = hosts.iter().map(async |host| format!("{host}{}", state(&ask(host, b"srvr").await)));
+        join_all(asking).await
+    });
+    let Ok(states) = asking.await else { return error };
+    let said = Error::new(error.kind(), format!("{}: {}", error.message(), states.join("; ")));
+    match std::error::Error::source(&error) {
+        Some(source) => said.with_source(source.to_string()),
+        None => said,
+    }
+}
+
+async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
+    // What is to blame if the time is over.
+    let mut blame = Silence::UnknownHost;
+    let asking = async {
+        let found = lookup_host((host.name.as_str(), host.port)).await;
+        let places: Vec<_> = found.map_err(|_| Silence::UnknownHost)?.collect();
+        blame = Silence::Unreachable;
+        let mut stream = TcpStream::connect(&places[..]).await.map_err(|error| match error.kind() {
+            Io::ConnectionRefused => Silence::Refused,
+            _ => Silence::Unreachable,
+        })?;
+        blame = Silence::NoAnswer;
+        stream.write_all(word).await.map_err(|_| Silence::NoAnswer)?;
+        let mut text = Vec::new();
+        match stream.take(LONGEST).read_to_end(&mut text).await {
+            Err(_) | Ok(0) => Err(Silence::NoAnswer),
+            Ok(_) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        }
+    };
+    let answer = tokio::time::timeout(LIMIT, asking).await;
+    answer.unwrap_or(Err(blame))
+}
+
+/// The answer to `srvr` in words that follow the name of the server. Nothing of what it says is repeated as it is.
+fn state(answer: &Result<String, Silence>) -> &'static str {
+    let text = match answer {
+        Err(Silence::UnknownHost) => return ": host name unknown",
+        Err(Silence::Refused) => return ": connection refused",
+        Err(Silence::Unreachable) => return " takes no connections",
+        Err(Silence::NoAnswer) => return " takes connections but does not answer",
+        Ok(text) => text,
+    };
+    let mode = text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim);
+    match mode {
+        Some("read-only") => " is read-only: it has no quorum",
+        // One who cannot get a session there has come too late, or too often.
+        Some("leader") => " serves as leader",
+        Some("follower") => " serves as follower",
+        Some("observer") => " serves as observer",
+        Some("standalone") => " serves alone",
+        _ if text.contains("not currently serving requests") => " is not serving: it has no quorum",
+        _ if text.contains("not in the whitelist") => {
+            " answers, but srvr is not in its 4lw.commands.whitelist"
+        }
+        _ => " answers, but not as ZooKeeper does",
+    }
+}
+
+fn read_conf(text: &str) -> Option<(Duration, u32)> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.and_then(|value| value.trim().parse::<u32>().ok())
+    };
+    Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_read() {
+        let text = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\ninitLimit=10\nsyncLimit=5\n";
+        assert_eq!(read_conf(text), Some((Duration::from_secs(2), 5)));
+        assert_eq!(read_conf("conf is not executed because it is not in the whitelist."), None);
+    }
+
+    #[test]
+    fn states_are_read() {
+        let srvr = |mode: &str| {
+            format!(
+                "Zookeeper version: 3.8.0\nLatency min/avg/max: 0/0.0/0\nZxid: 0x0\nMode: {mode}\nNode count: 5\n"
+            )
+        };
+        for (answer, words) in [
+            (srvr("read-only"), "read-only: it has no quorum"),
+            (srvr("leader"), "serves as leader"),
+            (srvr("follower"), "serves as follower"),
+            (srvr("standalone"), "serves alone"),
+            ("This ZooKeeper instance is not currently serving requests\n".to_owned(), "is not serving"),
+            ("srvr is not executed because it is not in the whitelist.\n".to_owned(), "whitelist"),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n".to_owned(), "not as ZooKeeper does"),
+            (srvr("\u{1b}[31msecret"), "not as ZooKeeper does"),
+        ] {
+            assert!(state(&Ok(answer.clone())).contains(words), "{answer}: {}", state(&Ok(answer.clone())));
+        }
+        assert_eq!(state(&Err(Silence::Refused)), ": connection refused");
+    }
+
+    /// A listener that answers with these bytes, or never.
+    async fn answering(bytes: Option<&'static [u8]>) -> Host {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 4]).await.unwrap();
+            match bytes {
+                Some(bytes) => stream.write_all(bytes).await.unwrap(),
+                None => std::future::pending().await,
+            }
+        });
+        Host { name: "127.0.0.1".to_owned(), port }
+    }
+
+    #[tokio::test]
+    async fn every_silence_has_a_reason() {
+        let nobody = Host { name: "no-such-host.invalid".to_owned(), port: 2181 };
+        assert_eq!(ask(&nobody, b"srvr").await, Err(Silence::UnknownHost));
+        let closed = Host { name: "127.0.0.1".to_owned(), port: 1 };
+        assert_eq!(ask(&closed, b"srvr").await, Err(Silence::Refused));
+        assert_eq!(ask(&answering(None).await, b"srvr").await, Err(Silence::NoAnswer));
+        assert_eq!(ask(&answering(Some(b"")).await, b"srvr").await, Err(Silence::NoAnswer));
+        let talks = answering(Some(b"Mode: x\n")).await;
+        assert_eq!(ask(&talks, b"srvr").await.as_deref(), Ok("Mode: x\n"));
+    }
+}
