@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, Secret, ServerUrl};
 use zookeeper_client::Acls;
 
@@ -31,16 +32,6 @@ pub(crate) enum Login {
     /// A user whom the servers know, by SASL with DIGEST-MD5.
     #[cfg(feature = "sasl")]
     Sasl(String, Secret),
-}
-
-/// Files for TLS, in PEM.
-#[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "never made without TLS"))]
-pub(crate) struct TlsFiles {
-    /// The certificates to trust.
-    pub(crate) ca: String,
-    /// Our own certificate, and its key.
-    pub(crate) identity: Option<(String, String)>,
 }
 
 /// What to do about leases that a server which is cut off from its leader would outlive.
@@ -171,19 +162,12 @@ fn login(url: &ServerUrl) -> Result<Option<Login>> {
 }
 
 fn tls_files(url: &ServerUrl) -> Result<Option<TlsFiles>> {
-    let file = |name| url.option(name).map(str::to_owned);
-    let identity = match (file("cert"), file("key")) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err(bad("cert and key go together")),
-    };
-    match file("ca") {
-        Some(_) if !cfg!(feature = "tls") => {
-            Err(Error::new(ErrorKind::Unsupported, "the option ca needs the feature \"tls\""))
+    let files = TlsFiles::of(url, TlsFiles::OPTIONS)?;
+    match files {
+        TlsFiles { ca: None, identity: Some(_) } => {
+            Err(bad("cert and key need ca, the certificates to trust"))
         }
-        Some(ca) => Ok(Some(TlsFiles { ca, identity })),
-        None if identity.is_some() => Err(bad("cert and key need ca, the certificates to trust")),
-        None => Ok(None),
+        files => Ok(Some(files).filter(|files| !files.is_empty())),
     }
 }
 

@@ -1,31 +1,19 @@
 //! TLS.
 
-use lockcore::{Error, ErrorKind, Result};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use lockcore::Result;
+use lockcore::tls::{TlsFiles, choose_provider, read_certificates, read_key, unusable};
 use zookeeper_client::TlsOptions;
-
-use crate::options::TlsFiles;
 
 /// Trust in the certificates of these files, and in no others. The files are read anew for each session, so that
 /// renewed ones are used.
 pub(crate) fn options(files: &TlsFiles) -> Result<TlsOptions> {
-    // Where two providers are compiled in, the crate would panic unless one of them has been chosen.
-    if CryptoProvider::get_default().is_none() {
-        // It fails if somebody else chooses at this moment, which is as good.
-        drop(aws_lc_rs::default_provider().install_default());
+    choose_provider();
+    let mut options = TlsOptions::new();
+    if let Some(ca) = &files.ca {
+        options = options.with_pem_ca(&read_certificates(ca)?).map_err(|error| unusable(ca, &error))?;
     }
-    let options = TlsOptions::new().with_pem_ca(&read(&files.ca)?).map_err(|error| bad(&files.ca, &error))?;
     let Some((cert, key)) = &files.identity else { return Ok(options) };
     options
-        .with_pem_identity(&read(cert)?, &read(key)?)
-        .map_err(|error| bad(&format!("{cert} and {key}"), &error))
-}
-
-fn read(file: &str) -> Result<String> {
-    std::fs::read_to_string(file).map_err(|error| bad(file, &error))
-}
-
-fn bad(what: &str, error: &dyn std::error::Error) -> Error {
-    Error::new(ErrorKind::InvalidInput, format!("{what} cannot be used for TLS"))
-        .with_source(error.to_string())
+        .with_pem_identity(&read_certificates(cert)?, &read_key(key)?)
+        .map_err(|error| unusable(&format!("{cert} and {key}"), &error))
 }

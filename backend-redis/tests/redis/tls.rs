@@ -10,13 +10,7 @@ use crate::asking::queued;
 use crate::servers::{client, in_memory, missing, on_disk, redis_with, refusal};
 
 fn certificates() -> Option<Certificates> {
-    let made = Certificates::make();
-    let Ok(files) = made else {
-        let missing = missing(made.map(drop));
-        assert!(missing);
-        return None;
-    };
-    Some(files)
+    Certificates::make().map_err(|error| assert!(missing(Err(error)))).ok()
 }
 
 /// A server that takes TLS connections on the second port: from those who show a certificate, or from all.

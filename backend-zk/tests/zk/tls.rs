@@ -1,96 +1,39 @@
 //! TLS with a real server: who trusts whom.
 
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use lockcore::{ErrorKind, Moment, Standing};
-use tempfile::TempDir;
-use testbed::{Proxy, ZooKeeper};
+use testbed::{Certificates, Proxy, ZooKeeper};
 
 use crate::rights::refusal;
-use crate::servers::{client, hold, options, single};
+use crate::servers::{client, hold, missing, options, single};
 
-/// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `ours`.
-struct Certificates(TempDir);
+fn certificates() -> Option<Certificates> {
+    Certificates::make().map_err(|error| assert!(missing("openssl", Err(error)))).ok()
+}
 
-impl Certificates {
-    /// `None`, with a word why, where there is no openssl.
-    fn make() -> Option<Self> {
-        let this = Self(tempfile::tempdir().expect("a folder"));
-        // Nothing of what the machine's own configuration adds.
-        std::fs::write(this.file("cnf"), "[req]\ndistinguished_name=dn\n[dn]\n").expect("a file");
-        let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
-        if let Err(error) = this.sign("ca", None, &authority) {
-            assert!(!testbed::servers_required(), "openssl: {error}");
-            eprintln!("ignored: no openssl: {error}");
-            return None;
-        }
-        for (name, alternative) in [("server", "DNS:localhost"), ("ours", "DNS:lockwell")] {
-            let alternative = format!("subjectAltName={alternative}");
-            this.sign(name, Some("ca"), &["basicConstraints=critical,CA:FALSE", &alternative])
-                .expect("signed");
-        }
-        // The server wants both in one file.
-        let both = ["server.key", "server.pem"].map(|name| std::fs::read(this.file(name)).expect("a file"));
-        std::fs::write(this.file("keystore.pem"), both.concat()).expect("a file");
-        Some(this)
-    }
-
-    fn sign(&self, name: &str, by: Option<&str>, extensions: &[&str]) -> Result<(), String> {
-        let mut command = Command::new("openssl");
-        command.args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]);
-        command.arg("-config").arg(self.file("cnf")).args(["-subj", &format!("/CN={name}")]);
-        command.arg("-keyout").arg(self.file(&format!("{name}.key")));
-        command.arg("-out").arg(self.file(&format!("{name}.pem")));
-        if let Some(by) = by {
-            command.arg("-CA").arg(self.file(&format!("{by}.pem")));
-            command.arg("-CAkey").arg(self.file(&format!("{by}.key")));
-        }
-        for extension in extensions {
-            command.args(["-addext", extension]);
-        }
-        let done = command.output().map_err(|error| error.to_string())?;
-        done.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&done.stderr).into_owned())
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// The options of an address: trust in `ca`, and our own certificate if we show it.
-    fn options(&self, ca: &str, show: bool) -> String {
-        let path = |name: &str| self.file(name).display().to_string();
-        let own =
-            if show { format!("&cert={}&key={}", path("ours.pem"), path("ours.key")) } else { String::new() };
-        // The first handshakes of a Java machine take their time.
-        format!("ca={}{own}&timeout=30s", path(ca))
-    }
+/// The options of an address: trust in `ca`, and our own certificate if we show it.
+fn trust(files: &Certificates, ca: &str, show: bool) -> String {
+    let own = format!("&cert={}&key={}", files.path("ours.pem"), files.path("ours.key"));
+    // The first handshakes of a Java machine take their time.
+    format!("ca={}{}&timeout=30s", files.path(ca), if show { &own } else { "" })
 }
 
 /// A server that also takes connections by TLS, on the second port, from clients who show a certificate, or from all.
-async fn secure(certificates: &Certificates, client_auth: &str) -> Option<(ZooKeeper, u16)> {
+async fn secure(files: &Certificates, client_auth: &str) -> Option<(ZooKeeper, u16)> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
-    let path = |name: &str| certificates.file(name).display().to_string();
+    // The server wants both in one file.
+    let both = ["server.key", "server.pem"].map(|name| std::fs::read(files.file(name)).expect("a file"));
+    std::fs::write(files.file("keystore.pem"), both.concat()).expect("a file");
     let options = options()
         .setting("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory")
         .setting("secureClientPort", port.to_string())
         .setting("secureClientPortAddress", "127.0.0.1")
-        .setting("ssl.keyStore.location", path("keystore.pem"))
-        .setting("ssl.trustStore.location", path("ca.pem"))
+        .setting("ssl.keyStore.location", files.path("keystore.pem"))
+        .setting("ssl.trustStore.location", files.path("ca.pem"))
         .setting("ssl.clientAuth", client_auth);
     let server = single(&options).await?;
     let end = Moment::now().after(Duration::from_secs(30));
@@ -103,9 +46,9 @@ async fn secure(certificates: &Certificates, client_auth: &str) -> Option<(ZooKe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_show_certificates() {
-    let Some(files) = Certificates::make() else { return };
+    let Some(files) = certificates() else { return };
     let Some((server, port)) = secure(&files, "need").await else { return };
-    let ours = files.options("ca.pem", true);
+    let ours = trust(&files, "ca.pem", true);
     let url = format!("zk://localhost:{port}/hers?acl=creator&{ours}");
     let (one, two) = (client(&url).await, client(&url).await);
     let guard = hold(&one, "a").await;
@@ -117,9 +60,9 @@ async fn both_sides_show_certificates() {
     hold(&two, "a").await.release().await.expect("held");
 
     for (why, url) in [
-        ("we show no certificate", format!("zk://localhost:{port}?{}", files.options("ca.pem", false))),
+        ("we show no certificate", format!("zk://localhost:{port}?{}", trust(&files, "ca.pem", false))),
         ("we do not trust the authority", {
-            let ca = files.options("ours.pem", true);
+            let ca = trust(&files, "ours.pem", true);
             format!("zk://localhost:{port}?{ca}")
         }),
         ("the certificate is for another name", format!("zk://127.0.0.1:{port}?{ours}")),
@@ -132,7 +75,7 @@ async fn both_sides_show_certificates() {
     let error = refusal(&format!("zk://localhost:{port}")).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "we do not speak TLS: {error:#}");
     for (missing, text) in [("nothing.pem", "nothing.pem"), ("cnf", "cnf")] {
-        let error = refusal(&format!("zk://localhost:{port}?{}", files.options(missing, true))).await;
+        let error = refusal(&format!("zk://localhost:{port}?{}", trust(&files, missing, true))).await;
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
         assert!(error.to_string().contains(text), "{error:#}");
     }
@@ -141,10 +84,10 @@ async fn both_sides_show_certificates() {
 /// Only the server shows one. A connection that breaks is made anew, by TLS again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_shows_a_certificate() {
-    let Some(files) = Certificates::make() else { return };
+    let Some(files) = certificates() else { return };
     let Some((_server, port)) = secure(&files, "none").await else { return };
     let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await.expect("a proxy");
-    let url = format!("zk://localhost:{}?{}", proxy.addr().port(), files.options("ca.pem", false));
+    let url = format!("zk://localhost:{}?{}", proxy.addr().port(), trust(&files, "ca.pem", false));
     let locks = client(&url).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(20)).await.expect("a free lock");
     for (cut, wanted) in [(true, Standing::Suspect), (false, Standing::Held)] {
