@@ -15,6 +15,11 @@ fn signals_are_passed_on() {
         (Signal::USR1, "USR1"),
         (Signal::USR2, "USR2"),
     ] {
+        if is_ignored(signal) {
+            // As under `nohup`: it is handed down, and lockwell and its command keep to it.
+            eprintln!("not tested: {name} is ignored here");
+            continue;
+        }
         let ready = format!("ready-{name}");
         let script = format!("exec 2>&-; trap 'exit 7' {name}; echo > {ready}; while :; do sleep 0.02; done");
         let run = Running::start(&mut site.lockwell(&["run", "a", "--", "sh", "-c", &script]));
@@ -23,6 +28,13 @@ fn signals_are_passed_on() {
         let run = run.finish();
         assert_eq!((run.status, run.err.as_str()), (7, ""), "{name}");
     }
+}
+
+/// Whether this process was started to ignore the signal.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    u64::from_str_radix(set.trim(), 16).unwrap_or(0) & (1 << (signal.as_raw() - 1)) != 0
 }
 
 #[test]
