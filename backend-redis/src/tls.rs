@@ -6,7 +6,7 @@ use redis::{Client, ClientTlsConfig, TlsCertificates};
 
 /// What the files hold. They are read anew for each connection, so that renewed ones are used.
 ///
-/// Without a `ca`, those are trusted that the operating system trusts.
+/// Without a `ca`, those are trusted that Mozilla trusts.
 pub(crate) fn certificates(files: &TlsFiles) -> Result<TlsCertificates> {
     choose_provider();
     let root_cert = files.ca.as_deref().map(read_certificates).transpose()?.map(String::into_bytes);

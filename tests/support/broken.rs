@@ -60,15 +60,7 @@ struct Workshop(Arc<Broken>);
 #[async_trait]
 impl Harness for Workshop {
     fn offers(&self) -> Vec<Need> {
-        vec![
-            Need::Shared,
-            Need::Permits,
-            Need::Downgrade,
-            Need::Fencing,
-            Need::TokenBlocks,
-            Need::Fifo,
-            Need::Counted,
-        ]
+        super::memory::offers()
     }
 
     async fn client(&self) -> Result<Locks> {

@@ -4,7 +4,6 @@
 //! where it was prepared, and on another one its name may stand for another client's: the wrong one would be executed,
 //! without an error. A text that has everything in it means the same on all of them.
 
-use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
@@ -19,7 +18,7 @@ pub(super) enum Style {
 }
 
 enum Arguing {
-    Prepared(Result<PgArguments, BoxDynError>),
+    Prepared(sqlx::Result<PgArguments>),
     Written(Vec<String>),
 }
 
@@ -49,7 +48,7 @@ impl<'a> Call<'a> {
                 if let Ok(bound) = arguments
                     && let Err(error) = bound.add(value)
                 {
-                    *arguments = Err(error);
+                    *arguments = Err(sqlx::Error::Encode(error));
                 }
             }
             Arguing::Written(texts) => texts.push(literal(&value)),
@@ -63,9 +62,7 @@ impl<'a> Call<'a> {
     {
         let rows = match self.arguments {
             Arguing::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?)
-                    .fetch_all(conn)
-                    .await?
+                sqlx::query_with(self.sql.get(), arguments?).fetch_all(conn).await?
             }
             Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_all(conn).await?,
         };
@@ -78,9 +75,7 @@ impl<'a> Call<'a> {
     {
         let row = match self.arguments {
             Arguing::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?)
-                    .fetch_optional(conn)
-                    .await?
+                sqlx::query_with(self.sql.get(), arguments?).fetch_optional(conn).await?
             }
             Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_optional(conn).await?,
         };
@@ -113,9 +108,7 @@ impl<'a> Call<'a> {
 
     pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx::Result<PgQueryResult> {
         match self.arguments {
-            Arguing::Prepared(arguments) => {
-                sqlx::query_with(self.sql.get(), arguments.map_err(sqlx::Error::Encode)?).execute(conn).await
-            }
+            Arguing::Prepared(arguments) => sqlx::query_with(self.sql.get(), arguments?).execute(conn).await,
             Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).execute(conn).await,
         }
     }

@@ -90,15 +90,7 @@ impl Groups for Postgres {
         seats: &Seats,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            let head: Option<Option<i64>> = self
-                .statement(&self.groups.part_one)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(seats.client)
-                .value(&mut *conn)
-                .await?;
-            let Some(head) = head else { return Ok(vec![Freed::default()]) };
-            return Ok(vec![Freed::new(true, self.behind(conn, claim.name(), head, seats).await?)]);
+            return Ok(vec![self.free_one(conn, &self.groups.part_one, claim, seats).await?]);
         }
         let gone: Vec<(i64, Option<i64>)> = self
             .statement(&self.groups.part)

@@ -12,6 +12,7 @@ use crate::dialect::{
     Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
 };
 use crate::groups::Groups;
+use crate::table::Sql;
 
 impl Postgres {
     async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -32,14 +33,16 @@ impl Postgres {
         Ok(asks.iter().zip(rows).map(answer).collect())
     }
 
-    async fn release_one(
+    /// Frees one lock by this statement, or takes one member out of its group.
+    pub(super) async fn free_one(
         &self,
         conn: &mut PgConnection,
+        sql: &Sql,
         claim: &Claim,
         seats: &Seats,
     ) -> sqlx::Result<Freed> {
         let head: Option<Option<i64>> = self
-            .statement(&self.sql.release)
+            .statement(sql)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(seats.client)
@@ -100,7 +103,7 @@ impl Dialect for Postgres {
         seats: &Seats,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.release_one(conn, claim, seats).await?]);
+            return Ok(vec![self.free_one(conn, &self.sql.release, claim, seats).await?]);
         }
         let rows: Vec<(bool, bool, Option<i64>)> = self
             .statement(&self.sql.release_many)
