@@ -9,6 +9,7 @@ mod machine;
 mod peer;
 mod plan;
 mod progress;
+mod ratio;
 mod report;
 mod run;
 mod server;

@@ -47,8 +47,8 @@ impl Plan {
         mode: "full",
         uncontended: Rounds::new(40, 250, 250),
         independent: Rounds::new(8, 600, 300),
-        handoff: Rounds::new(5, 2000, 300),
-        crowd: Rounds::new(4, 2000, 300),
+        handoff: Rounds::new(8, 1250, 200),
+        crowd: Rounds::new(6, 1350, 200),
         everything: true,
         tasks: &[1, 16, 64],
         processes: &[2, 4],
@@ -60,8 +60,8 @@ impl Plan {
     pub(crate) const QUICK: Self = Self {
         mode: "quick",
         uncontended: Rounds::new(10, 150, 150),
-        independent: Rounds::new(4, 200, 100),
-        handoff: Rounds::new(3, 500, 100),
+        independent: Rounds::new(6, 140, 60),
+        handoff: Rounds::new(6, 250, 50),
         everything: false,
         ..Self::FULL
     };
@@ -69,9 +69,10 @@ impl Plan {
     /// Just enough for every part of the program to run once. Its figures mean nothing.
     pub(crate) const SMOKE: Self = Self {
         mode: "smoke",
-        uncontended: Rounds::new(2, 30, 30),
+        uncontended: Rounds::new(4, 30, 30),
+        // Too few for a ratio, so that the tests see what is said then.
         independent: Rounds::new(1, 50, 30),
-        handoff: Rounds::new(2, 200, 30),
+        handoff: Rounds::new(4, 100, 30),
         crowd: Rounds::new(1, 200, 30),
         tasks: &[1, 4],
         processes: &[2],

@@ -9,15 +9,17 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::history::Handing;
 use crate::machine::{Build, Machine};
+use crate::ratio::Ratio;
 use crate::stats::{Spread, median, round3};
 
-/// The version of the form of `results.json`.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+/// The version of the form of `results.json`. Since 2, a ratio is an object with its interval, and null of too few rounds.
+pub(crate) const SCHEMA_VERSION: u32 = 2;
 
 /// How the ratios are to be read: under the table and in the file.
-pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns. Latency: \
-     1.10x is 10 % slower than the raw statements, lower is better. Throughput: 2.00x is twice the cycles of one raw \
-     connection (on Redis and ZooKeeper: of as many tasks on one raw connection), higher is better.";
+pub(crate) const HOW_TO_READ: &str = "ratio = lockwell / raw statements on the same server, taken in turns: the \
+     median over the rounds, and in brackets its interval of 95 % (bootstrap over the rounds). Latency: 1.10 is 10 % slower than \
+     the raw statements, lower is better. Throughput: 2.00 is twice the cycles of one raw connection (on Redis and ZooKeeper: of \
+     as many tasks on one raw connection), higher is better.";
 
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
@@ -106,10 +108,10 @@ pub(crate) struct PeerResult {
     pub(crate) setup: Option<String>,
     /// The median over the rounds.
     pub(crate) theirs: f64,
-    /// The median over the rounds of theirs / floor.
-    pub(crate) ratio: f64,
-    /// The median over the rounds of ours / theirs.
-    pub(crate) ours_to_theirs: f64,
+    /// Of theirs / floor, over the rounds.
+    pub(crate) ratio: Option<Ratio>,
+    /// Of ours / theirs, over the rounds.
+    pub(crate) ours_to_theirs: Option<Ratio>,
     pub(crate) rounds: Vec<PeerRound>,
     pub(crate) latency_us: Spread,
     pub(crate) per_second: f64,
@@ -136,8 +138,8 @@ pub(crate) struct Measurement {
     /// Medians over the rounds.
     pub(crate) ours: f64,
     pub(crate) floor: f64,
-    /// The median over the rounds of ours / floor.
-    pub(crate) ratio: f64,
+    /// Of ours / floor, over the rounds.
+    pub(crate) ratio: Option<Ratio>,
     /// Whether the floor itself changed so much between the rounds that the ratio says little.
     pub(crate) unsteady: bool,
     /// The raw rounds: medians of latency, or rates.
@@ -155,18 +157,18 @@ pub(crate) struct Measurement {
     pub(crate) requests_each: Option<f64>,
     /// For handoff: a request that writes nothing, there and back, in microseconds.
     pub(crate) trip_us: Option<f64>,
-    /// For handoff: the median over the rounds of ours in such trips.
-    pub(crate) trips: Option<f64>,
+    /// For handoff: ours in such trips, over the rounds.
+    pub(crate) trips: Option<Ratio>,
     pub(crate) peers: Vec<PeerResult>,
 }
 
-/// Medians over the rounds: ours, the floor, and the ratio of the two.
-pub(crate) fn compare(rounds: &[Round]) -> (f64, f64, f64) {
+/// Medians over the rounds: ours, the floor, and the ratio of the two with its interval.
+pub(crate) fn compare(rounds: &[Round]) -> (f64, f64, Option<Ratio>) {
     let ratios = rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor);
     (
         round3(median(rounds.iter().map(|round| round.ours))),
         round3(median(rounds.iter().map(|round| round.floor))),
-        round3(median(ratios)),
+        Ratio::of(ratios),
     )
 }
 
@@ -225,7 +227,8 @@ mod tests {
         // A round in which the machine was busy slows both down, and spoils neither the ratio nor the medians.
         let pairs = [(2.0, 1.0), (60.0, 20.0), (2.2, 1.0), (2.1, 1.0), (2.4, 2.0)];
         let rounds = pairs.map(|(ours, floor)| Round { ours, floor });
-        assert_eq!(compare(&rounds), (2.2, 1.0, 2.1));
+        let (ours, floor, ratio) = compare(&rounds);
+        assert_eq!((ours, floor, ratio.map(|ratio| ratio.median)), (2.2, 1.0, Some(2.1)));
     }
 
     #[test]
@@ -240,6 +243,6 @@ mod tests {
 
     #[test]
     fn a_floor_that_did_nothing_gives_no_ratio() {
-        assert_eq!(compare(&[Round { ours: 1.0, floor: 0.0 }]), (1.0, 0.0, 0.0));
+        assert_eq!(compare(&[Round { ours: 1.0, floor: 0.0 }; 9]), (1.0, 0.0, None));
     }
 }

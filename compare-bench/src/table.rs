@@ -3,6 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::history::Handing;
+use crate::ratio::Ratio;
 use crate::report::{HOW_TO_READ, Measurement, PeerResult, Quantity, Report};
 
 const HEADER: [&str; 9] =
@@ -35,6 +36,9 @@ fn render(report: &Report) -> String {
     lines.extend(setups);
     if report.results.iter().any(|result| result.unsteady) {
         lines.push(UNSTEADY.to_owned());
+    }
+    if report.results.iter().any(lacks_a_ratio) {
+        lines.push(TOO_FEW.to_owned());
     }
     for missing in &report.missing {
         lines.push(format!("not measured: {}: {}", missing.backend, missing.reason));
@@ -70,6 +74,13 @@ fn setup(peer: &PeerResult) -> Option<String> {
 
 const UNSTEADY: &str = "?: the floor itself changed by half or more between the rounds (the disk, or other work on this \
      machine), so this ratio says little. --tmpfs takes the disk out.";
+
+fn lacks_a_ratio(result: &Measurement) -> bool {
+    let lacks = |peer: &PeerResult| peer.error.is_none() && peer.ratio.is_none();
+    result.ratio.is_none() || result.peers.iter().any(lacks)
+}
+
+const TOO_FEW: &str = "-: too few rounds for an interval, and so no ratio.";
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
@@ -125,24 +136,25 @@ fn peer_row(result: &Measurement, peer: &PeerResult) -> Vec<Cell> {
     let name = format!("  {} {}", peer.name, peer.version.as_deref().unwrap_or_default());
     let mut row = vec![Cell::new(name.trim_end()), Cell::new(result.workload), Cell::new(&result.case)];
     let figures = match &peer.error {
-        Some(error) => vec![String::new(), String::new(), String::new(), String::new(), error.clone()],
+        Some(_) => vec![String::new(); 5],
         None => vec![
             time(peer.latency_us.p50),
             time(peer.latency_us.p99),
             number(peer.per_second),
             String::new(),
-            if peer.ratio < 100.0 { format!("{:.2}x", peer.ratio) } else { format!("{:.0}x", peer.ratio) },
+            shown(peer.ratio),
         ],
     };
     row.extend(figures.into_iter().map(right));
-    let against = match peer.ours_to_theirs {
-        small if small < 0.1 => format!("{} / lockwell: {:.0}x", peer.name, 1.0 / small),
-        usual => format!("lockwell / {}: {usual:.2}x", peer.name),
+    // A second line: one would make the table wider than the figures need.
+    let against = match (peer.ours_to_theirs, peer.ours_to_theirs.and_then(Ratio::inverse)) {
+        (Some(small), Some(inverse)) if small.median < 0.1 => format!("{} / lockwell: {inverse}", peer.name),
+        (usual, _) => format!("lockwell / {}: {}", peer.name, shown(usual)),
     };
     row.push(Cell::new(match (&peer.error, &peer.handing) {
-        (Some(_), _) => String::new(),
+        (Some(error), _) => error.clone(),
         (None, None) => against,
-        (None, Some(handing)) => format!("{against}; {}", sharing(handing, peer.requests_each)),
+        (None, Some(handing)) => format!("{}\n{against}", sharing(handing, peer.requests_each)),
     }));
     row
 }
@@ -164,13 +176,18 @@ fn time(micros: f64) -> String {
     }
 }
 
+/// Below the ratio, in a line of its own: how many trips that is.
 fn ratio(result: &Measurement) -> String {
     let mark = if result.unsteady { " ?" } else { "" };
-    let digits = if result.ratio < 0.1 { 3 } else { 2 };
     // Where the disk takes most of the time, counting trips makes no sense.
     let quick = result.trip_us.is_some_and(|trip| result.floor < 10.0 * trip);
-    let trips = result.trips.filter(|_| quick).map_or(String::new(), |trips| format!(" = {trips:.1} trips"));
-    format!("{:.digits$}x{mark}{trips}", result.ratio)
+    let trips = result.trips.filter(|_| quick).map_or(String::new(), |trips| format!("\n= {trips} trips"));
+    format!("{}{mark}{trips}", shown(result.ratio))
+}
+
+/// With its interval, or not at all.
+fn shown(ratio: Option<Ratio>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string())
 }
 
 fn number(value: f64) -> String {
@@ -185,6 +202,8 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Round, compare};
+    use crate::stats::Sample;
 
     #[test]
     fn figures_are_short() {
@@ -194,6 +213,75 @@ mod tests {
         assert_eq!(number(8_123.4), "8123");
         assert_eq!(number(81_234.0), "81.2 k");
         assert_eq!(number(8_123_456.0), "8.12 M");
+    }
+
+    fn measured(rounds: usize) -> Measurement {
+        let rounds = vec![Round { ours: 3.0, floor: 2.0 }; rounds];
+        let (ours, floor, ratio) = compare(&rounds);
+        let spread = Sample::new().spread();
+        let against = |name, theirs| PeerResult {
+            name,
+            version: Some("1.0".to_owned()),
+            setup: None,
+            theirs,
+            ratio: ratio.map(|_| Ratio { median: theirs / 2.0, low: theirs / 2.0, high: theirs / 2.0 }),
+            ours_to_theirs: Ratio::of(rounds.iter().map(|round| round.ours / theirs)),
+            rounds: Vec::new(),
+            latency_us: spread.clone(),
+            per_second: 1.0,
+            handing: None,
+            requests_each: None,
+            error: None,
+        };
+        Measurement {
+            backend: "redis".to_owned(),
+            workload: "handoff",
+            case: "2 processes".to_owned(),
+            parties: 2,
+            parties_are: "processes",
+            hold_us: 0,
+            quantity: Quantity::LatencyUs,
+            ours,
+            floor,
+            ratio,
+            unsteady: false,
+            rounds: rounds.clone(),
+            latency_us: spread.clone(),
+            latency_of: "",
+            floor_latency_us: spread.clone(),
+            per_second: 1.0,
+            floor_per_second: 1.0,
+            handing: None,
+            requests_each: None,
+            trip_us: Some(1.0),
+            trips: Ratio::of(rounds.iter().map(|round| round.ours)),
+            peers: vec![against("quick", 2.5), against("slow", 300.0)],
+        }
+    }
+
+    #[test]
+    fn no_ratio_is_shown_without_its_interval() {
+        let mut report = Report::new("smoke");
+        report.results.push(measured(6));
+        let text = render(&report);
+        for expected in [
+            " 1.50 [1.50 .. 1.50] |",
+            " = 3.00 [3.00 .. 3.00] trips |",
+            " 1.25 [1.25 .. 1.25] |",
+            " lockwell / quick: 1.20 [1.20 .. 1.20] ",
+            " slow / lockwell: 100 [100 .. 100] ",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert!(!text.contains(TOO_FEW), "{text}");
+
+        report.results = vec![measured(2)];
+        let text = render(&report);
+        let rows: String = text.lines().filter(|line| line.starts_with('|')).collect();
+        for ratio in ["1.50", "1.25", "1.20", "trips", "[", "/ lockwell"] {
+            assert!(!rows.contains(ratio), "{ratio} in {text}");
+        }
+        assert!(rows.contains(" lockwell / slow: - ") && text.contains(TOO_FEW), "{text}");
     }
 
     #[test]

@@ -31,10 +31,12 @@ fn a_short_run_writes_what_the_schema_says() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(shown.contains("ratio = lockwell / raw statements"), "{shown}");
+    assert!(shown.contains("too few rounds for an interval"), "{shown}");
+    assert_eq!(check_shown(&shown), BOTH, "{shown}");
 
     let report = report.expect("results.json");
     assert_eq!(report["schema"], "lockwell-compare");
-    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["schema_version"], 2);
     assert_eq!(report["mode"], "smoke");
     assert!(report["build"]["profile"].is_string());
     for field in ["cores", "memory_mib"] {
@@ -68,7 +70,7 @@ fn a_short_run_writes_what_the_schema_says() {
 
 fn check(result: &Value) {
     assert!(["latency_us", "per_second"].contains(&result["quantity"].as_str().unwrap()), "{result}");
-    for field in ["ours", "floor", "ratio", "per_second", "floor_per_second", "parties"] {
+    for field in ["ours", "floor", "per_second", "floor_per_second", "parties"] {
         assert!(positive(&result[field]), "{field} of {result}");
     }
     for spread in ["latency_us", "floor_latency_us"] {
@@ -79,6 +81,9 @@ fn check(result: &Value) {
     }
     let rounds = result["rounds"].as_array().unwrap();
     assert!(!rounds.is_empty() && rounds.iter().all(|round| positive(&round["ours"])), "{result}");
+    check_ratio(&result["ratio"], rounds.len());
+    let is_far = result["workload"] == "handoff" && result["trip_us"].is_number();
+    check_ratio(&result["trips"], if is_far { rounds.len() } else { 0 });
     let handing = &result["handing"];
     if result["workload"] == "handoff" || result["workload"] == "crowd" {
         assert_eq!((&handing["overlaps"], &handing["tokens_rise"]), (&0.into(), &true.into()));
@@ -87,6 +92,43 @@ fn check(result: &Value) {
     } else {
         assert!(handing.is_null(), "{result}");
     }
+}
+
+/// Whether there is a ratio depends on the number of rounds alone, and it has an interval around it.
+fn check_ratio(ratio: &Value, rounds: usize) {
+    if rounds < 3 {
+        assert!(ratio.is_null(), "{ratio} of {rounds} rounds");
+        return;
+    }
+    let figures = ["low", "median", "high"].map(|field| ratio[field].as_f64().expect("three figures"));
+    assert!(figures.is_sorted() && figures[0] > 0.0, "{ratio}");
+}
+
+/// With and without: what a short run has of both kinds.
+const BOTH: (bool, bool) = (true, true);
+
+/// Each ratio in the table has its interval behind it. Whether there was one, and whether one was left out.
+fn check_shown(shown: &str) -> (bool, bool) {
+    let rows = shown.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.flat_map(|row| {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let against = cells[8].split_once("lockwell").and_then(|_| cells[8].rsplit(": ").next());
+        let ratio = cells[7].trim_start_matches("= ").trim_end_matches(" ?").trim_end_matches(" trips");
+        [Some(ratio), against]
+    });
+    let (mut with, mut without) = (false, false);
+    for cell in cells.flatten().filter(|cell| !["", "ratio"].contains(cell)) {
+        if cell == "-" {
+            without = true;
+            continue;
+        }
+        let figures: Vec<_> = cell.split([' ', '[', ']']).filter(|word| !["", ".."].contains(word)).collect();
+        let is_number = |figure: &&str| figure.parse::<f64>().is_ok();
+        assert!(cell.contains(" [") && cell.contains(" .. ") && cell.ends_with(']'), "{cell} in {shown}");
+        assert!(figures.len() == 3 && figures.iter().all(is_number), "{cell} in {shown}");
+        with = true;
+    }
+    (with, without)
 }
 
 #[test]
@@ -108,7 +150,7 @@ fn redis_is_measured_alone_and_as_redlock() {
     assert!(backends[1]["version"].as_str().unwrap().starts_with("5 x Redis"), "{}", backends[1]);
     for result in report["results"].as_array().unwrap() {
         check(result);
-        assert_eq!(result["workload"] == "handoff", result["trips"].is_number(), "{result}");
+        assert_eq!(result["workload"] == "handoff", result["trip_us"].is_number(), "{result}");
     }
 }
 
@@ -129,7 +171,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
     let results = report["results"].as_array().unwrap();
     for result in results {
         check(result);
-        assert_eq!(result["workload"] == "handoff", result["trips"].is_number(), "{result}");
+        assert_eq!(result["workload"] == "handoff", result["trip_us"].is_number(), "{result}");
         assert_eq!(result["workload"] == "crowd", result["requests_each"].is_number(), "{result}");
     }
     for backend in ["zookeeper", "zookeeper3"] {
@@ -143,6 +185,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
         assert!(queue >= 2.0 && herd >= 2.0, "{queue} and {herd} requests each");
     }
     assert!(shown.contains(" requests each"), "{shown}");
+    check_shown(&shown);
 }
 
 #[test]
@@ -155,6 +198,7 @@ fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    check_shown(&shown);
     let report = report.expect("results.json");
     for name in ["curator", "kazoo"] {
         let mut missing = report["missing"].as_array().unwrap().iter();
@@ -172,8 +216,11 @@ fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
                     continue;
                 }
                 assert!(peer["error"].is_null(), "{peer}");
-                for field in ["theirs", "ratio", "ours_to_theirs", "per_second"] {
+                for field in ["theirs", "per_second"] {
                     assert!(positive(&peer[field]), "{field} of {peer}");
+                }
+                for field in ["ratio", "ours_to_theirs"] {
+                    check_ratio(&peer[field], peer["rounds"].as_array().unwrap().len());
                 }
                 let handing = &peer["handing"];
                 assert!(handing.is_null() || handing["overlaps"] == 0, "{peer}");

@@ -7,8 +7,9 @@ use super::process::{Hello, Process};
 use crate::error::{Error, Result};
 use crate::floor::Counter;
 use crate::history::{History, Turn, nanos, summary};
+use crate::ratio::Ratio;
 use crate::report::{PeerResult, PeerRound, Quantity, Round, compare, requests};
-use crate::stats::{Sample, median};
+use crate::stats::Sample;
 use crate::workload::Bench;
 
 /// How long it may take until the last process has read its order. The fight ends at the same moment for all.
@@ -172,7 +173,7 @@ impl Rival {
         let against =
             |what: fn(&PeerRound) -> Round| compare(&self.rounds.iter().map(what).collect::<Vec<_>>());
         let (theirs, _, ratio) = against(|round| Round { ours: round.theirs, floor: round.floor });
-        let ours_to_theirs = median(self.rounds.iter().map(|round| round.ours / round.theirs));
+        let ours_to_theirs = Ratio::of(self.rounds.iter().map(|round| round.ours / round.theirs));
         let handing = (!self.histories.is_empty()).then(|| summary(&self.histories));
         let (hello, error) = match self.state {
             Ok((_, hello)) => (Some(hello), None),

@@ -102,7 +102,7 @@ impl Handoff {
             handing: Some(handing),
             requests_each: None,
             trip_us: (!trips.is_empty()).then_some(trip_us),
-            trips: (!trips.is_empty()).then_some(in_trips),
+            trips: in_trips,
             peers: rivals.finish(),
         })
     }
