@@ -52,7 +52,7 @@ pub(crate) struct Args {
     pub(crate) delay: humantime::Duration,
 
     /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis,
-    /// Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
+    /// distributed-lock for Redis and Postgres, Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
     #[arg(long)]
     pub(crate) peers: bool,
 

@@ -285,8 +285,17 @@ fn the_list_runs_nothing() {
     let (output, report) = compare(&["--list"], folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && report.is_none());
-    for word in ["uncontended", "handoff", "sqlite", "mariadb", "redlock", "zookeeper3", "rslock", "curator"]
-    {
+    for word in [
+        "uncontended",
+        "handoff",
+        "sqlite",
+        "mariadb",
+        "redlock",
+        "zookeeper3",
+        "rslock",
+        "distributed-lock",
+        "curator",
+    ] {
         assert!(shown.contains(word), "{shown}");
     }
 }

@@ -20,7 +20,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * Curator's InterProcessMutex under the workloads of `compare-bench --peers`.
  *
- * The orders and answers are those of the other peers; peers/rslock/src/main.rs describes them. Each task is a thread,
+ * The orders and answers are those of the other peers; peers/rust/common/src/lib.rs describes them. Each task is a thread,
  * since a lock of Curator belongs to the thread that took it.
  */
 public class Peer {

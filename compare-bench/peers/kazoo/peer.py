@@ -1,6 +1,6 @@
 """kazoo's Lock under the workloads of `compare-bench --peers`.
 
-The orders and answers are those of the other peers; peers/rslock/src/main.rs describes them. Each task is a thread.
+The orders and answers are those of the other peers; peers/rust/common/src/lib.rs describes them. Each task is a thread.
 """
 
 import json

@@ -7,12 +7,13 @@ use tokio::process::Command;
 
 use super::{Program, output};
 
-/// Builds the peer in this folder.
-pub(super) async fn build(sources: &Path) -> Result<Program, String> {
+/// Builds the peer of this library in the workspace of this folder.
+pub(super) async fn build(workspace: &Path, library: &str) -> Result<Program, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--release", "--locked", "--message-format=json", "--manifest-path"]);
-    command.arg(sources.join("Cargo.toml"));
+    command.arg(workspace.join("Cargo.toml"));
+    command.arg(format!("--package=peer-{library}"));
     let text = output(&mut command).await?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));

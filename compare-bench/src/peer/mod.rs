@@ -22,7 +22,7 @@ pub(crate) use self::rival::Rivals;
 /// A library that can be measured.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Its name, which is that of its folder, too.
+    /// Its name, which is that of its folder or package, too.
     pub(crate) name: &'static str,
     /// The schemes of the addresses that it can work with.
     pub(crate) schemes: &'static [&'static str],
@@ -31,7 +31,7 @@ pub(crate) struct Library {
 
 #[derive(Debug)]
 enum Language {
-    /// A workspace of its own.
+    /// A package in the workspace of the peers in Rust.
     Rust,
     /// With the libraries of the system.
     Java,
@@ -40,8 +40,13 @@ enum Language {
 }
 
 /// Every one of them.
-pub(crate) const ALL: [Library; 3] = [
+pub(crate) const ALL: [Library; 4] = [
     Library { name: "rslock", schemes: &["redis", "redlock"], language: Language::Rust },
+    Library {
+        name: "distributed-lock",
+        schemes: &["redis", "postgres", "postgresql"],
+        language: Language::Rust,
+    },
     Library { name: "curator", schemes: &["zk"], language: Language::Java },
     Library { name: "kazoo", schemes: &["zk"], language: Language::Python },
 ];
@@ -69,11 +74,11 @@ impl Library {
 
     /// Builds it, which may take minutes the first time. Otherwise says why not.
     pub(crate) async fn build(&self) -> Result<Peer, String> {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(self.name);
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let program = match self.language {
-            Language::Rust => cargo::build(&sources).await?,
-            Language::Java => java::build(&sources).await?,
-            Language::Python => python::build(&sources).await?,
+            Language::Rust => cargo::build(&peers.join("rust"), self.name).await?,
+            Language::Java => java::build(&peers.join(self.name)).await?,
+            Language::Python => python::build(&peers.join(self.name)).await?,
         };
         Ok(Peer { name: self.name, schemes: self.schemes, program })
     }
@@ -108,11 +113,14 @@ fn addresses(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
-    if scheme == "zk" {
-        return hosts.to_owned();
-    }
+    // The schemes of lockwell's own are unknown elsewhere.
+    let scheme = match scheme {
+        "zk" => return hosts.to_owned(),
+        "redlock" => "redis",
+        other => other,
+    };
     let at = if login.is_empty() { "" } else { "@" };
-    let urls: Vec<_> = hosts.split(',').map(|host| format!("redis://{login}{at}{host}/{path}")).collect();
+    let urls: Vec<_> = hosts.split(',').map(|host| format!("{scheme}://{login}{at}{host}/{path}")).collect();
     urls.join(",")
 }
 
@@ -134,6 +142,7 @@ mod tests {
             addresses("redlock://u:p%40@a:1,b:2/3?namespace=x"),
             "redis://u:p%40@a:1/3,redis://u:p%40@b:2/3"
         );
+        assert_eq!(addresses("postgres://u:p@a:1/db?pooled=true"), "postgres://u:p@a:1/db");
         assert_eq!(addresses("zk://u:p@a:1,b:2/base?session=2s"), "a:1,b:2");
     }
 }

@@ -3,24 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rslock::LockManager;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::Result;
-
-/// The lease. Nothing is held for so long.
-pub(crate) const TTL: Duration = Duration::from_secs(10);
+use crate::{Library, Result};
 
 /// Each task on a name of its own, again and again.
-pub(crate) async fn cycles(manager: &LockManager, name: &str, tasks: usize, length: u64) -> Result<Value> {
+pub(crate) async fn cycles<L: Library>(library: &L, name: &str, tasks: usize, length: u64) -> Result<Value> {
     let length = Duration::from_nanos(length);
     let start = Arc::new(Barrier::new(tasks + 1));
     let mut set: JoinSet<Result<_>> = JoinSet::new();
     for number in 0..tasks {
-        let (manager, name, start) = (manager.clone(), format!("{name}/{number}"), Arc::clone(&start));
+        let (library, name, start) = (library.clone(), format!("{name}/{number}"), Arc::clone(&start));
         set.spawn(async move {
             start.wait().await;
             let mut latencies = Vec::new();
@@ -30,8 +26,8 @@ pub(crate) async fn cycles(manager: &LockManager, name: &str, tasks: usize, leng
                 if begun >= end {
                     return Ok(latencies);
                 }
-                let lock = manager.acquire_no_guard(name.as_str(), TTL).await?;
-                manager.unlock(&lock).await;
+                let lock = library.acquire(&name).await?;
+                library.release(lock).await?;
                 latencies.push(u64::try_from(begun.elapsed().as_nanos())?);
             }
         });
@@ -46,8 +42,8 @@ pub(crate) async fn cycles(manager: &LockManager, name: &str, tasks: usize, leng
 }
 
 /// All tasks on one name. A turn is `[task, asked, acquired, released]`.
-pub(crate) async fn fight(
-    manager: &LockManager,
+pub(crate) async fn fight<L: Library>(
+    library: &L,
     name: &str,
     tasks: usize,
     hold: u64,
@@ -55,7 +51,7 @@ pub(crate) async fn fight(
 ) -> Result<Value> {
     let mut set: JoinSet<Result<_>> = JoinSet::new();
     for task in 0..tasks {
-        let (manager, name) = (manager.clone(), name.to_owned());
+        let (library, name) = (library.clone(), name.to_owned());
         set.spawn(async move {
             let mut turns = Vec::new();
             loop {
@@ -63,13 +59,13 @@ pub(crate) async fn fight(
                 if asked >= until {
                     return Ok(turns);
                 }
-                let lock = manager.acquire_no_guard(name.as_str(), TTL).await?;
+                let lock = library.acquire(&name).await?;
                 let acquired = nanos();
                 if hold > 0 {
                     tokio::time::sleep(Duration::from_nanos(hold)).await;
                 }
                 let released = nanos();
-                manager.unlock(&lock).await;
+                library.release(lock).await?;
                 turns.push(json!([task, asked, acquired, released]));
             }
         });
