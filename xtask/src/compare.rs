@@ -4,10 +4,14 @@ use std::process::ExitCode;
 
 use crate::install::{allowed, ensure};
 use crate::packages::{Package, SERVERS};
+use crate::peers;
 use crate::shell::{Result, cargo, foreground};
 
 pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     let allowed = allowed(&mut args);
+    if args.iter().any(|arg| arg == "--peers") {
+        peers::hint();
+    }
     ensure(SERVERS.iter().filter(|server| is_needed(server, &args)), allowed);
     foreground(cargo().args(["run", "--release", "--package", "compare-bench", "--"]).args(&args))
 }

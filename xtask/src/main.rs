@@ -1,9 +1,10 @@
-//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, and two checks.
+//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, and three checks.
 
 mod compare;
 mod install;
 mod msrv;
 mod packages;
+mod peers;
 mod shell;
 mod sizes;
 mod suite;
@@ -27,6 +28,8 @@ enum Command {
     Test(HandedOn),
     /// Check that no dependency needs a newer Rust than the workspace promises.
     Msrv,
+    /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
+    Peers,
     /// Check that no source file has grown too long.
     Sizes,
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Compare(HandedOn { args }) => compare::run(args),
         Command::Test(HandedOn { args }) => suite::run(args),
         Command::Msrv => msrv::run(),
+        Command::Peers => peers::run(),
         Command::Sizes => sizes::run(),
     };
     done.unwrap_or_else(|problem| {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::shell::{Result, cargo, root, text};
 
-type Version = (u32, u32, u32);
+pub(crate) type Version = (u32, u32, u32);
 
 pub(crate) fn run() -> Result<ExitCode> {
     let mut command = cargo();
@@ -65,7 +65,7 @@ fn rust_version(package: &Value) -> Option<Version> {
 }
 
 /// `1.94`, `1.94.0`, `1.95.0-nightly`.
-fn parse(text: &str) -> Option<Version> {
+pub(crate) fn parse(text: &str) -> Option<Version> {
     let plain = text.split(['-', '+']).next()?;
     let mut numbers = plain.split('.').map(str::parse::<u32>);
     let major = numbers.next()?.ok()?;

@@ -1,0 +1,137 @@
+//! `cargo xtask peers`: whether there are newer releases of the libraries that the comparison pins.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::msrv::parse;
+use crate::shell::{Result, cargo, root, text};
+
+/// Where the peers in Rust are. Those in other languages come with the system, or are pinned in files of their own.
+const WORKSPACE: &str = "compare-bench/peers/rust/Cargo.toml";
+
+/// A library that is measured in one version.
+#[derive(Debug, PartialEq, Eq)]
+struct Pin {
+    name: String,
+    version: String,
+}
+
+pub(crate) fn run() -> Result<ExitCode> {
+    for line in lines()? {
+        println!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same before a comparison with them, which goes on whatever comes out.
+pub(crate) fn hint() {
+    for line in lines().unwrap_or_else(|problem| vec![problem]) {
+        eprintln!("xtask: {line}");
+    }
+}
+
+fn lines() -> Result<Vec<String>> {
+    Ok(pins(&metadata()?).iter().map(|pin| said(pin, newest(&pin.name).as_deref())).collect())
+}
+
+fn metadata() -> Result<Value> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"]);
+    let text = text(command.arg(root().join(WORKSPACE)))?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Whatever the workspace depends on in exactly one version.
+fn pins(metadata: &Value) -> Vec<Pin> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let dependencies = packages.flat_map(|package| package["dependencies"].as_array().into_iter().flatten());
+    let pinned = dependencies.filter_map(|dependency| {
+        let version = dependency["req"].as_str()?.strip_prefix('=')?;
+        Some(Pin { name: dependency["name"].as_str()?.to_owned(), version: version.trim().to_owned() })
+    });
+    pinned.collect()
+}
+
+/// The newest release that the registry has. `None` if it cannot be asked.
+fn newest(name: &str) -> Option<String> {
+    let mut info = cargo();
+    info.current_dir(root()).args(["info", "--quiet", "--color=never", name]);
+    // Without a network it should not take long to find that out.
+    info.env("CARGO_NET_RETRY", "0").env("CARGO_HTTP_TIMEOUT", "10");
+    released(&text(&mut info).ok()?)
+}
+
+/// What `cargo info` says: `version: 1.8.1`, or `version: 1.8.1 (latest 2.0.0-rc.2)`. It chooses one that this Rust can
+/// build; the latest may be one that is not released yet.
+fn released(info: &str) -> Option<String> {
+    let line = info.lines().find_map(|line| line.strip_prefix("version: "))?;
+    let chosen = line.split(' ').next()?;
+    let latest = line.split_once("(latest ").and_then(|(_, rest)| rest.split([' ', ')']).next());
+    let latest = latest.filter(|version| !version.contains('-'));
+    Some(latest.unwrap_or(chosen).to_owned())
+}
+
+fn said(Pin { name, version }: &Pin, newest: Option<&str>) -> String {
+    match newest {
+        None => format!("{name} {version}: newer releases could not be looked up"),
+        Some(newest) if parse(newest) > parse(version) => {
+            format!("{name} {version}: there is a newer release, {newest}")
+        }
+        Some(_) => format!("{name} {version}: there is no newer release"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pin(name: &str, version: &str) -> Pin {
+        Pin { name: name.to_owned(), version: version.to_owned() }
+    }
+
+    #[test]
+    fn what_is_pinned_exactly_is_found() {
+        let metadata = json!({ "packages": [
+            { "name": "one", "dependencies": [
+                { "name": "a", "req": "=0.10.0" }, { "name": "tokio", "req": "^1.54" }, { "name": "own", "req": "*" },
+            ] },
+            { "name": "two", "dependencies": [{ "name": "b", "req": "= 1.2.3" }] },
+            { "name": "three", "dependencies": [] },
+        ] });
+        assert_eq!(pins(&metadata), [pin("a", "0.10.0"), pin("b", "1.2.3")]);
+    }
+
+    #[test]
+    fn the_comparison_pins_its_peers() {
+        let pins = pins(&metadata().unwrap());
+        let mut names: Vec<_> = pins.iter().map(|pin| &*pin.name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["distributed-lock", "rslock"]);
+        assert!(pins.iter().all(|pin| parse(&pin.version).is_some()), "{pins:?}");
+    }
+
+    #[test]
+    fn the_newest_release_is_read() {
+        let info =
+            |version: &str| format!("redis #redis #valkey\nA driver.\nversion: {version}\nlicense: MIT\n");
+        assert_eq!(released(&info("0.10.0")).as_deref(), Some("0.10.0"));
+        assert_eq!(released(&info("1.40.0 (latest 1.54.1)")).as_deref(), Some("1.54.1"));
+        assert_eq!(released(&info("1.40.0 (latest 1.54.1 from elsewhere)")).as_deref(), Some("1.54.1"));
+        assert_eq!(released(&info("1.8.1 (latest 2.0.0-rc.2)")).as_deref(), Some("1.8.1"));
+        assert_eq!(released("error: no network\n"), None);
+        assert_eq!(released(""), None);
+    }
+
+    #[test]
+    fn only_a_newer_release_is_called_newer() {
+        let said = |newest| said(&pin("a", "0.10.0"), newest);
+        assert_eq!(said(Some("0.11.0")), "a 0.10.0: there is a newer release, 0.11.0");
+        assert_eq!(said(Some("0.10.0")), "a 0.10.0: there is no newer release");
+        // By number, not by letter; and a release may have been taken back.
+        assert_eq!(said(Some("0.9.9")), "a 0.10.0: there is no newer release");
+        assert_eq!(said(None), "a 0.10.0: newer releases could not be looked up");
+    }
+}
