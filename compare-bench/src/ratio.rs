@@ -6,7 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-use crate::stats::{median, round3};
+use crate::stats::median;
 
 /// The fewest rounds that say anything about how far their ratios lie apart. Of so few, the interval is that from the lowest
 /// to the highest, in which the truth lies less often than in 95 of 100 cases; the plans have twice as many or more.
@@ -43,9 +43,9 @@ impl Ratio {
         medians.sort_by(f64::total_cmp);
         let cut = RESAMPLES / 40;
         Some(Self {
-            low: round3(medians[cut]),
-            high: round3(medians[RESAMPLES - 1 - cut]),
-            median: round3(median(rounds)),
+            low: short(medians[cut]),
+            high: short(medians[RESAMPLES - 1 - cut]),
+            median: short(median(rounds)),
         })
     }
 
@@ -54,6 +54,11 @@ impl Ratio {
         let Self { median, low, high } = self;
         (low > 0.0).then(|| Self { median: 1.0 / median, low: 1.0 / high, high: 1.0 / low })
     }
+}
+
+/// Five digits, wherever the point is: a small ratio is shown the other way round, and needs them, too.
+fn short(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 /// As many digits as people read: `1.09 [1.07 .. 1.12]`.
@@ -147,5 +152,12 @@ mod tests {
         let ratio = Ratio { median: 0.5, low: 0.25, high: 0.8 };
         assert_eq!(ratio.inverse(), Some(Ratio { median: 2.0, low: 1.25, high: 4.0 }));
         assert_eq!(Ratio { low: 0.0, ..ratio }.inverse(), None);
+    }
+
+    #[test]
+    fn a_small_ratio_keeps_its_digits() {
+        let ratio = Ratio::of([1.0 / 1234.0, 1.0 / 1250.0, 1.0 / 1300.0]).unwrap();
+        assert_eq!(ratio.inverse().unwrap().to_string(), "1250 [1234 .. 1300]");
+        assert_eq!(short(0.0).to_bits(), 0.0_f64.to_bits());
     }
 }
