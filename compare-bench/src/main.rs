@@ -83,6 +83,6 @@ fn list() {
     }
     println!("other libraries, with --peers:");
     for library in peer::ALL {
-        println!("  {:<12} for {}", library.name, library.schemes.join(", "));
+        println!("  {:<16} for {}", library.name, library.schemes.join(", "));
     }
 }
