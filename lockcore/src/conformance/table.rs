@@ -92,6 +92,7 @@ const ALL: &[Case] = cases! {
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
         a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link, Counted];
+        a_late_copy_of_an_acquire_keeps_nobody_out: Free [Link];
     }
     outage {
         a_client_comes_back_after_a_restart: Free [Server];
