@@ -91,7 +91,11 @@ impl Failures {
 fn commit() -> Result<String> {
     let git = |args: &[&str]| text(Command::new("git").current_dir(root()).args(args));
     let head = git(&["rev-parse", "HEAD"])?;
-    let changes = git(&["status", "--porcelain"])? + &git(&["diff", "HEAD"])?;
+    let mut changes = git(&["diff", "HEAD"])?;
+    let added = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    for file in added.split_terminator('\0') {
+        changes += &git(&["hash-object", "--", file])?;
+    }
     Ok(state(head.trim(), &changes))
 }
 
