@@ -54,7 +54,7 @@ fn main() {
     }
     let found = canary.found();
     if !found.is_empty() {
-        println!("failures:\n    no_owner_is_logged\n\n{} places in the code log an owner:", found.len());
+        println!("failures:\n    no_owner_is_logged\n\nAn owner is logged here:");
         for place in found {
             println!("  {place}");
         }
