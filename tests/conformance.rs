@@ -7,6 +7,7 @@
 mod support {
     pub(crate) mod broken;
     pub(crate) mod broken_lock;
+    pub(crate) mod canary;
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) mod databases;
     #[cfg(feature = "zk")]
@@ -29,15 +30,17 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwell::conformance::{Pace, cases, serve_if_asked};
 
+use support::canary::Canary;
 use support::run::Gate;
 use support::targets::{self, Target};
-use support::{broken, run};
+use support::{broken, canary, run};
 
 /// Most cases wait most of the time, so more of them than there are processors can run at a time.
 const THREADS: usize = 6;
 
 fn main() {
     serve_if_asked(lockwell::connect);
+    let canary = Canary::install();
     let mut args = Arguments::from_args();
     args.test_threads = args.test_threads.or(Some(THREADS));
     run::keep_expected_panics_quiet();
@@ -45,13 +48,28 @@ fn main() {
     let conclusion = libtest_mimic::run(&args, trials(&targets));
     // Ends the servers; `exit` would drop nothing.
     drop(targets);
+    // After all the others, and so not one of them; but it is listed like them.
+    for place in canary.known() {
+        println!("known to log an owner: {place}");
+    }
+    let found = canary.found();
+    if !found.is_empty() {
+        println!("failures:\n    no_owner_is_logged\n\nAn owner is logged here:");
+        for place in found {
+            println!("  {place}");
+        }
+        std::process::exit(101);
+    }
     conclusion.exit();
 }
 
 fn trials(targets: &[Arc<Target>]) -> Vec<Trial> {
     let gate = Arc::new(Gate::default());
     let schemes: BTreeSet<&str> = targets.iter().flat_map(|target| target.schemes).copied().collect();
-    let mut trials = vec![Trial::test("no_backend_is_forgotten", move || forgotten(&schemes))];
+    let mut trials = vec![
+        Trial::test("no_backend_is_forgotten", move || forgotten(&schemes)),
+        Trial::test("an_owner_that_is_logged_is_found", canary::bites),
+    ];
     trials.extend(broken::trials(&gate));
     // Those that want the machine for themselves come last, so that the others need not wait for them.
     for pace in [Pace::Free, Pace::Quiet] {

@@ -1,18 +1,18 @@
 //! Writes to ZooKeeper that the lock guards.
 
+use std::fmt;
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
 
 use crate::error::{Fate, explain, fate};
-use crate::node::Node;
+use crate::node::{Node, folder};
 
 /// Writes that are done, all of them, if the lock is still held when they arrive, and none of them otherwise.
 ///
 /// The servers check the lock's node in the transaction that writes. So a holder that was paused, and lost its lock
 /// without knowing, changes nothing.
-#[derive(Debug)]
 #[must_use = "nothing is written before commit"]
 pub struct GuardedWrite {
     client: Client,
@@ -101,6 +101,16 @@ impl GuardedWrite {
             }),
             Err(_) => Err(unknown()),
         }
+    }
+}
+
+impl fmt::Debug for GuardedWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The name of the node in this folder holds the owner id.
+        f.debug_struct("GuardedWrite")
+            .field("lock", &folder(&self.lock))
+            .field("writes", &self.writes)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,10 @@ pub struct OwnerId(Uuid);
 impl OwnerId {
     /// A new identity from the thread's cryptographic random generator.
     pub fn random() -> Self {
-        Self(Uuid::from_u128(rand::random()))
+        let owner = Self(Uuid::from_u128(rand::random()));
+        #[cfg(feature = "conformance")]
+        crate::conformance::canary::note(owner.0);
+        owner
     }
 
     /// The 128 bits, for a backend to write to its server.

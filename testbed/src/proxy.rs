@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 
-use self::switches::{Flow, Shared};
+use self::switches::{Flow, Kept, Shared};
 use crate::{Error, server::blocking};
 
 /// Which way bytes go.
@@ -130,6 +130,31 @@ impl Proxy {
         self.flow(direction, Flow::Hold);
     }
 
+    /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as usual:
+    /// a client that gives an old one up and asks again on a new one is answered, and its first request may still
+    /// arrive, with [`Proxy::deliver`]. What is kept outlives its client.
+    pub fn hold_back(&self) {
+        let shared = &self.shared;
+        shared.switch(|mode| {
+            mode.late_below = shared.next_id.load(Ordering::SeqCst);
+            mode.holding_back = true;
+        });
+    }
+
+    /// Delivers what [`Proxy::hold_back`] has kept, and ends holding back. Returns how many bytes the servers have
+    /// got by that.
+    ///
+    /// Where the client has left meanwhile, the server hears of it a moment later, as an end in good order, and its
+    /// answers go nowhere. Where the client is still there, the connection goes on.
+    pub fn deliver(&self) -> u64 {
+        let kept = self.shared.held_back();
+        self.shared.switch(|mode| mode.holding_back = false);
+        wait_while(|| kept.iter().any(|kept| kept.is_waiting(&self.shared)));
+        // Waits for writes that are under way.
+        self.shared.switch(|_| ());
+        kept.iter().map(Kept::delivered).sum()
+    }
+
     fn flow(&self, direction: Direction, flow: Flow) {
         self.shared.switch(|mode| direction.ways().iter().for_each(|way| mode.flow[*way] = flow));
         self.settle();
@@ -144,14 +169,15 @@ impl Proxy {
         self.shared.arm(k);
     }
 
-    /// Back to normal: no delay, no fault, nothing armed. What was held is delivered; connections that have lost
-    /// bytes are reset.
+    /// Back to normal: no delay, no fault, nothing armed. What was held, or held back, is delivered; connections
+    /// that have lost bytes are reset.
     pub fn heal(&self) {
         self.shared.arm(0);
         self.shared.switch(|mode| {
             mode.delay = Duration::ZERO;
             mode.flow = [Flow::Pass; 2];
             mode.cut = false;
+            mode.holding_back = false;
         });
         self.settle();
     }
@@ -184,10 +210,15 @@ impl Proxy {
     /// Waits until the connections that must go now have gone. They take nothing through in any case; this is
     /// for the counters, and for tests that look at once.
     fn settle(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.shared.condemned() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_while(|| self.shared.condemned());
+    }
+}
+
+/// Waits for the proxy's thread, which has no long work; but nobody waits for ever.
+fn wait_while(unfinished: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while unfinished() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

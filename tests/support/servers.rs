@@ -156,6 +156,14 @@ impl Link for Cable {
         self.proxies.iter().map(Proxy::dropped_replies).sum()
     }
 
+    fn hold_back(&self) {
+        self.proxies.iter().for_each(Proxy::hold_back);
+    }
+
+    async fn deliver(&self) -> u64 {
+        self.proxies.iter().map(Proxy::deliver).sum()
+    }
+
     fn heal(&self) {
         self.proxies.iter().for_each(Proxy::heal);
     }

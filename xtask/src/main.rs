@@ -1,10 +1,13 @@
 //! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, and three checks.
 
+mod busy;
 mod compare;
 mod install;
 mod msrv;
 mod packages;
 mod peers;
+mod repeat;
+mod series;
 mod shell;
 mod sizes;
 mod suite;
@@ -21,17 +24,20 @@ enum Command {
     ///
     /// Servers that are missing are installed through apt where that is possible.
     Compare(HandedOn),
-    /// Run all tests. Further arguments go to `cargo test`.
+    /// Run all tests. Further arguments, behind those listed here, go to `cargo test`.
     ///
     /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
     /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
-    Test(HandedOn),
+    Test(suite::Options),
     /// Check that no dependency needs a newer Rust than the workspace promises.
     Msrv,
     /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
     Peers,
     /// Check that no source file has grown too long.
     Sizes,
+    /// Be busy until the standard input ends.
+    #[command(hide = true, name = busy::COMMAND)]
+    BusyLoop,
 }
 
 #[derive(Debug, clap::Args)]
@@ -44,10 +50,11 @@ struct HandedOn {
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Compare(HandedOn { args }) => compare::run(args),
-        Command::Test(HandedOn { args }) => suite::run(args),
+        Command::Test(options) => suite::run(options),
         Command::Msrv => msrv::run(),
         Command::Peers => peers::run(),
         Command::Sizes => sizes::run(),
+        Command::BusyLoop => busy::run(),
     };
     done.unwrap_or_else(|problem| {
         eprintln!("xtask: {problem}");

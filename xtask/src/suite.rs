@@ -2,32 +2,94 @@
 
 use std::process::ExitCode;
 
+use crate::busy::Busy;
 use crate::install::{allowed, ensure};
 use crate::packages::{SERVERS, TOOLS};
 use crate::shell::{Result, cargo, foreground};
+use crate::{HandedOn, repeat};
 
-pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
-    let allowed = allowed(&mut args);
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Keep so many processors busy beside the tests.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    busy: usize,
+    /// Run the tests so many times, and count the failures. A call that was stopped is taken up by the next one, at the
+    /// same commit and with the same arguments.
+    #[arg(long, value_name = "TIMES")]
+    repeat: Option<usize>,
+    /// Begin to count anew.
+    #[arg(long, requires = "repeat")]
+    restart: bool,
+    /// Install nothing.
+    #[arg(long)]
+    no_install: bool,
+    #[command(flatten)]
+    rest: HandedOn,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { busy, repeat, restart, no_install, rest: HandedOn { mut args } } = options;
+    let allowed = allowed(&mut args) && !no_install;
     ensure(SERVERS.iter().chain(&TOOLS), allowed);
-    foreground(cargo().args(command(&args)).args(&args))
+    if (busy > 0 || repeat.is_some())
+        && let Some(building) = building(&args)
+    {
+        // The loops are there for the tests, not for the compiler.
+        let built = foreground(cargo().args(building))?;
+        if built != ExitCode::SUCCESS {
+            return Ok(built);
+        }
+    }
+    let loops = Busy::start(busy)?;
+    let tests = || {
+        let mut tests = cargo();
+        tests.args(command(&args)).args(&args);
+        tests
+    };
+    let done = match repeat {
+        None => foreground(&mut tests()),
+        Some(times) => repeat::run(times, restart, busy, &args, tests),
+    };
+    drop(loops);
+    done
 }
 
 /// Not nextest: it runs each test in a process of its own, and each process would start its own servers. It runs no
 /// doc tests either. Whoever waits for all of it wants to hear of all that fails.
 fn command(args: &[String]) -> Vec<&'static str> {
-    let ours = args.iter().take_while(|arg| *arg != "--");
     let chosen = |arg: &String| arg.starts_with("-p") || arg == "--package" || arg.starts_with("--package=");
     // Beside --workspace, cargo would take no notice of the chosen package.
-    let scope = if ours.into_iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
+    let scope = if of_cargo(args).iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
     [&["test"][..], scope, &["--all-features", "--no-fail-fast"][..]].concat()
+}
+
+/// The arguments for cargo. Those behind them are for the tests.
+fn of_cargo(args: &[String]) -> &[String] {
+    args.split(|arg| arg == "--").next().unwrap_or_default()
+}
+
+/// How to build the tests only. Tests of the documentation are built as they are run.
+fn building(args: &[String]) -> Option<Vec<String>> {
+    let ours = of_cargo(args);
+    if ours.iter().any(|arg| arg == "--doc") {
+        return None;
+    }
+    let words = command(args).into_iter().map(str::to_owned);
+    Some(words.chain(ours.iter().cloned()).chain(["--no-run".to_owned()]).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
     fn shown(line: &str) -> String {
-        command(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).join(" ")
+        command(&words(line)).join(" ")
     }
 
     #[test]
@@ -36,5 +98,33 @@ mod tests {
         assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features --no-fail-fast");
         assert_eq!(shown("-p lockcore"), "test --all-features --no-fail-fast");
         assert_eq!(shown("--package=lockcore"), "test --all-features --no-fail-fast");
+    }
+
+    #[test]
+    fn tests_are_built_without_being_run() {
+        let built = |line| building(&words(line)).map(|args| args.join(" "));
+        let expected = "test --all-features --no-fail-fast -p lockcore --no-run";
+        assert_eq!(built("-p lockcore -- lease").as_deref(), Some(expected));
+        assert_eq!(built("--doc"), None);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_handed_on() {
+        #[derive(Debug, Parser)]
+        struct Program {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parsed = |line: &str| Program::try_parse_from(words(line)).map(|program| program.options);
+        let options =
+            parsed("test --no-install --busy 4 --repeat=10 --restart --test x -- --busy redis::").unwrap();
+        assert_eq!((options.busy, options.repeat, options.restart), (4, Some(10), true));
+        assert!(options.no_install);
+        assert_eq!(options.rest.args, words("--test x -- --busy redis::"));
+        let options = parsed("test -p lockcore --no-install").unwrap();
+        assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
+        assert_eq!(options.rest.args, words("-p lockcore --no-install"));
+        assert!(parsed("test --restart").is_err());
+        assert!(parsed("test --busy x").is_err());
     }
 }

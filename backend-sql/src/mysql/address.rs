@@ -2,6 +2,7 @@
 
 use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::options::{database, one_host};
@@ -22,7 +23,9 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
         .port(host.port.unwrap_or(3306))
         .username(url.user().unwrap_or("root"))
         .database(database)
-        .statement_cache_capacity(64);
+        .statement_cache_capacity(64)
+        // Whoever knows an owner can release its lock.
+        .disable_statement_logging();
     if let Some(password) = url.password() {
         options = options.password(password.expose());
     }

@@ -2,6 +2,7 @@
 
 use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::options::{database, one_host};
@@ -18,7 +19,9 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
         .username(url.user().unwrap_or("postgres"))
         // Poolers do not know this one by default, and there are no floats here.
         .extra_float_digits(None)
-        .application_name("lockwell");
+        .application_name("lockwell")
+        // Arguments that are written into the text of a statement, owners among them, must not get into logs.
+        .disable_statement_logging();
     if let Some(password) = url.password() {
         options = options.password(password.expose());
     }

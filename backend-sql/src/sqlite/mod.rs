@@ -63,7 +63,9 @@ impl SqliteLock {
             .journal_mode(SqliteJournalMode::Wal)
             // The last commits must not be lost in a power failure: tokens would repeat.
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2));
+            .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2))
+            // Whoever knows an owner can release its lock.
+            .disable_statement_logging();
         let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
         let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
         Self::open(Sqlite { connect, sql, groups }, options, record).await

@@ -142,6 +142,10 @@ async fn guarded_writes() {
     let other = client(&server.url()).await;
     let guard = hold(&locks, "data").await;
     let write = lock.guarded(guard.grant()).expect("ours");
+    let (shown, owner) = (format!("{write:?}"), guard.grant().claim().owner().as_uuid());
+    for owner in [owner.simple().to_string(), owner.hyphenated().to_string()] {
+        assert!(!shown.to_lowercase().contains(&owner), "whoever knows the owner can release: {shown}");
+    }
     write.create("/data", b"one").set("/data", b"two", None).commit().await.expect("held");
     let refused =
         lock.guarded(guard.grant()).expect("ours").set("/data", b"three", Some(7)).create("/more", b"");

@@ -151,6 +151,15 @@ pub trait Link: Send + Sync {
     /// How many replies [`drop_reply`](Self::drop_reply) has swallowed.
     fn dropped_replies(&self) -> u64;
 
-    /// Back to normal. Connections that have lost something are reset.
+    /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as usual.
+    fn hold_back(&self);
+
+    /// `async fn deliver(&self) -> u64`
+    ///
+    /// Delivers to the server what [`hold_back`](Self::hold_back) has kept, even of clients that have closed their
+    /// side meanwhile, and ends holding back. Returns how many bytes the server has got by that.
+    async fn deliver(&self) -> u64;
+
+    /// Back to normal. Connections that have lost something are reset, and what was held back is delivered.
     fn heal(&self);
 }

@@ -36,6 +36,7 @@
 //! The cases are **not** covered by semantic versioning: a new version may bring more of them, and a backend may fail
 //! one that it never met.
 
+pub mod canary;
 mod cancellation;
 mod crash;
 mod downgrade;
@@ -60,6 +61,7 @@ mod ownership;
 mod reentrancy;
 mod renewal;
 mod running;
+mod secrets;
 mod stage;
 mod table;
 mod tokens;

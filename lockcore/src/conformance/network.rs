@@ -1,8 +1,10 @@
-//! Requests that get lost, and replies.
+//! Requests that get lost, or come late, and replies.
+
+use std::time::Duration;
 
 use super::stage::{LATE, Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Way;
-use crate::{Error, ErrorKind, Moment, Operation};
+use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Moment, Operation};
 
 /// Whether an error says honestly that the network failed, or that the time was over.
 fn is_honest(error: &Error) -> bool {
@@ -168,4 +170,57 @@ pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: St
         release(next.expect("its turn comes")).await;
     }
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+}
+
+/// The lock, tried for until it is granted.
+async fn granted_by(locks: &Locks, name: &LockName, limit: Duration, what: &str) -> LockGuard {
+    let end = Moment::now().after(limit);
+    loop {
+        if let Some(guard) = locks.lock(name).try_now().await.expect("an answer") {
+            return guard;
+        }
+        let late = end.has_passed();
+        assert!(!late, "{what}: the lock is not free within {limit:?}: {:?}", locks.inspect(name).await);
+        pause(50).await;
+    }
+}
+
+/// An acquire gets no answer, is repeated on a new connection and granted, and the lock is released. Then the first
+/// copy arrives, of which nobody knows any more: it must not take the lock for nobody.
+pub(super) async fn a_late_copy_of_an_acquire_keeps_nobody_out(stage: Stage) {
+    let link = stage.link().await;
+    let two = stage.client().await;
+    let one = link.client().await.expect("a client behind the network");
+    let name = stage.name("late");
+    // Long, so that a lock that nobody holds does not end by itself before the end of this case.
+    let ttl = secs(60).clamp(one.capabilities().min_ttl, one.capabilities().max_ttl);
+    // This warms up the connection that a lock with such a lease uses, and the lock: the first request for one that
+    // was never held may come to nothing.
+    for _ in 0..2 {
+        release(one.lock(&name).ttl(ttl).await.expect("a free lock")).await;
+    }
+    link.hold_back();
+    let answer = match one.lock(&name).ttl(ttl).wait(secs(20)).await {
+        Ok(guard) => guard.release().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = answer {
+        assert!(is_honest(&error), "{error:#}");
+        // The clean-up ends meanwhile, which would free the lock.
+        pause(7000).await;
+    }
+    // What an idle lock leaves at the server may have been purged meanwhile. The copy must find it.
+    release(granted_by(&two, &name, secs(15), "before the late copy").await).await;
+    let delivered = link.deliver().await;
+    assert!(delivered > 0, "nothing was held back: nothing was put to the test");
+    // The server reads it.
+    pause(500).await;
+    let guard = granted_by(&two, &name, secs(15), "after a late copy of an acquire").await;
+    for _ in 0..20 {
+        pause(100).await;
+        assert!(guard.is_held(), "a late copy took the lock away");
+        assert_eq!(holder(&two, &name).await, Some(guard.token()), "a late copy took the lock away");
+    }
+    release(guard).await;
+    link.heal();
 }

@@ -6,7 +6,8 @@ use super::Need::{
 use super::{Case, Need, Pace, Run};
 use super::{
     cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits, local,
-    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, tokens, waiting,
+    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, secrets, tokens,
+    waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -92,6 +93,7 @@ const ALL: &[Case] = cases! {
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
         a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link, Counted];
+        a_late_copy_of_an_acquire_keeps_nobody_out: Free [Link];
     }
     outage {
         a_client_comes_back_after_a_restart: Free [Server];
@@ -130,6 +132,9 @@ const ALL: &[Case] = cases! {
         the_bounds_of_what_is_allowed_work: Free [];
         what_is_not_promised_is_refused: Free [];
         the_harness_offers_what_the_backend_promises: Free [];
+    }
+    secrets {
+        debug_shows_no_owner: Free [];
     }
     modes {
         readers_meet_and_writers_are_alone: Free [Shared];

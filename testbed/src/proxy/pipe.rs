@@ -1,17 +1,17 @@
 //! One way through the proxy: collects bytes as they come, and delivers them when they are due.
 
-use std::{future::pending, io};
+use std::{future::pending, io, time::Duration};
 
 use tokio::{
     io::AsyncWriteExt,
     net::tcp::{ReadHalf, WriteHalf},
     sync::{Semaphore, mpsc},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     TO_SERVER,
-    switches::{Entry, Flow},
+    switches::{Entry, Flow, Mode},
 };
 
 /// The most that is read at once.
@@ -19,6 +19,9 @@ const CHUNK: u16 = 16 * 1024;
 
 /// The most that may be under way. Then the sender feels it, as on a real line.
 const UNDER_WAY: usize = 8 * 1024 * 1024;
+
+/// How long a server has for what came late, before it hears that the client has left; and then for its own end.
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// The connection has to end abruptly.
 #[derive(Debug)]
@@ -83,6 +86,9 @@ impl<'a> Way<'a> {
                     if !self.heard() {
                         return Reset;
                     }
+                    if self.index == TO_SERVER {
+                        self.entry.connection.keep(length);
+                    }
                     room.forget();
                     self.room.add_permits(usize::from(CHUNK) - length);
                     Contents::Bytes(buffer[..length].to_vec())
@@ -97,6 +103,10 @@ impl<'a> Way<'a> {
                 return pending().await;
             }
         }
+    }
+
+    fn flow(&self, mode: &Mode) -> Flow {
+        self.entry.connection.flow(mode, self.index)
     }
 
     fn heard(&self) -> bool {
@@ -126,14 +136,37 @@ impl<'a> Way<'a> {
                         let due = Instant::now() + self.entry.shared.delay();
                         put(self.back, due, Contents::Reset);
                     }
+                    if self.index == TO_SERVER {
+                        self.entry.connection.let_go(bytes.len());
+                    }
                     self.room.add_permits(bytes.len());
                 }
                 Contents::End | Contents::Reset if !self.passes().await => {}
+                Contents::End | Contents::Reset if self.index == TO_SERVER && self.is_late() => {
+                    return self.take_leave(sink).await;
+                }
+                // Nobody is left to be told.
+                Contents::End if broken => return Ok(()),
                 Contents::End => return sink.shutdown().await.map_err(|_| Reset),
                 Contents::Reset => return Err(Reset),
             }
         }
         pending().await
+    }
+
+    fn is_late(&self) -> bool {
+        let Entry { shared, connection } = self.entry;
+        shared.look(|mode| connection.is_late(mode))
+    }
+
+    /// The client has left while it was held back, in good order or not. The server has just got what the client had
+    /// sent: a reset, or an early end, could undo that.
+    async fn take_leave(&self, sink: &mut WriteHalf<'_>) -> Result<(), Reset> {
+        sleep(FAREWELL).await;
+        sink.shutdown().await.map_err(|_| Reset)?;
+        sleep(FAREWELL).await;
+        put(self.back, Instant::now(), Contents::End);
+        Ok(())
     }
 
     async fn deliver_bytes(&self, bytes: &[u8], sink: &WriteHalf<'_>) -> Result<(), Reset> {
@@ -146,7 +179,7 @@ impl<'a> Way<'a> {
                 Attempt::Broken => return Err(Reset),
                 Attempt::Wait => {
                     // No waiting for room while bytes are held: there may be room all the time.
-                    let held = mode.borrow_and_update().flow[self.index] == Flow::Hold;
+                    let held = self.flow(&mode.borrow_and_update()) == Flow::Hold;
                     tokio::select! {
                         // An error shows again in the attempt.
                         _ = sink.writable(), if !held => {}
@@ -161,7 +194,7 @@ impl<'a> Way<'a> {
     /// Looks at the switches and writes in one step: a switch that was set before has an effect.
     fn attempt(&self, bytes: &[u8], sink: &WriteHalf<'_>) -> Attempt {
         let Entry { shared, connection } = self.entry;
-        shared.look(|mode| match mode.flow[self.index] {
+        shared.look(|mode| match self.flow(mode) {
             Flow::Swallow => {
                 connection.lose(self.index);
                 Attempt::Lost
@@ -171,7 +204,7 @@ impl<'a> Way<'a> {
             Flow::Pass if connection.condemned(mode) => Attempt::Lost,
             Flow::Pass => match sink.try_write(bytes) {
                 Ok(length) => {
-                    shared.count(self.index, length);
+                    shared.count(connection, self.index, length);
                     Attempt::Delivered(length)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Attempt::Wait,
@@ -183,8 +216,8 @@ impl<'a> Way<'a> {
     /// Waits while the way is held. False if it is a black hole, which has taken what was to pass.
     async fn passes(&self) -> bool {
         let mut mode = self.entry.shared.mode();
-        let Ok(mode) = mode.wait_for(|mode| mode.flow[self.index] != Flow::Hold).await else { return false };
-        let passes = mode.flow[self.index] == Flow::Pass;
+        let Ok(mode) = mode.wait_for(|mode| self.flow(mode) != Flow::Hold).await else { return false };
+        let passes = self.flow(&mode) == Flow::Pass;
         if !passes {
             self.entry.connection.lose(self.index);
         }

@@ -34,6 +34,10 @@ pub(super) struct Mode {
     pub(super) cut: bool,
     /// Connections with a lower number are reset.
     pub(super) closed_below: u64,
+    /// Connections with a lower number are held back, or have been.
+    pub(super) late_below: u64,
+    /// They are held back now.
+    pub(super) holding_back: bool,
 }
 
 /// One connection, as its two directions and the owner see it.
@@ -46,12 +50,37 @@ pub(super) struct Connection {
     asked: AtomicBool,
     /// The next reply is to be dropped.
     doomed: AtomicBool,
+    /// Bytes for the server that have been read and are still here.
+    kept: AtomicU64,
+    /// Bytes that the server has got.
+    delivered: AtomicU64,
 }
 
 impl Connection {
     /// Something that went this way has been lost.
     pub(super) fn lose(&self, way: usize) {
         self.holed[way].store(true, Ordering::SeqCst);
+    }
+
+    /// What happens to bytes that go this way. A connection that is held back is out of reach of other faults.
+    pub(super) fn flow(&self, mode: &Mode, way: usize) -> Flow {
+        if mode.holding_back && self.is_late(mode) { Flow::Hold } else { mode.flow[way] }
+    }
+
+    /// True if the connection is held back, or has been: the client may have left it, and the server must not hear
+    /// of that before it has seen what the client had sent.
+    pub(super) fn is_late(&self, mode: &Mode) -> bool {
+        self.id < mode.late_below
+    }
+
+    /// Bytes for the server have come.
+    pub(super) fn keep(&self, length: usize) {
+        self.kept.fetch_add(length as u64, Ordering::SeqCst);
+    }
+
+    /// They have left, or are lost.
+    pub(super) fn let_go(&self, length: usize) {
+        self.kept.fetch_sub(length as u64, Ordering::SeqCst);
     }
 
     /// True if the connection has to go now.
@@ -97,8 +126,24 @@ impl Shared {
     }
 
     /// Counts what has been delivered. To be called inside [`Shared::look`], together with the write.
-    pub(super) fn count(&self, way: usize, length: usize) {
+    pub(super) fn count(&self, connection: &Connection, way: usize, length: usize) {
         self.bytes[way].fetch_add(length as u64, Ordering::SeqCst);
+        if way == TO_SERVER {
+            connection.delivered.fetch_add(length as u64, Ordering::SeqCst);
+        }
+    }
+
+    /// What is kept now on each connection that is held back.
+    pub(super) fn held_back(&self) -> Vec<Kept> {
+        let open = self.open();
+        let mode = self.mode.borrow();
+        let held = open.values().filter(|connection| mode.holding_back && connection.is_late(&mode));
+        held.map(|connection| Kept {
+            length: connection.kept.load(Ordering::SeqCst),
+            before: connection.delivered.load(Ordering::SeqCst),
+            connection: connection.clone(),
+        })
+        .collect()
     }
 
     pub(super) fn delay(&self) -> Duration {
@@ -118,6 +163,8 @@ impl Shared {
             holed: Default::default(),
             asked: AtomicBool::new(false),
             doomed: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
         });
         open.insert(connection.id, connection.clone());
         drop(open);
@@ -156,6 +203,28 @@ impl Shared {
             self.dropped_replies.fetch_add(1, Ordering::SeqCst);
         }
         !doomed
+    }
+}
+
+/// What is kept on a connection that is held back.
+#[derive(Debug)]
+pub(super) struct Kept {
+    connection: Arc<Connection>,
+    length: u64,
+    /// What the server had got before.
+    before: u64,
+}
+
+impl Kept {
+    /// How much of it has been delivered. Not what the client has sent since.
+    pub(super) fn delivered(&self) -> u64 {
+        (self.connection.delivered.load(Ordering::SeqCst) - self.before).min(self.length)
+    }
+
+    /// True while there is still something to deliver.
+    pub(super) fn is_waiting(&self, shared: &Shared) -> bool {
+        let left = self.connection.kept.load(Ordering::SeqCst) > 0;
+        left && self.delivered() < self.length && shared.open().contains_key(&self.connection.id)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The proxy's faults, against a server that echoes.
 
+mod held_back;
+
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},

@@ -1,0 +1,161 @@
+//! Runs the tests several times, and remembers how they went.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Instant, SystemTime};
+
+use crate::series::{Book, Run, Subject};
+use crate::shell::{Result, line, root, text};
+
+/// Runs the tests until there are so many runs of them, those of earlier calls included.
+pub(crate) fn run(
+    times: usize,
+    restart: bool,
+    busy: usize,
+    args: &[String],
+    tests: impl Fn() -> Command,
+) -> Result<ExitCode> {
+    let subject = Subject { commit: commit()?, busy, args: args.to_vec() };
+    let mut book = Book::load()?;
+    let mut restart = restart;
+    loop {
+        let series = book.series(&subject, restart);
+        restart = false;
+        if series.runs.len() >= times {
+            print!("{}", series.table());
+            return Ok(if series.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        }
+        eprintln!("xtask: run {} of {times}, busy loops: {busy}", series.runs.len() + 1);
+        series.runs.push(once(&mut tests(), &mut stdout())?);
+        // Whoever stops us now loses the next run only.
+        book.save()?;
+    }
+}
+
+fn once(tests: &mut Command, shown: &mut impl Write) -> Result<Run> {
+    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let began = Instant::now();
+    let (status, mut failures) = watched(tests, shown)?;
+    if status.code().is_none() {
+        return Err(format!("{}: {status}; this run does not count", line(tests)));
+    }
+    // What a test wrote may have looked like a list.
+    if status.success() {
+        failures.clear();
+    } else if failures.is_empty() {
+        failures.push(format!("(no test; cargo: {status})"));
+    }
+    let seconds = began.elapsed().as_secs();
+    Ok(Run { date, seconds, load: load(), passed: status.success(), failures })
+}
+
+/// Runs a command, hands on what it writes, and finds the names of failed tests in it.
+fn watched(command: &mut Command, shown: &mut impl Write) -> Result<(ExitStatus, Vec<String>)> {
+    let called = line(command);
+    eprintln!("xtask: {called}");
+    let problem = |error| format!("{called}: {error}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(problem)?;
+    let mut failures = Failures::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.map_err(problem)?;
+            let line = String::from_utf8_lossy(&line);
+            writeln!(shown, "{line}").map_err(problem)?;
+            failures.read(&line);
+        }
+    }
+    Ok((child.wait().map_err(problem)?, failures.names))
+}
+
+/// Finds the lists of failed tests: names, further in, below `failures:`.
+#[derive(Debug, Default)]
+struct Failures {
+    names: Vec<String>,
+    in_list: bool,
+}
+
+impl Failures {
+    fn read(&mut self, line: &str) {
+        if line.trim_end() == "failures:" {
+            self.in_list = true;
+        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.in_list) {
+            self.names.push(name.trim_end().to_owned());
+        } else if !line.is_empty() {
+            self.in_list = false;
+        }
+    }
+}
+
+/// What is tested: the commit, and a mark of what was changed since.
+fn commit() -> Result<String> {
+    let git = |args: &[&str]| text(Command::new("git").current_dir(root()).args(args));
+    let head = git(&["rev-parse", "HEAD"])?;
+    let mut changes = git(&["diff", "HEAD"])?;
+    let added = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    for file in added.split_terminator('\0') {
+        changes += &git(&["hash-object", "--", file])?;
+    }
+    Ok(state(head.trim(), &changes))
+}
+
+fn state(head: &str, changes: &str) -> String {
+    if changes.is_empty() {
+        return head.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(changes.as_bytes());
+    format!("{head}+{:016x}", hasher.finish())
+}
+
+fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_found_in_the_output() {
+        let output = "
+running 3 tests
+test one ... ok
+test a::two ... FAILED
+failures:
+
+---- a::two stdout ----
+    not a name
+thread 'a::two' panicked
+
+failures:
+    a::two
+    src/lib.rs - three (line 3)
+
+test result: FAILED. 1 passed; 2 failed
+    not a name either
+running 0 tests";
+        let mut failures = Failures::default();
+        output.lines().for_each(|line| failures.read(line));
+        assert_eq!(failures.names, ["a::two", "src/lib.rs - three (line 3)"]);
+    }
+
+    #[test]
+    fn a_changed_tree_is_another_state() {
+        assert_eq!(state("abc", ""), "abc");
+        assert_ne!(state("abc", "+x"), "abc");
+        assert_ne!(state("abc", "+x"), state("abc", "+y"));
+        assert_eq!(state("abc", "+x"), state("abc", "+x"));
+    }
+
+    #[test]
+    fn a_run_tells_how_it_ended() {
+        // Not to the standard output: this test may itself run under such a watch.
+        let sh = |script: &str| once(Command::new("sh").args(["-c", script]), &mut Vec::new());
+        let run = sh("printf 'failures:\\n    x\\n'; exit 101").unwrap();
+        assert_eq!((run.passed, run.failures), (false, vec!["x".to_owned()]));
+        assert!(sh("exit 101").unwrap().failures[0].contains("101"));
+        assert!(sh("true").unwrap().passed);
+        assert!(sh("kill -KILL $$").unwrap_err().contains("does not count"));
+    }
+}
