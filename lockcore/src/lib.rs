@@ -4,7 +4,7 @@
 //! * [`DistributedLock`] is what backends implement: small, object safe, without policy.
 //!
 //! Everything between the two is written once, here: waiting, lease renewal on a [thread of its own](#the-keeper),
-//! loss, cancellation, clean-up. So a backend is mechanism only.
+//! loss, cancellation, clean-up. So a backend is mechanism only. What several backends need is in [`backend`].
 //!
 //! # When not to use a distributed lock
 //!
@@ -19,68 +19,44 @@
 //! # The keeper
 //!
 //! Leases are renewed by one thread of the process, `lockwell-keeper`, on connections of its own. An application that
-//! blocks its runtime, or shuts it down with guards alive, does not lose its locks for that reason.
+//! blocks its runtime, or shuts it down with guards alive, does not lose its locks for that reason. A forked child does
+//! not inherit the thread: a client that is made in the child has a new one, guards of the parent have none.
+//!
+//! # The end of a program
+//!
+//! Dropping a guard releases its lock in the background. A program calls [`Locks::close`] last: it waits until all such
+//! releases have their answers.
 //!
 //! # How sure can a holder be?
 //!
-//! Belief ends early: at the start of the last successful request plus the ttl, less 1 % and 2 ms, on a clock that
+//! Validity ends early: at the start of the last successful request plus the ttl, less 1 % and 2 ms, on a clock that
 //! goes on during suspend ([`Moment`]). The server's lease ends later than that. A renewal that fails is *unknown*,
 //! not lost: the guard turns [`Suspect`](Standing::Suspect), the deadline stands, the keeper tries again.
 
-mod capabilities;
-mod claim;
+pub mod backend;
+mod background;
 mod client;
-mod clock;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod counters;
-mod error;
-mod grant;
-mod guard;
-mod holding;
-mod keeper;
-mod leader;
-pub mod lease;
+mod contract;
+mod hold;
+mod lease;
 mod local;
-mod lock;
-mod many;
 mod memory;
-mod mode;
-mod name;
-mod observe;
-mod operation;
-mod owner;
-mod reentrant;
 mod request;
-pub mod seats;
-mod sync;
-pub mod tls;
-mod token;
-mod url;
+mod system;
 
 pub use async_trait::async_trait;
 
-pub use capabilities::{Capabilities, Requirement};
-pub use claim::{Claim, Wait};
-pub use client::{DEFAULT_TTL, Locks};
-pub use clock::Moment;
-pub use config::LockConfig;
-pub use counters::Stats;
-pub use error::{Error, ErrorKind, Operation, Result};
-pub use grant::{Grant, Holder, LockStatus, Released, Renewal};
-pub use guard::{Held, LockGuard};
-pub use leader::{Campaign, Leadership};
+pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
+pub use config::{HandOver, Host, LockConfig, Secret, ServerUrl, tls};
+pub use contract::{
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Grant, Holder, LockName,
+    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Stats, Wait,
+};
+pub use hold::{Held, LockAllGuard, LockGuard};
 pub use lease::{Loss, Standing};
-pub use local::HandOver;
-pub use lock::DistributedLock;
-pub use many::LockAllGuard;
 pub use memory::MemoryLock;
-pub use mode::Mode;
-pub use name::LockName;
-pub use observe::{Leader, Observation};
-pub use owner::OwnerId;
-pub use reentrant::{Owner, ReentrantGuard};
-pub use request::{Acquire, Again, All, LockRequest, One};
-pub use token::FencingToken;
-pub use url::{Host, Secret, ServerUrl};
+pub use request::{Acquire, Again, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};
+pub use system::{Clock, Moment, TestClock};

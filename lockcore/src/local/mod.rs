@@ -1,94 +1,108 @@
 //! The queue of the tasks of one process, in front of the server's.
 //!
 //! Tasks that want the same name line up here, and one of them stands for all at the server. Who that is, is decided
-//! by the *right to claim*, of which there is one for each name. It is passed on when its owner is done with it, by
-//! being dropped at the latest: so a task that is cancelled anywhere does not hold up the others.
+//! by the *claim turn*, of which there is one for each name. It is passed on when its owner is done with it, by being
+//! dropped at the latest: so a task that is cancelled anywhere does not hold up the others.
+//!
+//! The queue knows nothing of locks: what a task hands to the next beside the turn, a held lock, is its parameter `T`.
 
-mod baton;
-mod hand_over;
-mod right;
+mod claim_turn;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::sync::lock;
-use crate::{Claim, LockName, Wait};
+use crate::system::lock;
+use crate::{Claim, HandOver, LockName, Wait};
 
-pub(crate) use baton::{Baton, Pass};
-pub use hand_over::HandOver;
-pub(crate) use right::Right;
+pub(crate) use claim_turn::ClaimTurn;
 
 /// The queues of one client.
 #[derive(Debug)]
-pub(crate) struct LocalQueues {
+pub(crate) struct LocalQueues<T> {
     hand_over: Option<HandOver>,
-    names: Mutex<Names>,
+    names: Mutex<Names<T>>,
 }
 
-#[derive(Debug, Default)]
-struct Names {
-    queues: HashMap<LockName, Queue>,
-    /// Numbers rights and waiters. A right that has been passed on is told from the new one by its number.
+#[derive(Debug)]
+struct Names<T> {
+    queues: HashMap<LockName, Queue<T>>,
+    /// Numbers turns and waiters. A turn that has been passed on is told from the new one by its number.
     last: u64,
 }
 
-impl Names {
+impl<T> Names<T> {
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 }
 
-/// The queue for a name. It exists while somebody has the right to claim.
+/// The queue for a name. It exists while somebody has the claim turn.
 #[derive(Debug)]
-struct Queue {
-    right: u64,
-    waiters: BTreeMap<u64, Waiter>,
+struct Queue<T> {
+    turn: u64,
+    waiters: BTreeMap<u64, Waiter<T>>,
 }
 
+/// Somebody in the queue.
 #[derive(Debug)]
-struct Waiter {
-    ttl: Duration,
-    rest: Duration,
-    turn: oneshot::Sender<Turn>,
+pub(crate) struct Waiter<T> {
+    pub(crate) claim: Claim,
+    gets: oneshot::Sender<Turn<T>>,
 }
 
 /// What a waiter gets.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    /// The right to claim the lock at the server.
-    Claim(Right),
+pub(crate) enum Turn<T> {
+    /// The turn to claim the lock at the server.
+    Claim(ClaimTurn<T>),
     /// The lock itself.
-    Baton(Baton),
+    Handed(T),
 }
 
-impl LocalQueues {
+impl<T> Waiter<T> {
+    /// Whether nobody waits any more: the request was dropped, even if what is left of it has not run yet.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.claim.is_cancelled() || self.gets.is_closed()
+    }
+
+    /// Hands the waiter its turn. If it has gone, the turn comes back.
+    pub(crate) fn give(self, turn: Turn<T>) -> Result<(), Turn<T>> {
+        self.gets.send(turn)
+    }
+}
+
+impl<T> LocalQueues<T> {
     pub(crate) fn new(hand_over: Option<HandOver>) -> Arc<Self> {
-        Arc::new(Self { hand_over, names: Mutex::default() })
+        Arc::new(Self { hand_over, names: Mutex::new(Names { queues: HashMap::new(), last: 0 }) })
     }
 
     pub(crate) fn hand_over(&self) -> Option<HandOver> {
         self.hand_over
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        lock(&self.names).queues.is_empty()
+    }
+
     /// Waits for the turn of this claim; `None` when it is not worth waiting for any more.
-    pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Option<Turn> {
+    pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Option<Turn<T>> {
         let (number, mut turn) = {
             let mut names = lock(&self.names);
             let number = names.number();
             match names.queues.get_mut(claim.name()) {
                 None => {
-                    let queue = Queue { right: number, waiters: BTreeMap::new() };
+                    let queue = Queue { turn: number, waiters: BTreeMap::new() };
                     names.queues.insert(claim.name().clone(), queue);
-                    return Some(Turn::Claim(Right::new(self, claim.name(), number)));
+                    return Some(Turn::Claim(ClaimTurn::new(self, claim.name(), number)));
                 }
                 Some(_) if claim.wait() == Wait::No => return None,
                 Some(queue) => {
                     let (give, take) = oneshot::channel();
-                    let waiter = Waiter { ttl: claim.ttl(), rest: claim.rest(), turn: give };
+                    let waiter = Waiter { claim: claim.clone(), gets: give };
                     queue.waiters.insert(number, waiter);
                     (number, take)
                 }
@@ -108,11 +122,11 @@ impl LocalQueues {
         turn
     }
 
-    /// Moves the right to claim to the first waiter, if the right has this number and the waiter fits.
-    fn next(&self, name: &LockName, right: u64, fits: impl Fn(&Waiter) -> bool) -> Next {
+    /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits.
+    fn next(&self, name: &LockName, turn: u64, fits: impl Fn(&Waiter<T>) -> bool) -> Next<T> {
         let mut names = lock(&self.names);
         let number = names.number();
-        let Some(queue) = names.queues.get_mut(name).filter(|queue| queue.right == right) else {
+        let Some(queue) = names.queues.get_mut(name).filter(|queue| queue.turn == turn) else {
             return Next::Gone;
         };
         let Some(first) = queue.waiters.first_entry() else { return Next::Nobody };
@@ -120,23 +134,27 @@ impl LocalQueues {
             return Next::Other;
         }
         let waiter = first.remove();
-        queue.right = number;
-        Next::Waiter(number, waiter.turn)
+        queue.turn = number;
+        Next::Waiter(number, waiter)
     }
 
-    /// Gives the right to claim back: the first waiter gets it.
-    fn leave(self: &Arc<Self>, name: &LockName, mut right: u64) {
+    /// Gives the claim turn back: the first waiter gets it.
+    fn pass_on(self: &Arc<Self>, name: &LockName, mut turn: u64) {
         loop {
-            match self.next(name, right, |_| true) {
-                Next::Waiter(number, turn) => match turn.send(Turn::Claim(Right::new(self, name, number))) {
-                    // The waiter has gone. A loop, since a chain of drops could be as long as the queue.
-                    Err(Turn::Claim(unwanted)) => right = unwanted.into_number(),
-                    _ => return,
-                },
+            match self.next(name, turn, |_| true) {
+                // A loop, since a chain of drops could be as long as the queue.
+                Next::Waiter(number, waiter) if waiter.has_gone() => turn = number,
+                Next::Waiter(number, waiter) => {
+                    match waiter.give(Turn::Claim(ClaimTurn::new(self, name, number))) {
+                        // It has gone in this moment.
+                        Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
+                        _ => return,
+                    }
+                }
                 Next::Nobody => {
                     let mut names = lock(&self.names);
                     // Somebody may have come in between.
-                    let idle = |queue: &Queue| queue.right == right && queue.waiters.is_empty();
+                    let idle = |queue: &Queue<T>| queue.turn == turn && queue.waiters.is_empty();
                     if !names.queues.get(name).is_some_and(idle) {
                         continue;
                     }
@@ -150,25 +168,25 @@ impl LocalQueues {
 }
 
 /// Who comes next.
-enum Next {
-    /// This right is not the valid one any more.
+enum Next<T> {
+    /// This turn is not the valid one any more.
     Gone,
     /// Nobody waits.
     Nobody,
     /// Somebody who wants something else.
     Other,
-    /// The number of the right, and how to reach the one who has it now.
-    Waiter(u64, oneshot::Sender<Turn>),
+    /// The number of the turn, and who has it now.
+    Waiter(u64, Waiter<T>),
 }
 
 /// A waiter's place. Dropping it leaves the queue.
-struct Place<'a> {
-    queues: &'a LocalQueues,
+struct Place<'a, T> {
+    queues: &'a LocalQueues<T>,
     name: &'a LockName,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl<T> Drop for Place<'_, T> {
     fn drop(&mut self) {
         let waiter = {
             let mut names = lock(&self.queues.names);
@@ -182,6 +200,3 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
-
-#[cfg(test)]
-mod orders;

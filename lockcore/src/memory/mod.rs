@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use async_trait::async_trait;
 
 use self::store::{Answer, Place, Store};
-use crate::sync::lock;
+use crate::system::lock;
 use crate::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Released,
-    Renewal, Result, ServerUrl,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
+    Released, Renewal, Result, ServerUrl,
 };
 
 /// A lock server in the memory of this process.
@@ -21,12 +21,19 @@ use crate::{
 /// then be pointed at a real server. It excludes the tasks and threads of one process.
 pub struct MemoryLock {
     store: Arc<Mutex<Store>>,
+    clock: Clock,
 }
 
 impl MemoryLock {
     /// An empty server.
     pub fn new() -> Self {
-        Self { store: Arc::default() }
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty server whose leases follow this clock: with a [`TestClock`](crate::TestClock), a test of an application
+    /// lets leases and waits end when it likes.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self { store: Arc::default(), clock }
     }
 
     /// The server of this process with the given name, for as long as anybody uses it.
@@ -35,7 +42,7 @@ impl MemoryLock {
         let mut named = lock(NAMED.get_or_init(Mutex::default));
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = named.get(name).and_then(Weak::upgrade) {
-            return Self { store };
+            return Self { store, clock: Clock::system() };
         }
         let new = Self::new();
         named.insert(name.to_owned(), Arc::downgrade(&new.store));
@@ -81,7 +88,7 @@ async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Res
                 return Ok(turn.try_recv().ok());
             }
             () = look.notified() => (),
-            () = lease_ends.sleep() => lock(store).promote(claim.name(), Moment::now()),
+            () = claim.clock().sleep_until(lease_ends) => lock(store).promote(claim.name(), claim.clock().now()),
         }
     }
 }
@@ -112,25 +119,29 @@ impl DistributedLock for MemoryLock {
         }
     }
 
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    async fn renew(&self, grants: &[Grant], _: Moment) -> Vec<Renewal> {
         let mut store = lock(&self.store);
-        let now = Moment::now();
+        let now = self.clock.now();
         grants.iter().map(|grant| store.renew(grant.claim(), now)).collect()
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        lock(&self.store).downgrade(grant, Moment::now())
+        lock(&self.store).downgrade(grant, self.clock.now())
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        Ok(lock(&self.store).release(claim, Moment::now))
+        Ok(lock(&self.store).release(claim, || self.clock.now()))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        Ok(lock(&self.store).inspect(name, Moment::now()))
+        Ok(lock(&self.store).inspect(name, self.clock.now()))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        Ok(lock(&self.store).force_release(name, Moment::now()))
+        Ok(lock(&self.store).force_release(name, self.clock.now()))
     }
 }

@@ -160,7 +160,7 @@ impl Store {
         match lease {
             Some(lease) => {
                 lease.expires = now.after(claim.ttl());
-                Renewal::Renewed(crate::lease::belief(now, claim.ttl()))
+                Renewal::Renewed(crate::lease::valid_until(now, claim.ttl()))
             }
             None => Renewal::Lost,
         }
@@ -198,7 +198,7 @@ impl Store {
         if let Some(entry) = self.locks.get_mut(claim.name()) {
             leave(&mut entry.queue, claim);
             // Whoever stood behind this claim may be admissible now.
-            self.promote(claim.name(), Moment::now());
+            self.promote(claim.name(), claim.clock().now());
         }
     }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::one::{timed_out, within};
+use super::{LockRequest, operation};
 use crate::lease::Limits;
-use crate::request::LockRequest;
-use crate::request::one::{timed_out, within};
-use crate::{Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
+
+use crate::{Clock, Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
 
 /// How often those who wait for more look whether they still hold what they have.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,9 +47,10 @@ impl LockRequest<All> {
 
     /// The names, if everything is in order.
     fn checked(&self) -> Result<Vec<LockName>> {
-        let bad = |error: Error, name| self.shared.decorate(error, Operation::Acquire, name);
+        let bad = |error: Error, name| self.background.decorate(error, Operation::Acquire, name);
+        self.background.check_open().map_err(|error| bad(error, None))?;
         let names = self.what.names.as_ref().map_err(|error| bad(error.duplicate(), None))?;
-        self.choices.check(&self.shared, Mode::Exclusive).map_err(|error| bad(error, names.first()))?;
+        self.choices.check(&self.background, Mode::Exclusive).map_err(|error| bad(error, names.first()))?;
         Ok(names.clone())
     }
 
@@ -56,13 +58,16 @@ impl LockRequest<All> {
     /// the first so many, without a gap; the others are given back, so that nobody holds one and waits for an earlier.
     async fn at_once(&self, names: &[LockName]) -> Result<Vec<LockGuard>> {
         let answers = if self.choices.local.is_some() {
-            let ask =
-                |name: &LockName| self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, Wait::No);
+            let ask = |name: &LockName| {
+                self.choices.begin(&self.background, name.clone(), Mode::Exclusive, Wait::No)
+            };
             join_all(names.iter().map(ask)).await
         } else {
-            let claim = |name: &LockName| self.choices.claim(name.clone(), Mode::Exclusive, Wait::No);
+            let claim = |name: &LockName| {
+                self.choices.claim(&self.background, name.clone(), Mode::Exclusive, Wait::No)
+            };
             let claims = names.iter().map(claim).collect();
-            crate::operation::acquire_each(&self.shared, claims, self.choices.limits).await
+            operation::acquire_each(&self.background, claims, self.choices.limits).await
         };
         let granted: Vec<Option<LockGuard>> = answers.into_iter().collect::<Result<_>>()?;
         Ok(granted.into_iter().map_while(|guard| guard).collect())
@@ -74,21 +79,24 @@ impl LockRequest<All> {
         let limits = std::mem::take(&mut self.choices.limits);
         let wait = self
             .choices
-            .until()
-            .map_err(|error| self.shared.decorate(error, Operation::Acquire, names.first()))?;
+            .until(&self.background)
+            .map_err(|error| self.background.decorate(error, Operation::Acquire, names.first()))?;
         // The first questions do not know the end of the wait.
-        let all = within(wait, async { self.in_order(&names, wait, limits).await.map(Some) }).await?;
+        let all = within(&self.background.clock, wait, async {
+            self.in_order(&names, wait, limits).await.map(Some)
+        })
+        .await?;
         all.ok_or_else(|| self.timed_out(names.first()))
     }
 
     async fn in_order(&self, names: &[LockName], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
         let mut granted = self.at_once(names).await?;
         for name in &names[granted.len()..] {
-            let acquiring = self.choices.begin(&self.shared, name.clone(), Mode::Exclusive, wait);
+            let acquiring = self.choices.begin(&self.background, name.clone(), Mode::Exclusive, wait);
             let answer = tokio::select! {
                 biased;
                 answer = acquiring => answer?,
-                lost = first_lost(&granted) => return Err(self.lost(lost)),
+                lost = first_lost(&self.background.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);
         }
@@ -100,19 +108,19 @@ impl LockRequest<All> {
 
     fn lost(&self, guard: &LockGuard) -> Error {
         let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
-        self.shared.decorate(error, Operation::Acquire, Some(guard.name()))
+        self.background.decorate(error, Operation::Acquire, Some(guard.name()))
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
-        timed_out(self.choices.wait, self.shared.capabilities.backend, name)
+        timed_out(self.choices.wait, self.background.capabilities.backend, name)
     }
 }
 
 /// Waits until one of the locks is lost. It looks at all of them now and then, which is cheap: there may be thousands, and
 /// this is asked anew for each that is waited for.
-async fn first_lost(granted: &[LockGuard]) -> &LockGuard {
+async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
-        tokio::time::sleep(LOOK).await;
+        clock.sleep(LOOK).await;
         if let Some(lost) = granted.iter().find(|guard| !guard.is_held()) {
             return lost;
         }

@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Shared;
+use super::operation::{self, Acquiring};
+use crate::background::Background;
+use crate::hold::LockQueues;
 use crate::lease::Limits;
-use crate::local::LocalQueues;
-use crate::operation::Acquiring;
 use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
 
 /// The longest label, in bytes.
@@ -18,49 +18,58 @@ const MAX_LABEL: usize = 255;
 pub(crate) struct Choices {
     pub(crate) ttl: Duration,
     pub(crate) wait: Option<Duration>,
+    /// Whether the request itself says how long to wait, rather than the configuration.
+    pub(crate) wait_is_chosen: bool,
     pub(crate) label: Arc<str>,
     pub(crate) rest: Duration,
     pub(crate) limits: Limits,
     /// The queue of this process, where the client has one.
-    pub(crate) local: Option<Arc<LocalQueues>>,
+    pub(crate) local: Option<Arc<LockQueues>>,
 }
 
 impl Choices {
     pub(crate) fn new(ttl: Duration, label: Arc<str>) -> Self {
         let (rest, limits) = (Duration::ZERO, Limits::default());
-        Self { ttl, wait: None, label, rest, limits, local: None }
+        Self { ttl, wait: None, wait_is_chosen: false, label, rest, limits, local: None }
     }
 
     /// Refuses what the backend cannot honour, and what makes no sense.
-    pub(crate) fn check(&self, shared: &Shared, mode: Mode) -> Result<()> {
-        shared.capabilities.check(mode, self.ttl)?;
-        shared.capabilities.check_rest(self.ttl, self.rest)?;
+    pub(crate) fn check(&self, background: &Background, mode: Mode) -> Result<()> {
+        background.capabilities.check(mode, self.ttl)?;
+        background.capabilities.check_rest(self.ttl, self.rest)?;
         check_limits(self.limits)?;
         check_label(&self.label)
     }
 
     /// Begins to acquire, with choices that have been checked.
-    pub(crate) fn begin(&self, shared: &Arc<Shared>, name: LockName, mode: Mode, wait: Wait) -> Acquiring {
+    pub(crate) fn begin(
+        &self,
+        background: &Arc<Background>,
+        name: LockName,
+        mode: Mode,
+        wait: Wait,
+    ) -> Acquiring {
         // Readers and permits come in together; a queue in front of the server's would only keep them apart.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
-        let mut claim = self.claim(name, mode, wait);
+        let mut claim = self.claim(background, name, mode, wait);
         if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
-            && shared.capabilities.token_blocks
+            && background.capabilities.token_blocks
         {
-            claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max));
+            claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max()));
         }
-        crate::operation::acquire(Arc::clone(shared), claim, self.limits, local)
+        operation::acquire(Arc::clone(background), claim, self.limits, local)
     }
 
     /// A claim to one lock.
-    pub(crate) fn claim(&self, name: LockName, mode: Mode, wait: Wait) -> Claim {
-        Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest)
+    pub(crate) fn claim(&self, background: &Background, name: LockName, mode: Mode, wait: Wait) -> Claim {
+        let claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest);
+        claim.with_clock(background.clock.clone())
     }
 
     /// The end of a wait that begins now.
-    pub(crate) fn until(&self) -> Result<Wait> {
+    pub(crate) fn until(&self, background: &Background) -> Result<Wait> {
         let Some(wait) = self.wait else { return Ok(Wait::Forever) };
-        match Moment::now().after(wait) {
+        match background.clock.now().after(wait) {
             Moment::NEVER => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "this wait is longer than the clock can count; leave it out to wait for as long as it takes",

@@ -1,19 +1,24 @@
 //! Requests: what is asked for, with its choices.
 
-mod again;
 mod all;
 mod choices;
+mod leader;
 mod one;
+mod operation;
+mod owner;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Shared;
+use crate::background::Background;
+use crate::{Error, ErrorKind, LockName, Mode, Result};
 
-pub use again::Again;
 pub use all::All;
 pub(crate) use choices::Choices;
+pub use leader::{Campaign, Leadership};
 pub use one::{Acquire, One};
+pub use owner::{Again, Owner, ReentrantGuard};
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
 ///
@@ -30,14 +35,38 @@ pub use one::{Acquire, One};
 #[must_use = "nothing happens until the request is awaited"]
 #[derive(Debug)]
 pub struct LockRequest<W = One> {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) background: Arc<Background>,
     pub(crate) choices: Choices,
     pub(crate) what: W,
 }
 
+impl LockRequest<One> {
+    /// A request for one lock.
+    pub(crate) fn one<N>(
+        background: &Arc<Background>,
+        defaults: &Choices,
+        name: N,
+        mode: Result<Mode>,
+    ) -> Self
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let one = One { name: name.try_into().map_err(Into::into), mode };
+        Self::new(background, defaults, one)
+    }
+}
+
+/// The mode of one of so many permits.
+pub(crate) fn permit(limit: u32) -> Result<Mode> {
+    NonZeroU32::new(limit).map(|limit| Mode::Permit { limit }).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidInput, "a semaphore has at least one permit, this one has 0")
+    })
+}
+
 impl<W> LockRequest<W> {
-    pub(crate) fn new(shared: &Arc<Shared>, defaults: &Choices, what: W) -> Self {
-        Self { shared: Arc::clone(shared), choices: defaults.clone(), what }
+    pub(crate) fn new(background: &Arc<Background>, defaults: &Choices, what: W) -> Self {
+        Self { background: Arc::clone(background), choices: defaults.clone(), what }
     }
 
     /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
@@ -53,12 +82,14 @@ impl<W> LockRequest<W> {
     /// [`TimedOut`](crate::ErrorKind::TimedOut).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.choices.wait = Some(wait);
+        self.choices.wait_is_chosen = true;
         self
     }
 
     /// Waits for as long as it takes, whatever the configuration says.
     pub fn wait_forever(mut self) -> Self {
         self.choices.wait = None;
+        self.choices.wait_is_chosen = true;
         self
     }
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::client::Shared;
-use crate::operation::Acquiring;
-use crate::request::{Choices, LockRequest};
-use crate::{Claim, Error, ErrorKind, Held, LockGuard, LockName, Mode, Operation, Result, Wait};
+use super::operation::Acquiring;
+use super::{Choices, LockRequest};
+use crate::background::Background;
+use crate::{
+    Claim, Clock, Error, ErrorKind, ErrorWith, Held, LockGuard, LockName, Mode, Operation, Result, Wait,
+};
 
 /// One lock, and how it is to be held.
 #[derive(Debug)]
@@ -25,57 +27,65 @@ impl LockRequest<One> {
     /// # Cancel safety
     /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
-        self.begin(|_| Ok(Wait::No))?.await
+        self.begin(|_, _| Ok(Wait::No))?.await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
     /// `work` gets a [`Held`] to look at. If the lock is lost, the future of `work` is dropped at its next await, and
     /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it look at
-    /// [`Held::is_held`].
+    /// [`Held::is_held`]. If the loss is noticed when the work has come to its end, its value is in the
+    /// [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and the lock is released in the background.
-    pub async fn run<F, W, T>(self, work: F) -> Result<T>
+    pub async fn run<F, W, T>(self, work: F) -> Result<T, ErrorWith<T>>
     where
         F: FnOnce(Held) -> W,
         W: Future<Output = T>,
     {
-        let shared = Arc::clone(&self.shared);
+        let background = Arc::clone(&self.background);
         let guard = self.await?;
-        guard.run(&shared, work).await
+        guard.run(&background, work).await
     }
 
-    fn begin(self, wait: impl FnOnce(&Choices) -> Result<Wait>) -> Result<Acquiring> {
+    fn begin(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Acquiring> {
         Ok(self.checked(wait)?.begin())
     }
 
     /// Checks everything. Nothing has been sent.
-    pub(crate) fn checked(self, wait: impl FnOnce(&Choices) -> Result<Wait>) -> Result<Checked> {
-        let Self { shared, choices, what: One { name, mode } } = self;
-        let bad = |error, name| shared.decorate(error, Operation::Acquire, name);
+    pub(crate) fn checked(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Checked> {
+        let Self { background, choices, what: One { name, mode } } = self;
+        let bad = |error, name| background.decorate(error, Operation::Acquire, name);
         let name = name.map_err(|error| bad(error, None))?;
         let checked = mode.and_then(|mode| {
-            choices.check(&shared, mode)?;
-            Ok((mode, wait(&choices)?))
+            background.check_open()?;
+            choices.check(&background, mode)?;
+            Ok((mode, wait(&choices, &background)?))
         });
         let (mode, wait) = checked.map_err(|error| bad(error, Some(&name)))?;
-        Ok(Checked { shared, choices, name, mode, wait })
+        Ok(Checked { background, choices, name, mode, wait })
     }
 }
 
 /// A request that is in order.
 pub(crate) struct Checked {
-    pub(crate) shared: Arc<Shared>,
-    pub(super) choices: Choices,
+    pub(crate) background: Arc<Background>,
+    pub(crate) choices: Choices,
     pub(crate) name: LockName,
-    pub(super) mode: Mode,
-    pub(super) wait: Wait,
+    pub(crate) mode: Mode,
+    pub(crate) wait: Wait,
 }
 
 impl Checked {
     pub(crate) fn begin(&self) -> Acquiring {
-        self.choices.begin(&self.shared, self.name.clone(), self.mode, self.wait)
+        self.choices.begin(&self.background, self.name.clone(), self.mode, self.wait)
+    }
+
+    /// Lets the wait begin anew, for the next try.
+    pub(super) fn wait_anew(&mut self) -> Result<()> {
+        self.wait = self.choices.until(&self.background)?;
+        Ok(())
     }
 }
 
@@ -99,7 +109,7 @@ enum State {
     New(Option<LockRequest>),
     UnderWay {
         work: Acquiring,
-        backend: &'static str,
+        background: Arc<Background>,
         wait: Option<Duration>,
         /// Fires a little after the end of the wait, in case that the backend does not.
         end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -117,18 +127,21 @@ impl Future for Acquire {
         if let State::New(request) = &mut self.0 {
             let request = request.take().expect("not polled after its end");
             let wait = request.choices.wait;
-            let backend = request.shared.capabilities.backend;
+            let background = Arc::clone(&request.background);
             let work = request.begin(Choices::until)?;
-            self.0 = State::UnderWay { work, backend, wait, end: None };
+            self.0 = State::UnderWay { work, background, wait, end: None };
         }
-        let State::UnderWay { work, backend, wait, end } = &mut self.0 else { unreachable!("set above") };
+        let State::UnderWay { work, background, wait, end } = &mut self.0 else { unreachable!("set above") };
+        let backend = background.capabilities.backend;
         let outcome = match Pin::new(&mut *work).poll(cx) {
             Poll::Ready(Ok(Some(guard))) => Ok(guard),
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(None)) => Err(timed_out(*wait, backend, work.claim().map(Claim::name))),
             Poll::Pending => {
                 let Some(Wait::Until(until)) = work.claim().map(Claim::wait) else { return Poll::Pending };
-                let end = end.get_or_insert_with(|| Box::pin(until.after(GRACE).sleep()));
+                let clock = background.clock.clone();
+                let sleep = async move { clock.sleep_until(until.after(GRACE)).await };
+                let end = end.get_or_insert_with(|| Box::pin(sleep));
                 std::task::ready!(end.as_mut().poll(cx));
                 Err(timed_out(*wait, backend, work.claim().map(Claim::name)))
             }
@@ -146,7 +159,8 @@ impl fmt::Debug for Acquire {
 }
 
 /// Waits for work that does not know the end of this wait, but not for longer than that and a moment.
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
+    clock: &Clock,
     wait: Wait,
     work: impl Future<Output = Result<Option<T>>>,
 ) -> Result<Option<T>> {
@@ -154,11 +168,11 @@ pub(super) async fn within<T>(
     tokio::select! {
         biased;
         answer = work => answer,
-        () = end.after(GRACE).sleep() => Ok(None),
+        () = clock.sleep_until(end.after(GRACE)) => Ok(None),
     }
 }
 
-pub(super) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+pub(crate) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
     let waited = humantime::format_duration(wait.unwrap_or_default());
     let error = Error::new(ErrorKind::TimedOut, format!("still held by another after a wait of {waited}"));
     let error = error.during(Operation::Acquire).on_backend(backend);

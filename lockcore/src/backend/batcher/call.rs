@@ -1,0 +1,233 @@
+//! A caller's side of a request.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rand::seq::IndexedRandom;
+use tokio::runtime::Handle;
+
+use super::flight::{Entry, Flight};
+use super::queues::Part;
+use super::{Batcher, Inner, Reply, Service, no_answer};
+use crate::system::lock;
+use crate::{Clock, Error, ErrorKind, Moment, Result};
+
+/// How often a caller that waits polls the calls of its key, at first and later on. They belong to others, whose
+/// futures may not be polled any more although they are alive.
+const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// A request under way: a future of its answer. See [`Batcher::call`].
+#[must_use = "nothing is sent before it is polled, as a rule"]
+pub struct Call<S: Service> {
+    inner: Arc<Inner<S>>,
+    entry: Arc<Entry<S>>,
+    state: State,
+    /// The call that this caller polls.
+    drives: Option<Arc<Flight<S>>>,
+    timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    look_every: Duration,
+    has_yielded: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Refused,
+    Asking,
+    Ended,
+}
+
+impl<S: Service> Call<S> {
+    pub(super) fn new(batcher: &Batcher<S>, key: S::Key, request: S::Request, limit: Duration) -> Self {
+        let inner = Arc::clone(&batcher.0);
+        let entry = Entry::new(key, request, Moment::now().after(limit));
+        let is_in = lock(&inner.queues).push(&entry, inner.bounds.waiting);
+        Self {
+            inner,
+            entry,
+            state: if is_in { State::Asking } else { State::Refused },
+            drives: None,
+            timer: None,
+            look_every: LOOK.0,
+            has_yielded: false,
+        }
+    }
+
+    /// Gets the calls of the key on as far as this caller has a part in that.
+    fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.drives.is_none() {
+            let part = lock(&self.inner.queues).part(&self.inner, &self.entry.key, self.has_yielded);
+            match part {
+                Part::Drive(flight) => {
+                    self.drives = Some(flight);
+                    if self.inner.bounds.under_way > 1 {
+                        // There may be place for another call.
+                        self.wake_next();
+                    }
+                }
+                Part::Yield => {
+                    self.has_yielded = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Part::Wait => return Poll::Pending,
+            }
+        }
+        let Some(flight) = &self.drives else { return Poll::Pending };
+        std::task::ready!(flight.poll(cx));
+        if let Some(flight) = self.drives.take() {
+            (self.has_yielded, self.timer) = (false, None);
+            self.finish(&flight);
+        }
+        Poll::Ready(())
+    }
+
+    /// A call has ended. Others may begin the next.
+    fn finish(&self, flight: &Arc<Flight<S>>) {
+        lock(&self.inner.queues).finish(&self.entry.key, flight);
+        self.wake_next();
+    }
+
+    fn wake_next(&self) {
+        let next = lock(&self.inner.queues).next(&self.entry.key, self.inner.bounds.under_way);
+        // The first that is still there. What it takes on it need not finish by itself.
+        next.iter().any(|entry| !Arc::ptr_eq(entry, &self.entry) && entry.wake());
+    }
+
+    /// Takes part in a call of others, in case that they do not poll it. Whoever polls a call last is woken by it, so
+    /// this caller goes on with it to its end.
+    fn look_after(&mut self) {
+        let flights = lock(&self.inner.queues).flights(&self.entry.key);
+        self.drives = flights.choose(&mut rand::rng()).cloned();
+        self.has_yielded = true;
+    }
+
+    /// Waits for the deadline, or for the next look.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let left = self.entry.deadline.remaining();
+        // One that polls a call looks, too: another may have polled it since, and whoever is the last to poll is the one
+        // that is woken.
+        let next = left.min(self.look_every);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(Clock::system().sleep_for(next)));
+        std::task::ready!(timer.as_mut().poll(cx));
+        self.timer = None;
+        self.look_every = (self.look_every * 2).min(LOOK.1);
+        if self.drives.is_none() {
+            self.look_after();
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: Service> Future for Call<S> {
+    type Output = Result<Reply<S::Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match this.state {
+            State::Asking => (),
+            State::Ended => return Poll::Pending,
+            State::Refused => {
+                this.state = State::Ended;
+                let text = format!("{} requests wait already", this.inner.bounds.waiting);
+                return Poll::Ready(Err(Error::new(ErrorKind::Overloaded, text)));
+            }
+        }
+        loop {
+            if let Poll::Ready(answer) = this.entry.poll(cx) {
+                this.end();
+                return Poll::Ready(answer);
+            }
+            if this.drive(cx).is_ready() {
+                continue;
+            }
+            match this.poll_timer(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) if this.entry.deadline.has_passed() => {
+                    // The answer may have come in this moment.
+                    let answer = match this.entry.poll(cx) {
+                        Poll::Ready(answer) => answer,
+                        Poll::Pending => Err(no_answer(this.entry.last_error().as_ref())),
+                    };
+                    this.end();
+                    return Poll::Ready(answer);
+                }
+                Poll::Ready(()) => (),
+            }
+        }
+    }
+}
+
+impl<S: Service> Call<S> {
+    /// The caller goes, with or without its answer. What it has begun goes on without it.
+    fn end(&mut self) {
+        if self.state != State::Asking {
+            return;
+        }
+        self.state = State::Ended;
+        self.timer = None;
+        self.entry.leave();
+        let mut queues = lock(&self.inner.queues);
+        queues.withdraw(&self.entry);
+        // Its own call, or one that was left to this caller, who has not polled it yet.
+        let flight = self.drives.take().filter(|flight| !flight.has_ended());
+        let Some(flight) = flight.or_else(|| queues.take_left(&self.entry.key)) else {
+            drop(queues);
+            return self.wake_next();
+        };
+        flight.driven.store(false, Ordering::Release);
+        let heirs = queues.heirs(&self.entry.key, &flight);
+        drop(queues);
+        if heirs.iter().any(|entry| entry.wake()) {
+            return;
+        }
+        // Nobody is left. A server that is silent is not waited for; one that may answer is, by a task, so that its
+        // connection stays good.
+        let left = self.entry.deadline.remaining();
+        match Handle::try_current() {
+            Ok(runtime) if !left.is_zero() => {
+                flight.driven.store(true, Ordering::Release);
+                let last = Last { inner: Arc::clone(&self.inner), key: self.entry.key.clone(), flight };
+                drop(runtime.spawn(async move {
+                    let polled = std::future::poll_fn(|cx| last.flight.poll(cx));
+                    drop(tokio::time::timeout(left, polled).await);
+                }));
+            }
+            _ => drop(Last { inner: Arc::clone(&self.inner), key: self.entry.key.clone(), flight }),
+        }
+    }
+}
+
+impl<S: Service> Debug for Call<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("key", &self.entry.key).finish_non_exhaustive()
+    }
+}
+
+impl<S: Service> Drop for Call<S> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A call that no caller polls. Dropping it ends it.
+struct Last<S: Service> {
+    inner: Arc<Inner<S>>,
+    key: S::Key,
+    flight: Arc<Flight<S>>,
+}
+
+impl<S: Service> Drop for Last<S> {
+    fn drop(&mut self) {
+        self.flight.cancel();
+        let mut queues = lock(&self.inner.queues);
+        queues.finish(&self.key, &self.flight);
+        let next = queues.next(&self.key, self.inner.bounds.under_way);
+        drop(queues);
+        next.iter().any(|entry| entry.wake());
+    }
+}

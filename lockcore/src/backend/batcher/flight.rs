@@ -1,0 +1,282 @@
+//! A call under way: its requests, and the future that carries it out.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::{Attempt, Inner, Outcome, Reply, Service, no_answer};
+use crate::backend::Backoff;
+use crate::system::lock;
+use crate::{Clock, Error, ErrorKind, Moment, Result};
+
+/// How often what met with others is tried again at most. A deadlock that comes back twenty times is a
+/// failure of its own.
+const TRIES: u32 = 20;
+/// The first and the longest pause between two tries.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
+
+/// One request, from its caller's first step to its answer.
+pub(super) struct Entry<S: Service> {
+    pub(super) key: S::Key,
+    pub(super) request: S::Request,
+    pub(super) deadline: Moment,
+    in_doubt: AtomicBool,
+    /// Whether it waits in the queue of its key.
+    pub(super) queued: AtomicBool,
+    /// When it was put there.
+    pub(super) since: Moment,
+    slot: Mutex<Slot<S::Answer>>,
+}
+
+/// Where the answer is left for the caller.
+struct Slot<T> {
+    answer: Option<Result<Reply<T>>>,
+    /// It has, or had, its answer. A second one does not replace it.
+    settled: bool,
+    /// What stood in the way last.
+    last: Option<Error>,
+    waker: Option<Waker>,
+    /// The caller has gone.
+    left: bool,
+}
+
+impl<S: Service> Entry<S> {
+    pub(super) fn new(key: S::Key, request: S::Request, deadline: Moment) -> Arc<Self> {
+        let slot = Slot { answer: None, settled: false, last: None, waker: None, left: false };
+        Arc::new(Self {
+            key,
+            request,
+            deadline,
+            in_doubt: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            since: Moment::now(),
+            slot: Mutex::new(slot),
+        })
+    }
+
+    /// The answer, if it is there. Otherwise the caller is woken by it.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Result<Reply<S::Answer>>> {
+        let mut slot = lock(&self.slot);
+        if let Some(answer) = slot.answer.take() {
+            return Poll::Ready(answer);
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn settle(&self, answer: Result<S::Answer>) {
+        let in_doubt = self.in_doubt.load(Ordering::Relaxed);
+        let mut slot = lock(&self.slot);
+        if std::mem::replace(&mut slot.settled, true) {
+            return;
+        }
+        slot.answer = Some(answer.map(|answer| Reply { answer, in_doubt }));
+        let waker = slot.waker.take();
+        drop(slot);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the caller to take part. False if there is none any more.
+    pub(super) fn wake(&self) -> bool {
+        let slot = lock(&self.slot);
+        let (left, waker) = (slot.left, slot.waker.clone());
+        drop(slot);
+        match waker {
+            Some(waker) if !left => waker.wake(),
+            // One that was not polled yet will look by itself.
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn leave(&self) {
+        let mut slot = lock(&self.slot);
+        slot.left = true;
+        slot.waker = None;
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        lock(&self.slot).left
+    }
+
+    /// What stood in the way last.
+    pub(super) fn last_error(&self) -> Option<Error> {
+        lock(&self.slot).last.take()
+    }
+
+    fn note(&self, error: Error, in_doubt: bool) {
+        self.in_doubt.fetch_or(in_doubt, Ordering::Relaxed);
+        lock(&self.slot).last = Some(error);
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A call under way. Any of its callers can poll it.
+pub(super) struct Flight<S: Service> {
+    work: Mutex<Option<Work>>,
+    pub(super) batch: Vec<Arc<Entry<S>>>,
+    /// Whether a caller has taken it on to poll it, and has not left since.
+    pub(super) driven: AtomicBool,
+}
+
+impl<S: Service> Flight<S> {
+    pub(super) fn new(inner: &Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) -> Arc<Self> {
+        let work = run(Arc::clone(inner), batch.clone());
+        Arc::new(Self { work: Mutex::new(Some(Box::pin(work))), batch, driven: AtomicBool::new(true) })
+    }
+
+    /// Polls the call. Pending also if another caller is polling it in this moment.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Poll::Pending,
+        };
+        // Taken out: a future that panics is not polled again.
+        let Some(mut future) = work.take() else { return Poll::Ready(()) };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        match polled {
+            Ok(Poll::Pending) => {
+                *work = Some(future);
+                Poll::Pending
+            }
+            Ok(Poll::Ready(())) => Poll::Ready(()),
+            Err(_) => {
+                let panicked = || Error::new(ErrorKind::Internal, "the backend has panicked");
+                self.batch.iter().for_each(|entry| entry.settle(Err(panicked())));
+                Poll::Ready(())
+            }
+        }
+    }
+
+    /// Whether it has come to its end, or to nothing.
+    pub(super) fn has_ended(&self) -> bool {
+        match self.work.try_lock() {
+            Ok(work) => work.is_none(),
+            // It is being polled.
+            Err(_) => false,
+        }
+    }
+
+    /// Gives the call up, and the connection that it has in hand with it.
+    pub(super) fn cancel(&self) {
+        drop(lock(&self.work).take());
+        for entry in &self.batch {
+            entry.settle(Err(no_answer(entry.last_error().as_ref())));
+        }
+    }
+}
+
+/// Tries a batch until all of it has answers, or nobody waits for them any more.
+async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
+    let mut parts = vec![batch];
+    while let Some(part) = parts.pop() {
+        parts.extend(run_part(&inner, part).await);
+    }
+}
+
+/// The same for a batch, or for a part of one that is tried apart. Returns parts that are to be tried apart.
+async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+    let service = &inner.service;
+    let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
+    let (began, mut tries) = (Moment::now(), 0);
+    loop {
+        let Some(first) = open.first() else { return Vec::new() };
+        let key = first.key.clone();
+        let attempt =
+            Attempt { began, until: open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER) };
+        let prepared = service.prepare(&key, attempt).await;
+        // Nothing is sent, or sent again, for a caller that has gone: its release may be on its way already.
+        open.retain(|entry| is_wanted(service, entry));
+        match prepared {
+            Ok(()) if open.is_empty() => return Vec::new(),
+            Ok(()) => (),
+            Err(error) if error.is_retryable() => {
+                for entry in &open {
+                    entry.note(error.duplicate(), false);
+                }
+                Clock::system().sleep(backoff.next_pause()).await;
+                continue;
+            }
+            Err(error) => {
+                for entry in &open {
+                    entry.settle(Err(error.duplicate()));
+                }
+                return Vec::new();
+            }
+        }
+        let requests: Vec<_> = open.iter().map(|entry| &entry.request).collect();
+        let outcomes = service.call(&key, &requests, attempt).await;
+        tries += 1;
+        let mut again = Vec::new();
+        let mut blocked = Vec::new();
+        let missing =
+            || Outcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
+        let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
+        for (entry, outcome) in open.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Answered(answer) => entry.settle(Ok(answer)),
+                Outcome::Failed(error) => entry.settle(Err(error)),
+                Outcome::Again(error) if tries >= TRIES => entry.settle(Err(error)),
+                Outcome::Again(error) | Outcome::Unavailable(error) => {
+                    entry.note(error, false);
+                    again.push(entry);
+                }
+                Outcome::Unknown(error) => {
+                    entry.note(error, true);
+                    service.note_in_doubt(&entry.request);
+                    again.push(entry);
+                }
+                Outcome::Blocked => blocked.push(entry),
+            }
+        }
+        if !blocked.is_empty() {
+            let mut parts = apart(service, blocked);
+            parts.extend((!again.is_empty()).then_some(again));
+            return parts;
+        }
+        if again.is_empty() {
+            return Vec::new();
+        }
+        open = again;
+        Clock::system().sleep(backoff.next_pause()).await;
+    }
+}
+
+fn is_wanted<S: Service>(service: &S, entry: &Entry<S>) -> bool {
+    if !service.is_wanted(&entry.request) {
+        // What was sent before may have been carried out.
+        let kind = if entry.is_in_doubt() { ErrorKind::UnknownOutcome } else { ErrorKind::Cancelled };
+        entry.settle(Err(Error::new(kind, "the claim was cancelled before its request was sent")));
+        return false;
+    }
+    !entry.deadline.has_passed() && !entry.has_left()
+}
+
+/// Puts together what wants the same thing, the first to be tried last.
+fn apart<S: Service>(service: &S, entries: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+    let mut parts: Vec<Vec<Arc<Entry<S>>>> = Vec::new();
+    for entry in entries {
+        let same = |part: &&mut Vec<Arc<Entry<S>>>| service.is_about_one(&part[0].request, &entry.request);
+        match parts.iter_mut().find(same) {
+            Some(part) => part.push(entry),
+            None => parts.push(vec![entry]),
+        }
+    }
+    parts.reverse();
+    parts
+}

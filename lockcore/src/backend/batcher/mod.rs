@@ -1,0 +1,212 @@
+//! Natural batching: requests that meet share a call.
+//!
+//! A request that finds nothing under way is sent at once, alone; what arrives meanwhile goes into the next call. Nobody
+//! waits for others to come.
+//!
+//! There is no task behind it: *the callers drive the calls*. Whoever begins a call polls it; the others of its batch
+//! wait for their answers. A caller whose future is dropped, or is not polled any more, holds nobody up: another caller
+//! goes on with the same call. If nobody is left, a task finishes it, so that a connection is not left with half of an
+//! answer.
+//!
+//! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
+
+mod call;
+mod flight;
+mod queues;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub use call::Call;
+use queues::Queues;
+
+use crate::{Error, ErrorKind, Moment, Result};
+
+/// What a backend does with its requests; a [`Batcher`] decides which of them travel together, and when.
+pub trait Service: Send + Sync + Sized + 'static {
+    /// What must not wait for what: requests with different keys never do. A server node, a cluster slot, a
+    /// connection.
+    type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
+    /// One request.
+    type Request: Send + Sync + 'static;
+    /// Its answer.
+    type Answer: Send + 'static;
+
+    /// Whether a request can share a call with the first of a batch. Both have the same key.
+    fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
+
+    /// Whether two requests want the same thing, so that one that is [blocked](Outcome::Blocked) blocks the other.
+    fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
+        false
+    }
+
+    /// Of several requests that wait, those with the lowest number go first.
+    fn urgency(&self, _request: &Self::Request) -> u8 {
+        0
+    }
+
+    /// Whether a request is still worth sending. One that queues is not, once its claim was cancelled.
+    fn is_wanted(&self, _request: &Self::Request) -> bool {
+        true
+    }
+
+    /// Notes that a request may have been carried out without our hearing of it, and is about to be repeated.
+    fn note_in_doubt(&self, _request: &Self::Request) {}
+
+    /// Makes sure that there is a connection. It is a step of its own, since it may take long: what is not wanted any
+    /// more when it is done is not sent, so that a request does not follow the release that cleans up after it.
+    ///
+    /// A [retryable](Error::is_retryable) error lets it be tried again; any other ends all requests of the batch.
+    fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
+        let _: (&Self::Key, Attempt) = (key, attempt);
+        std::future::ready(Ok(()))
+    }
+
+    /// Sends a batch at once, and returns an outcome for each request, in order.
+    ///
+    /// It should return by `attempt.until`. When all callers have gone by then, its future is dropped: a connection that
+    /// it has in hand must then not be used any more.
+    fn call(
+        &self,
+        key: &Self::Key,
+        batch: &[&Self::Request],
+        attempt: Attempt,
+    ) -> impl Future<Output = Vec<Outcome<Self::Answer>>> + Send;
+}
+
+/// One try of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// When the batch was tried for the first time.
+    pub began: Moment,
+    /// When the last of the callers gives up.
+    pub until: Moment,
+}
+
+/// What became of one request of a batch.
+#[derive(Debug)]
+pub enum Outcome<T> {
+    /// It was answered.
+    Answered(T),
+    /// It failed, and trying again will not help.
+    Failed(Error),
+    /// The server cannot do it now, while it starts for one, and has not carried it out. It is tried again until its
+    /// caller gives up.
+    Unavailable(Error),
+    /// It met with others, in a deadlock for one, and was not carried out. It is tried again, but not for ever.
+    Again(Error),
+    /// Nobody knows whether it was carried out. It is tried again after a pause, in doubt.
+    Unknown(Error),
+    /// It was not carried out, since something that a request of the batch wants is blocked. Each is tried again apart
+    /// from those that want something else.
+    Blocked,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply<T> {
+    /// What the server said.
+    pub answer: T,
+    /// Whether an earlier try may have been carried out without our hearing of it.
+    pub in_doubt: bool,
+}
+
+/// The bounds of a batcher.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The most requests in one call.
+    pub batch: usize,
+    /// The most calls of one key that are under way at a time.
+    pub under_way: usize,
+    /// The most requests that wait, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
+    pub waiting: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { batch: 500, under_way: 1, waiting: 65_536 }
+    }
+}
+
+/// Natural batching: requests that meet share a call. Clones are handles on the same batcher.
+///
+/// A request that finds nothing under way is sent at once, alone; what arrives meanwhile goes into the next call. Nobody
+/// waits for others to come. Requests with different [keys](Service::Key) never wait for each other.
+///
+/// There is no task behind it: the callers themselves poll the calls. A caller whose future is dropped, or is not polled
+/// any more, holds nobody up: another caller goes on with the same call.
+///
+/// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
+pub struct Batcher<S: Service>(Arc<Inner<S>>);
+
+struct Inner<S: Service> {
+    service: S,
+    bounds: Bounds,
+    queues: Mutex<Queues<S>>,
+}
+
+impl<S: Service> Batcher<S> {
+    /// A batcher for this service.
+    pub fn new(service: S, bounds: Bounds) -> Self {
+        Self(Arc::new(Inner { service, bounds, queues: Mutex::new(Queues::new()) }))
+    }
+
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.0.service
+    }
+
+    /// Sends a request with its answer wanted within `limit`. It is in the queue when this returns, and is sent when
+    /// the call is first polled, by the latest.
+    ///
+    /// # Errors of the call
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many wait already, [`Unreachable`](ErrorKind::Unreachable) if there
+    /// is no answer in time, and whatever the service says.
+    ///
+    /// # Cancel safety
+    /// Dropping the call takes a request that was not sent out of the queue. One that was sent is carried out all the
+    /// same.
+    pub fn call(&self, key: S::Key, request: S::Request, limit: Duration) -> Call<S> {
+        Call::new(self, key, request, limit)
+    }
+
+    /// Sends a request whose answer nobody waits for. It needs a runtime.
+    pub fn send(&self, key: S::Key, request: S::Request, limit: Duration) {
+        let call = self.call(key, request, limit);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(async move { drop(call.await) }));
+        }
+    }
+}
+
+impl<S: Service> Clone for Batcher<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Service> Debug for Batcher<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batcher").field("bounds", &self.0.bounds).finish_non_exhaustive()
+    }
+}
+
+/// What a caller is told who has no answer in time: what stood in the way last, if that says why.
+fn no_answer(last: Option<&Error>) -> Error {
+    if let Some(last) = last
+        && last.kind() == ErrorKind::Unreachable
+    {
+        return last.duplicate();
+    }
+    let error = Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer");
+    match last {
+        Some(last) => error.with_source(format!("{last:#}")),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

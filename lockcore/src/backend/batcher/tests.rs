@@ -1,0 +1,257 @@
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::system::{lock, poll_once};
+
+/// A server whose calls wait for permits, and do as their requests say.
+#[derive(Default)]
+struct Server {
+    calls: Mutex<Vec<Vec<u32>>>,
+    /// Keys whose calls never end.
+    hung: Mutex<HashSet<u8>>,
+    go: Option<Arc<Semaphore>>,
+    failures: AtomicUsize,
+    doubts: AtomicUsize,
+}
+
+const PANICS: u32 = 666;
+const BLOCKS: u32 = 777;
+const UNWANTED: u32 = 888;
+
+impl Service for Server {
+    type Key = u8;
+    type Request = u32;
+    type Answer = u32;
+
+    fn shares(&self, first: &u32, other: &u32) -> bool {
+        first % 2 == other % 2
+    }
+
+    fn is_about_one(&self, first: &u32, other: &u32) -> bool {
+        first == other
+    }
+
+    fn urgency(&self, request: &u32) -> u8 {
+        u8::from(*request < 1000)
+    }
+
+    fn is_wanted(&self, request: &u32) -> bool {
+        *request != UNWANTED
+    }
+
+    fn note_in_doubt(&self, _: &u32) {
+        self.doubts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn call(&self, key: &u8, batch: &[&u32], _: Attempt) -> Vec<Outcome<u32>> {
+        lock(&self.calls).push(batch.iter().map(|one| **one).collect());
+        if lock(&self.hung).contains(key) {
+            std::future::pending::<()>().await;
+        }
+        match &self.go {
+            Some(go) => go.acquire().await.unwrap().forget(),
+            None => tokio::task::yield_now().await,
+        }
+        assert!(!batch.contains(&&PANICS), "as expected");
+        let fails = self.failures.load(Ordering::SeqCst) > 0;
+        if fails {
+            self.failures.fetch_sub(1, Ordering::SeqCst);
+        }
+        let is_blocked = batch.len() > 1 && batch.contains(&&BLOCKS);
+        let outcome = |one: &&u32| match **one {
+            _ if fails => Outcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke")),
+            _ if is_blocked => Outcome::Blocked,
+            one => Outcome::Answered(one * 10),
+        };
+        batch.iter().map(outcome).collect()
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn batcher(server: Server, bounds: Bounds) -> Batcher<Server> {
+    Batcher::new(server, bounds)
+}
+
+fn answer(reply: crate::Result<Reply<u32>>) -> u32 {
+    reply.unwrap().answer
+}
+
+fn calls(batcher: &Batcher<Server>) -> Vec<Vec<u32>> {
+    lock(&batcher.service().calls).clone()
+}
+
+#[tokio::test]
+async fn requests_that_meet_share_a_call() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let ask = |number| tokio::spawn(batcher.call(0, number, LONG));
+    let mut asked: Vec<_> = [2, 4, 6, 3, 8, 1002].into_iter().map(ask).collect();
+    tokio::task::yield_now().await;
+    go.add_permits(10);
+    for (task, number) in asked.drain(..).zip([2, 4, 6, 3, 8, 1002]) {
+        assert_eq!(answer(task.await.unwrap()), number * 10);
+    }
+    let calls = calls(&batcher);
+    // The first to be polled sends all that is there: the most urgent one, with what can share its call.
+    assert_eq!(calls, [vec![1002, 2, 4, 6, 8], vec![3]]);
+}
+
+#[tokio::test]
+async fn a_hung_key_holds_up_itself_alone() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    lock(&batcher.service().hung).insert(1);
+    let hung = tokio::spawn(batcher.call(1, 2, Duration::from_millis(300)));
+    tokio::task::yield_now().await;
+    for number in 0..100 {
+        assert_eq!(answer(batcher.call(0, number, LONG).await), number * 10);
+    }
+    let error = hung.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    lock(&batcher.service().hung).clear();
+    assert_eq!(answer(batcher.call(1, 2, LONG).await), 20, "the key works again");
+}
+
+#[tokio::test]
+async fn a_caller_that_is_not_polled_holds_nobody_up() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let mut idle = pin!(batcher.call(0, 2, LONG));
+    assert!(poll_once(&mut idle).await.is_pending(), "it has begun a call");
+    let others: Vec<_> = (0..4).map(|one| tokio::spawn(batcher.call(0, 4 + 2 * one, LONG))).collect();
+    tokio::task::yield_now().await;
+    go.add_permits(10);
+    for other in others {
+        let reply = tokio::time::timeout(LONG / 4, other).await.expect("not held up");
+        answer(reply.unwrap());
+    }
+    assert_eq!(answer(idle.await), 20, "its own answer is there, too");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_leaves_its_call_to_others() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let first = tokio::spawn(batcher.call(0, 2, LONG));
+    tokio::task::yield_now().await;
+    let second = tokio::spawn(batcher.call(0, 4, LONG));
+    tokio::task::yield_now().await;
+    first.abort();
+    go.add_permits(10);
+    assert_eq!(answer(second.await.unwrap()), 40);
+    // And one that is alone leaves it to a task, so that the next finds the way clear.
+    let go_on = tokio::spawn(batcher.call(0, 6, LONG));
+    tokio::task::yield_now().await;
+    go_on.abort();
+    assert_eq!(answer(batcher.call(0, 8, LONG).await), 80);
+    assert_eq!(calls(&batcher), [[2], [4], [6], [8]]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_left_twice_is_finished_by_a_task() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let mut first = Box::pin(batcher.call(0, 2, LONG));
+    assert!(poll_once(&mut first).await.is_pending());
+    let mut second = Box::pin(batcher.call(0, 4, LONG));
+    assert!(poll_once(&mut second).await.is_pending());
+    // The second is woken to go on with it, and is dropped before it is polled.
+    drop(first);
+    drop(second);
+    go.add_permits(1);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(go.available_permits(), 0, "the call has come to its end");
+}
+
+#[tokio::test]
+async fn what_was_not_sent_is_not_sent_for_nobody() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let first = tokio::spawn(batcher.call(0, 2, LONG));
+    tokio::task::yield_now().await;
+    drop(batcher.call(0, 4, LONG));
+    let unwanted = tokio::spawn(batcher.call(0, UNWANTED, LONG));
+    tokio::task::yield_now().await;
+    go.add_permits(10);
+    answer(first.await.unwrap());
+    assert_eq!(unwanted.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(calls(&batcher), [[2]]);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_in_doubt() {
+    let batcher = batcher(Server { failures: AtomicUsize::new(2), ..Server::default() }, Bounds::default());
+    let reply = batcher.call(0, 2, LONG).await.unwrap();
+    assert!(reply.in_doubt);
+    assert_eq!(calls(&batcher).len(), 3);
+    assert_eq!(batcher.service().doubts.load(Ordering::SeqCst), 2);
+    assert!(!batcher.call(0, 2, LONG).await.unwrap().in_doubt, "the next is not");
+}
+
+#[tokio::test]
+async fn an_error_tells_what_stood_in_the_way() {
+    let server = Server { failures: AtomicUsize::new(usize::MAX), ..Server::default() };
+    let error = batcher(server, Bounds::default()).call(0, 2, Duration::from_millis(50)).await.unwrap_err();
+    assert!(format!("{error:#}").contains("the connection broke"), "{error:#}");
+}
+
+#[tokio::test]
+async fn one_that_is_blocked_does_not_block_the_others() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let tasks: Vec<_> = [1, BLOCKS, 3, 3].map(|one| tokio::spawn(batcher.call(0, one, LONG))).into();
+    tokio::task::yield_now().await;
+    go.add_permits(10);
+    for task in tasks {
+        answer(task.await.unwrap());
+    }
+    let apart = [vec![1, BLOCKS, 3, 3], vec![1], vec![BLOCKS], vec![3, 3]];
+    assert_eq!(calls(&batcher), apart);
+}
+
+#[tokio::test]
+async fn too_many_are_refused() {
+    let bounds = Bounds { waiting: 2, ..Bounds::default() };
+    let batcher = batcher(Server::default(), bounds);
+    let (one, two) = (batcher.call(0, 2, LONG), batcher.call(0, 4, LONG));
+    assert_eq!(batcher.call(0, 6, LONG).await.unwrap_err().kind(), ErrorKind::Overloaded);
+    assert_eq!(answer(one.await), 20);
+    assert_eq!(answer(two.await), 40);
+    assert_eq!(answer(batcher.call(0, 6, LONG).await), 60);
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_call_alone() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    let error = batcher.call(0, PANICS, LONG).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert_eq!(answer(batcher.call(0, 2, LONG).await), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_crowd_that_comes_and_goes_gets_its_answers() {
+    let batcher = batcher(Server::default(), Bounds { under_way: 2, batch: 7, ..Bounds::default() });
+    let tasks: Vec<_> = (0..200_u32)
+        .map(|number| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move {
+                for round in 0..50 {
+                    let key = u8::try_from(number % 3).unwrap();
+                    let call = batcher.call(key, number, LONG);
+                    if (number + round) % 5 == 0 {
+                        drop(tokio::time::timeout(Duration::from_micros(u64::from(round)), call).await);
+                    } else {
+                        assert_eq!(answer(call.await), number * 10);
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        tokio::time::timeout(LONG, task).await.expect("nobody is forgotten").unwrap();
+    }
+}

@@ -1,0 +1,28 @@
+//! For authors of backends: the machinery that every backend needs, written once.
+//!
+//! A backend implements [`DistributedLock`](crate::DistributedLock). What it does not have to write itself:
+//!
+//! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
+//! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
+//!   itself needs neither.
+//! * [`PerRuntime`]: connections that depend on the runtime which made them.
+//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
+
+mod backoff;
+mod batcher;
+mod escape;
+mod per_runtime;
+mod record;
+mod waiters;
+mod waiting;
+
+pub use backoff::Backoff;
+pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
+pub use escape::{escape, unescape};
+pub use per_runtime::PerRuntime;
+pub use record::Record;
+pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
+pub use waiting::{Answer, Queue, wait_for_turn};
+
+pub use crate::lease::valid_until;
+pub use crate::system::{OwnRuntime, SharedRuntime};

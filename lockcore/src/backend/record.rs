@@ -1,0 +1,117 @@
+//! What a server keeps of a holder, as text.
+
+use std::time::Duration;
+
+use crate::{Claim, FencingToken, Mode};
+
+/// What a backend writes at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and for whoever
+/// looks at the server by hand: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
+///
+/// It is for servers that store values without a structure. The owner is not part of it: it is compared by the server,
+/// and stands where the server can compare it.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockcore::backend::Record;
+/// use lockcore::{FencingToken, Mode};
+///
+/// let ttl = Duration::from_secs(10);
+/// let record = Record::new(FencingToken::new(7), 1_700_000_000_000_000, ttl, Mode::Exclusive, "web-1:4711");
+/// let text = record.to_string();
+/// assert_eq!(text, "v1 7 1700000000000000 10000000 0 web-1:4711");
+/// assert_eq!(Record::parse(&text), Some(record));
+/// assert_eq!(Record::parse("something else"), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    token: FencingToken,
+    since: u64,
+    ttl: Duration,
+    mode: Mode,
+    label: String,
+}
+
+/// Stands before every record of this form.
+const VERSION: &str = "v1";
+
+impl Record {
+    /// What is known of a holder. `since` is the server's time in microseconds.
+    pub fn new(token: FencingToken, since: u64, ttl: Duration, mode: Mode, label: impl Into<String>) -> Self {
+        Self { token, since, ttl, mode, label: label.into() }
+    }
+
+    /// The record of a claim that was granted with this token.
+    pub fn of(claim: &Claim, token: FencingToken, since: u64) -> Self {
+        Self::new(token, since, claim.ttl(), claim.mode(), claim.label())
+    }
+
+    /// The record in this text; `None` if it is something else, or of a later form.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(6, ' ');
+        if parts.next()? != VERSION {
+            return None;
+        }
+        let token = FencingToken::new(parts.next()?.parse().ok()?);
+        let since = parts.next()?.parse().ok()?;
+        let ttl = Duration::from_micros(parts.next()?.parse().ok()?);
+        let mode = Mode::from_code(parts.next()?.parse().ok()?)?;
+        Some(Self::new(token, since, ttl, mode, parts.next()?))
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Since when the lock is held, by the server's clock, in microseconds.
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The lease.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Who holds it, for people.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+}
+
+impl std::fmt::Display for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { token, since, ttl, mode, label } = self;
+        write!(f, "{VERSION} {} {since} {} {} {label}", token.get(), ttl.as_micros(), mode.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            token: u64,
+            since: u64,
+            millis in 0u64..100_000_000,
+            permits in 0u32..50,
+            label in "\\PC{0,40}",
+        ) {
+            let mode = NonZeroU32::new(permits).map_or(Mode::Shared, |limit| Mode::Permit { limit });
+            let ttl = Duration::from_millis(millis);
+            let record = Record::new(FencingToken::new(token), since, ttl, mode, label);
+            prop_assert_eq!(Record::parse(&record.to_string()), Some(record));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The waiters of this process, for backends whose server notifies a client rather than a waiter.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::LockName;
+use crate::system::lock;
+
+/// How long a place in a queue at a server is kept without a sign of life from its waiter.
+pub const PLACE_TTL: Duration = Duration::from_secs(4);
+/// How often a waiter gives one.
+pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
+
+/// The waiters of one client, by their tickets, so that a notification of the server reaches the one it is for.
+#[derive(Debug)]
+pub struct Waiters {
+    client: Uuid,
+    rows: Mutex<Rows>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    by_ticket: BTreeMap<i64, (LockName, Arc<Notify>)>,
+    by_name: HashMap<LockName, usize>,
+}
+
+/// One waiter, from its registration until it is dropped.
+#[derive(Debug)]
+pub struct Waiter {
+    waiters: Arc<Waiters>,
+    ticket: i64,
+    notified: Arc<Notify>,
+}
+
+impl Waiters {
+    /// No waiters yet, under a new random name of the client.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            client: Uuid::from_u128(rand::random()),
+            rows: Mutex::default(),
+            arrived: Notify::new(),
+        })
+    }
+
+    /// Names this client at the server.
+    pub fn client(&self) -> Uuid {
+        self.client
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        lock(&self.rows)
+    }
+
+    /// Registers a waiter. The ticket is the number that the server, or the client itself, has given to its place.
+    pub fn register(self: &Arc<Self>, name: &LockName, ticket: i64) -> Waiter {
+        let notified = Arc::new(Notify::new());
+        {
+            let mut rows = self.rows();
+            rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&notified)));
+            *rows.by_name.entry(name.clone()).or_default() += 1;
+        }
+        self.arrived.notify_one();
+        Waiter { waiters: Arc::clone(self), ticket, notified }
+    }
+
+    /// Notifies the waiter with this ticket.
+    pub fn notify(&self, ticket: i64) {
+        if let Some((_, notified)) = self.rows().by_ticket.get(&ticket) {
+            notified.notify_one();
+        }
+    }
+
+    /// Notifies all, when notifications of the server may have been missed.
+    pub fn notify_all(&self) {
+        for (_, notified) in self.rows().by_ticket.values() {
+            notified.notify_one();
+        }
+    }
+
+    /// Resolves when a waiter registers; at once if one did since the last call.
+    pub async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Whether anybody of this process waits for this lock.
+    pub fn waits_for(&self, name: &LockName) -> bool {
+        self.rows().by_name.contains_key(name)
+    }
+
+    /// The locks that somebody of this process waits for.
+    pub fn names(&self) -> Vec<LockName> {
+        self.rows().by_name.keys().cloned().collect()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.rows().by_ticket.is_empty()
+    }
+}
+
+impl Waiter {
+    /// The number of its place.
+    pub fn ticket(&self) -> i64 {
+        self.ticket
+    }
+
+    /// Resolves when the waiter should ask again. A notification that came before is not forgotten.
+    pub async fn notified(&self) {
+        self.notified.notified().await;
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut rows = self.waiters.rows();
+        let Some((name, _)) = rows.by_ticket.remove(&self.ticket) else { return };
+        let Some(count) = rows.by_name.get_mut(&name) else { return };
+        *count -= 1;
+        if *count == 0 {
+            rows.by_name.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_notification_before_the_wait_is_not_forgotten() {
+        let waiters = Waiters::new();
+        let name = LockName::new("a").unwrap();
+        let (first, second) = (waiters.register(&name, 1), waiters.register(&name, 2));
+        waiters.notify(1);
+        first.notified().await;
+        drop(first);
+        assert!(waiters.waits_for(&name));
+        waiters.notify_all();
+        second.notified().await;
+        drop(second);
+        assert!(waiters.is_empty() && !waiters.waits_for(&name) && waiters.names().is_empty());
+    }
+}

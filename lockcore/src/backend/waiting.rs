@@ -1,0 +1,152 @@
+//! The waiting loop, for servers that refuse a claim and notify it later.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::KEEP_EVERY;
+use crate::{Claim, Clock, ErrorKind, Grant, Moment, Result};
+
+/// What came of asking for a lock once.
+#[derive(Debug)]
+pub enum Answer {
+    /// The claim holds the lock.
+    Granted(Grant),
+    /// It is held by another, or others come first. Ask again when notified, and after `recheck` at the latest: when
+    /// the lease of the holder ends, for one, since the dead notify nobody.
+    Refused {
+        /// How long to wait for a notification.
+        recheck: Duration,
+    },
+    /// Nothing was decided: the votes were split, for one. Ask again after the pause, whatever is notified.
+    Undecided {
+        /// How long to wait.
+        pause: Duration,
+    },
+}
+
+/// How a claim asks, and how it keeps its place in a queue at the server. [`wait_for_turn`] does the rest.
+pub trait Queue: Sync {
+    /// A place in the queue, from entering it until it is dropped. It receives the notifications.
+    type Place: Send + Sync;
+
+    /// Asks for the lock once. Without a place it must leave nothing behind when it is refused.
+    fn ask(&self, claim: &Claim, place: Option<&Self::Place>) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// Makes sure that notifications are received. It is called before each request that queues, so that none is missed;
+    /// it is not waited for when the wait ends. Without a subscription the timer behind it must do.
+    fn subscribe(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Takes a place at the end of the queue.
+    fn enter(&self, claim: &Claim) -> impl Future<Output = Result<Self::Place>> + Send;
+
+    /// Resolves when the place is notified. A notification that came before is not forgotten.
+    fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
+
+    /// Gives the server a sign of life of the waiter; false if the place is gone. Where asking is a sign of life by
+    /// itself, there is nothing to be done.
+    fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
+        let _: (&Claim, &Self::Place) = (claim, place);
+        std::future::ready(Ok(true))
+    }
+
+    /// Leaves the queue at once, for an error that ends the wait and must leave nothing behind.
+    fn leave(&self, claim: &Claim) -> impl Future<Output = Result<()>> + Send;
+
+    /// The claim has been granted, and its place is of no use any more.
+    fn granted(&self, place: Self::Place) {
+        drop(place);
+    }
+}
+
+/// Asks for a lock, and waits for its turn as the claim allows. `None`: the wait ended, or the claim was cancelled.
+///
+/// The order of steps leaves no gap for a missed notification: the place in the queue is visible before the lock is
+/// asked for again, so whoever frees the lock after that sees it. Behind the notification stands a timer. After a
+/// cancellation nothing is sent that queues: before each such request the claim is looked at.
+///
+/// With a `place` the claim is in the queue already, or enters it with its first question.
+pub async fn wait_for_turn<Q: Queue>(
+    queue: &Q,
+    claim: &Claim,
+    mut place: Option<Q::Place>,
+) -> Result<Option<Grant>> {
+    let mut kept = Moment::now();
+    loop {
+        // With a place, asking queues.
+        if place.is_some() && !is_subscribed(queue, claim).await {
+            return Ok(None);
+        }
+        let pause = match claim.within_wait(queue.ask(claim, place.as_ref())).await {
+            Ok(Answer::Granted(grant)) => {
+                if let Some(place) = place {
+                    queue.granted(place);
+                }
+                return Ok(Some(grant));
+            }
+            Ok(Answer::Refused { recheck }) => recheck,
+            Ok(Answer::Undecided { pause }) => {
+                if Clock::system().timeout(pause, claim.given_up()).await.is_some() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            Err(error) => {
+                // Nobody gives such a claim up later, since the error says that nothing was done.
+                if error.kind() == ErrorKind::KindClash && place.is_some() {
+                    queue.leave(claim).await?;
+                    claim.note_left_queue();
+                }
+                return Err(error);
+            }
+        };
+        // One that does not wait has given up by now.
+        if claim.is_given_up() {
+            return Ok(None);
+        }
+        let Some(waiting) = &place else {
+            if !is_subscribed(queue, claim).await {
+                return Ok(None);
+            }
+            place = Some(enter(queue, claim).await?);
+            kept = Moment::now();
+            continue;
+        };
+        tokio::select! {
+            biased;
+            () = claim.given_up() => return Ok(None),
+            () = queue.notified(waiting) => (),
+            () = Clock::system().sleep_for(pause) => (),
+        }
+        if kept.after(KEEP_EVERY).has_passed() {
+            let asked = Moment::now();
+            if !claim.within_wait(queue.keep(claim, waiting)).await? {
+                // We were away for longer than a place is kept, and start again at the end.
+                if claim.is_given_up() {
+                    return Ok(None);
+                }
+                place = Some(enter(queue, claim).await?);
+            }
+            kept = asked;
+        }
+    }
+}
+
+/// Subscribes; false if the claim is not worth waiting for any more.
+async fn is_subscribed<Q: Queue>(queue: &Q, claim: &Claim) -> bool {
+    tokio::select! {
+        biased;
+        () = claim.given_up() => false,
+        () = queue.subscribe() => true,
+    }
+}
+
+async fn enter<Q: Queue>(queue: &Q, claim: &Claim) -> Result<Q::Place> {
+    claim.note_queued();
+    claim.within_wait(queue.enter(claim)).await
+}
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

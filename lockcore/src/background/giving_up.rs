@@ -1,0 +1,125 @@
+//! One claim that is being given up, on the runtime of whoever gives it up.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+
+use super::releases::{Outcome, Releases};
+use crate::lease::PassOn;
+use crate::system::poll_once;
+use crate::{Claim, Released, Result};
+
+/// A claim that is being given up. Dropping it before there is proof hands it to the keeper.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct GivingUp {
+    releases: Arc<Releases>,
+    claim: Claim,
+    outcome: Outcome,
+    /// Told when the claim has been given up, or the keeper has it.
+    then: Option<Arc<dyn PassOn>>,
+    /// Its place on the list; none before it has one.
+    id: Option<u64>,
+    done: bool,
+}
+
+impl GivingUp {
+    pub(super) fn new(
+        releases: &Arc<Releases>,
+        claim: Claim,
+        outcome: Outcome,
+        then: Option<Arc<dyn PassOn>>,
+    ) -> Self {
+        Self { releases: Arc::clone(releases), claim, outcome, then, id: None, done: false }
+    }
+
+    /// Begins on the caller's runtime: requests on the connection of the acquire keep their order. Without a runtime
+    /// the keeper does it.
+    pub(super) fn start(mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.id = Some(self.releases.enter(&self.claim, self.outcome, false, self.then.clone()));
+        drop(runtime.spawn(async move {
+            if let Some(id) = self.id {
+                self.releases.begun(id);
+            }
+            match self.releases.backend.release(&self.claim).await {
+                Ok(Released::NotHeld) if self.outcome == Outcome::Unanswered => (),
+                Ok(_) => self.done(),
+                Err(error) => self.releases.failed(&self.claim, &error),
+            }
+        }));
+    }
+
+    /// Asks and waits for the answer. What is not answered at once is on the list.
+    ///
+    /// `was_held`: the claim held the lock when the release began. If the keeper has released it meanwhile, "not held" is
+    /// then its doing, and no loss.
+    pub(super) async fn ask(mut self, was_held: bool) -> Result<Released> {
+        let releases = Arc::clone(&self.releases);
+        let claim = self.claim.clone();
+        let mut asking = releases.backend.release(&claim);
+        let answer = match poll_once(&mut asking).await {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                let id = releases.enter(&claim, self.outcome, true, self.then.clone());
+                self.id = Some(id);
+                match asking.await {
+                    Ok(Released::NotHeld) if was_held && releases.has_taken(id) => Ok(Released::Released),
+                    answer => answer,
+                }
+            }
+        };
+        match &answer {
+            Ok(_) => self.done(),
+            Err(error) => releases.failed(&claim, error),
+        }
+        answer
+    }
+
+    fn done(mut self) {
+        self.done = true;
+        self.releases.watch_for_copies(&self.claim);
+    }
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        match (self.done, self.id) {
+            (true, Some(id)) => self.releases.leave(id),
+            (true, None) => (),
+            (false, id) => {
+                let id = id.unwrap_or_else(|| self.releases.enter(&self.claim, self.outcome, true, None));
+                self.releases.take_over(id);
+            }
+        }
+        if let Some(then) = self.then.take() {
+            then.pass_on();
+        }
+    }
+}
+
+/// An acquire that goes on in a task, since its caller has gone. It gives its claim up by itself, unless its runtime is
+/// not driven: then the keeper does.
+#[derive(Debug)]
+pub(super) struct Moved {
+    releases: Arc<Releases>,
+    id: u64,
+}
+
+impl Moved {
+    pub(super) fn new(releases: &Arc<Releases>, claim: &Claim, then: Option<Arc<dyn PassOn>>) -> Self {
+        let id = releases.enter(claim, Outcome::Unanswered, false, then);
+        Self { releases: Arc::clone(releases), id }
+    }
+
+    pub(super) fn begun(&self) {
+        self.releases.begun(self.id);
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        self.releases.leave(self.id);
+    }
+}

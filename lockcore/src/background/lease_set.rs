@@ -1,0 +1,250 @@
+//! The leases of one client, and the task on the keeper thread that keeps them alive.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use super::giving_up::GivingUp;
+use super::releases::{Outcome, Releases};
+use super::renewal::{Batch, Renewer, batches};
+use crate::contract::Counters;
+use crate::lease::{Advice, Event, HeldLock};
+use crate::system::{OwnRuntime, lock};
+use crate::{Claim, Clock, DistributedLock, Loss, Moment, Standing};
+
+/// A lock that is held for a shorter time than this is not listened for at the server. Without the pause, each lock
+/// would cost two switches of threads.
+const LISTEN_AFTER: Duration = Duration::from_millis(50);
+/// After a backend's doubt, the pause before it is asked for the next.
+const DOUBTED_AGAIN: Duration = Duration::from_millis(100);
+
+/// The leases of one client.
+///
+/// The task that keeps them runs while there are any. It sleeps until the earliest moment at which a lease needs
+/// something; a new lease wakes it only if it needs something earlier, which is rare: so taking and releasing a lock
+/// costs no switch of threads.
+#[derive(Debug)]
+pub(super) struct LeaseSet {
+    backend: Arc<dyn DistributedLock>,
+    clock: Clock,
+    keeper: OwnRuntime,
+    releases: Arc<Releases>,
+    renewer: Renewer,
+    loss_push: bool,
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Entry {
+    held: Arc<HeldLock>,
+    /// When to begin to listen for what the backend says without being asked.
+    listens: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Table {
+    leases: Slab<Entry>,
+    /// When the task looks next; `None` while it does not run.
+    wakes: Option<Moment>,
+    closed: bool,
+}
+
+/// What a look at the leases came to.
+#[derive(Default)]
+struct Swept {
+    due: Batch,
+    /// Claims of holds that have met a limit.
+    over: Vec<Claim>,
+    changes: Vec<(Arc<HeldLock>, Standing)>,
+    listening: Batch,
+    /// When to look next; `None` when no lease is left.
+    wakes: Option<Moment>,
+}
+
+impl LeaseSet {
+    pub(super) fn new(
+        backend: &Arc<dyn DistributedLock>,
+        counters: &Arc<Counters>,
+        keeper: &OwnRuntime,
+        releases: &Arc<Releases>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            loss_push: backend.capabilities().loss_push,
+            clock: backend.clock(),
+            renewer: Renewer::new(backend, counters),
+            backend: Arc::clone(backend),
+            keeper: keeper.clone(),
+            releases: Arc::clone(releases),
+            table: Mutex::new(Table { leases: Slab::new(), wakes: None, closed: false }),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Takes a lease into care.
+    pub(super) fn insert(self: &Arc<Self>, held: &Arc<HeldLock>) {
+        // A grant that was long under way may be due at once; the task then wakes at once.
+        let listens = self.loss_push.then(|| self.clock.now().after(LISTEN_AFTER));
+        let due = held.first_due().min(listens.unwrap_or(Moment::NEVER));
+        let start = {
+            let mut table = lock(&self.table);
+            let slot = table.leases.insert(Entry { held: Arc::clone(held), listens });
+            held.slot().store(slot, Ordering::Relaxed);
+            match table.wakes {
+                Some(wakes) if wakes <= due => false,
+                Some(_) => {
+                    table.wakes = Some(due);
+                    self.changed.notify_one();
+                    false
+                }
+                None => {
+                    table.wakes = Some(due);
+                    true
+                }
+            }
+        };
+        if start {
+            let leases = Arc::clone(self);
+            drop(self.keeper.spawn(async move { leases.run().await }));
+        }
+    }
+
+    /// Lets a lease go. It is not renewed from now on.
+    pub(super) fn remove(&self, held: &HeldLock) {
+        // Under the lock: otherwise the sweep could free the slot in between, and another lease move in.
+        let mut table = lock(&self.table);
+        let slot = held.slot().swap(usize::MAX, Ordering::Relaxed);
+        if slot != usize::MAX {
+            table.leases.try_remove(slot);
+        }
+    }
+
+    /// Renews nothing any more. What is held is lost at its deadline.
+    pub(super) fn close(&self) {
+        lock(&self.table).closed = true;
+    }
+
+    pub(super) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.table).leases.len()
+    }
+
+    async fn run(self: Arc<Self>) {
+        loop {
+            let swept = self.sweep();
+            let wakes = swept.wakes;
+            self.act(swept);
+            let Some(wakes) = wakes else { return };
+            tokio::select! {
+                () = self.clock.sleep_until(wakes) => (),
+                () = self.changed.notified() => (),
+            }
+        }
+    }
+
+    /// Looks at every lease: ends those past their deadline, finds those to be renewed.
+    fn sweep(&self) -> Swept {
+        let mut swept = Swept::default();
+        let mut table = lock(&self.table);
+        let (now, closed) = (self.clock.now(), table.closed);
+        let mut wakes = Moment::NEVER;
+        table.leases.retain(|_, Entry { held, listens }| {
+            match *listens {
+                Some(at) if at <= now => {
+                    *listens = None;
+                    swept.listening.push(Arc::clone(held));
+                }
+                Some(at) => wakes = wakes.min(at),
+                None => (),
+            }
+            let (mut advice, change) = held.step(now, Event::Tick);
+            if let Some(standing) = change {
+                swept.changes.push((Arc::clone(held), standing));
+            }
+            if advice == Advice::Renew && closed {
+                advice = Advice::Rest(held.lease().deadline());
+            } else if advice == Advice::Renew {
+                swept.due.push(Arc::clone(held));
+                advice = held.step(now, Event::Sent).0;
+            }
+            match advice {
+                Advice::Rest(until) => wakes = wakes.min(until),
+                Advice::Renew => wakes = now,
+                Advice::Done => {
+                    // The guard may still be there; its slot is free for another.
+                    held.slot().store(usize::MAX, Ordering::Relaxed);
+                    if matches!(held.standing(), Standing::Lost(Loss::HeldTooLong | Loss::NoProgress)) {
+                        swept.over.push(held.grant().claim().clone());
+                    }
+                    return false;
+                }
+            }
+            true
+        });
+        table.wakes = (!table.leases.is_empty()).then_some(wakes);
+        swept.wakes = table.wakes;
+        swept
+    }
+
+    /// Does what a sweep has found, outside of the lock of the table: what is told wakes tasks of the application.
+    fn act(self: &Arc<Self>, swept: Swept) {
+        for batch in batches(swept.due, self.clock.now()) {
+            let leases = Arc::clone(self);
+            drop(self.keeper.spawn(async move {
+                leases.renewer.renew(batch).await;
+                // The next steps of these leases may be due earlier than the task was going to wake.
+                leases.look_again();
+            }));
+        }
+        for held in swept.listening {
+            let leases = Arc::clone(self);
+            drop(self.keeper.spawn(async move { leases.listen(&held).await }));
+        }
+        for (held, standing) in swept.changes {
+            held.tell(standing);
+        }
+        // The lease at the server is still alive, but nobody relies on it any more.
+        for claim in swept.over {
+            self.give_up_after(claim.rest(), claim, Outcome::Answered);
+        }
+    }
+
+    /// Gives a claim up when so much time has passed.
+    pub(super) fn give_up_after(self: &Arc<Self>, rest: Duration, claim: Claim, outcome: Outcome) {
+        let leases = Arc::clone(self);
+        drop(self.keeper.spawn(async move {
+            leases.clock.sleep(rest).await;
+            // Dropping it hands it to the keeper.
+            drop(GivingUp::new(&leases.releases, claim, outcome, None));
+        }));
+    }
+
+    /// Passes on what the backend hears about a lease without asking, until the lease ends.
+    async fn listen(&self, held: &HeldLock) {
+        let lost = std::pin::pin!(self.backend.lost(held.grant()));
+        let doubted = async {
+            loop {
+                self.backend.doubted(held.grant()).await;
+                // What is in doubt already keeps the time of its next try.
+                if held.standing() == Standing::Held {
+                    let event = self.renewer.doubt(held, rand::random(), "the connection is down");
+                    held.on(self.clock.now(), event);
+                    self.look_again();
+                }
+                // A connection that stays down is one doubt, not a busy loop.
+                self.clock.sleep(DOUBTED_AGAIN).await;
+            }
+        };
+        tokio::select! {
+            () = lost => { held.on(self.clock.now(), Event::Gone); }
+            () = doubted => (),
+            _ = held.ended() => (),
+        }
+    }
+}

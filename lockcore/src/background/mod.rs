@@ -1,0 +1,113 @@
+//! What a client does beside the calls of its users: renewals, the watch over deadlines, releases.
+//!
+//! An application may block or stop its runtime; its locks must not be lost for that. So all this runs on the keeper, a
+//! thread of the process that does nothing else.
+
+mod armed;
+mod giving_up;
+mod lease_set;
+mod releases;
+mod renewal;
+mod under_way;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::contract::Counters;
+use crate::lease::HeldLock;
+use crate::system::KEEPER;
+use crate::{
+    Capabilities, Clock, DistributedLock, Error, ErrorKind, LockName, Moment, Operation, Result, Stats,
+};
+
+pub(crate) use armed::Armed;
+use giving_up::GivingUp;
+use lease_set::LeaseSet;
+pub(crate) use releases::Outcome;
+use releases::Releases;
+pub(crate) use under_way::{Next, UnderWay};
+
+/// One client of a backend, without its face: what its clones, its guards and the keeper share.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clock: Clock,
+    releases: Arc<Releases>,
+    leases: Arc<LeaseSet>,
+    closed: AtomicBool,
+}
+
+impl Background {
+    /// Fails if the keeper thread cannot be started.
+    pub(crate) fn start(backend: Arc<dyn DistributedLock>) -> Result<Arc<Self>> {
+        let keeper = KEEPER.get()?;
+        let counters = Arc::new(Counters::default());
+        let releases = Releases::new(&backend, &counters, &keeper);
+        Ok(Arc::new(Self {
+            capabilities: backend.capabilities(),
+            clock: backend.clock(),
+            leases: LeaseSet::new(&backend, &counters, &keeper, &releases),
+            releases,
+            counters,
+            backend,
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Adds to an error what the backend need not know.
+    pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
+        let error = error.during(operation).on_backend(self.capabilities.backend);
+        match name {
+            Some(name) => error.for_lock(name),
+            None => error,
+        }
+    }
+
+    /// Refuses what comes after [`close`](Self::close).
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "this client was closed"));
+        }
+        Ok(())
+    }
+
+    /// Takes a lease into care.
+    pub(crate) fn keep(&self, held: &Arc<HeldLock>) {
+        self.leases.insert(held);
+    }
+
+    /// Lets a lease go. It is not renewed from now on.
+    pub(crate) fn let_go(&self, held: &HeldLock) {
+        self.leases.remove(held);
+    }
+
+    /// Looks at the leases again: one of them may need something earlier than it did.
+    pub(crate) fn look_again(&self) {
+        self.leases.look_again();
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.read(self.leases.len())
+    }
+
+    /// Waits for the releases under way, then ends the connections; all within this time.
+    pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
+        let began = Moment::now();
+        self.closed.store(true, Ordering::Release);
+        self.leases.close();
+        // The last quarter of the time is for the connections.
+        let left = self.releases.drain(began.after(limit / 4 * 3)).await;
+        self.releases.close();
+        let ended = Clock::system().timeout_at(began.after(limit), self.backend.close()).await;
+        let text = match (left, ended) {
+            (0, Some(())) => return Ok(()),
+            (0, None) => format!("the connections have not ended within {limit:?}"),
+            _ => format!("{left} releases have no answer after {limit:?}: those locks end with their leases"),
+        };
+        let error = Error::new(ErrorKind::UnknownOutcome, text);
+        Err(error.on_backend(self.capabilities.backend))
+    }
+}

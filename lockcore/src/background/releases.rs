@@ -1,0 +1,286 @@
+//! Claims that are being given up.
+//!
+//! A claim is given up on the runtime of its caller, where the connection of its acquire is. That runtime may end, or
+//! not be driven any more. So every release under way is on a list, and the keeper takes over what has not begun after
+//! 100 ms or is not done after a second. A release is harmless if it is repeated, so it does no harm if both do it.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+
+use crate::backend::Backoff;
+use crate::contract::Counters;
+use crate::lease::PassOn;
+use crate::system::{OwnRuntime, lock};
+use crate::{Claim, DistributedLock, Error, ErrorKind, Moment, Released, Result};
+
+/// A release on a caller's runtime that has not begun after this time is taken over by the keeper.
+const BEGUN: Duration = Duration::from_millis(100);
+/// One that is not done after this time is, too.
+const DONE: Duration = Duration::from_secs(1);
+/// The longest that one call of the backend may take.
+const CALL: Duration = Duration::from_secs(5);
+/// How much longer than a lease the keeper goes on.
+const MARGIN: Duration = Duration::from_secs(5);
+/// A claim that nothing is known of is asked for again until its lease has ended. After so many times "not held"
+/// nobody has to wait for that any more.
+const DENIALS: u32 = 3;
+/// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
+const COPIES: usize = 1024;
+
+/// What is known about a claim that is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The acquire has been answered: "not held" is then the truth.
+    Answered,
+    /// A request of the acquire may still be on its way: "not held" may be true only for now.
+    Unanswered,
+}
+
+/// The releases of one client that are under way.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    pub(super) backend: Arc<dyn DistributedLock>,
+    counters: Arc<Counters>,
+    keeper: OwnRuntime,
+    list: Mutex<List>,
+    /// Rung when a release ends.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    under_way: HashMap<u64, Entry>,
+    last: u64,
+    /// Whether the keeper looks at the list.
+    watched: bool,
+    /// How many claims are watched for late copies.
+    copies: usize,
+    /// The client is closed: nothing is asked for that nobody waits for.
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    claim: Claim,
+    outcome: Outcome,
+    /// Told when the keeper takes it over: whoever waits in this process is not to wait for a runtime that is not driven.
+    then: Option<Arc<dyn PassOn>>,
+    since: Moment,
+    begun: bool,
+    /// The keeper does it.
+    taken: bool,
+    /// The server has said several times that the claim holds nothing.
+    denied: bool,
+}
+
+impl Releases {
+    pub(crate) fn new(
+        backend: &Arc<dyn DistributedLock>,
+        counters: &Arc<Counters>,
+        keeper: &OwnRuntime,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            backend: Arc::clone(backend),
+            counters: Arc::clone(counters),
+            keeper: keeper.clone(),
+            list: Mutex::default(),
+            ended: Notify::new(),
+        })
+    }
+
+    /// Waits until all claims have been given up; at this moment at the latest. Says how many have not.
+    pub(super) async fn drain(&self, until: Moment) -> usize {
+        loop {
+            let ended = self.ended.notified();
+            let left = lock(&self.list).under_way.values().filter(|entry| !entry.denied).count();
+            if left == 0 || until.has_passed() {
+                return left;
+            }
+            tokio::select! {
+                () = ended => (),
+                () = until.sleep() => (),
+            }
+        }
+    }
+
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        claim: &Claim,
+        outcome: Outcome,
+        begun: bool,
+        then: Option<Arc<dyn PassOn>>,
+    ) -> u64 {
+        let (id, start) = {
+            let mut list = lock(&self.list);
+            list.last += 1;
+            let id = list.last;
+            let since = Moment::now();
+            let claim = claim.clone();
+            let entry = Entry { claim, outcome, then, since, begun, taken: false, denied: false };
+            list.under_way.insert(id, entry);
+            (id, !std::mem::replace(&mut list.watched, true))
+        };
+        if start {
+            let releases = Arc::clone(self);
+            drop(self.keeper.spawn(async move { releases.watch().await }));
+        }
+        id
+    }
+
+    fn change(&self, id: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = lock(&self.list).under_way.get_mut(&id) {
+            change(entry);
+        }
+        self.ended.notify_waiters();
+    }
+
+    pub(super) fn leave(&self, id: u64) {
+        lock(&self.list).under_way.remove(&id);
+        self.ended.notify_waiters();
+    }
+
+    /// Takes over what does not get on, for as long as anything is on the list.
+    async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(BEGUN).await;
+            let late: Vec<_> = {
+                let mut list = lock(&self.list);
+                if list.under_way.values().all(|entry| entry.taken) {
+                    list.watched = false;
+                    return;
+                }
+                let now = Moment::now();
+                let is_late = |entry: &Entry| {
+                    let limit = if entry.begun { DONE } else { BEGUN };
+                    !entry.taken && now.since(entry.since) >= limit
+                };
+                let late = list.under_way.iter_mut().filter(|(_, entry)| is_late(entry));
+                late.map(|(id, entry)| (*id, entry.then.take())).collect()
+            };
+            for (id, then) in late {
+                self.take_over(id);
+                if let Some(then) = then {
+                    then.pass_on();
+                }
+            }
+        }
+    }
+
+    /// Lets the keeper finish a release that is on the list, unless it does so already.
+    pub(super) fn take_over(self: &Arc<Self>, id: u64) {
+        let (claim, outcome) = {
+            let mut list = lock(&self.list);
+            let Some(entry) = list.under_way.get_mut(&id).filter(|entry| !entry.taken) else { return };
+            entry.taken = true;
+            (entry.claim.clone(), entry.outcome)
+        };
+        let releases = Arc::clone(self);
+        drop(self.keeper.spawn(async move {
+            releases.finish(id, &claim, outcome).await;
+            releases.leave(id);
+        }));
+    }
+
+    /// Whether a release is to be gone on with. It is not when somebody else has done it, or when the server has denied
+    /// it and the client is closed.
+    fn is_wanted(&self, id: u64) -> bool {
+        let list = lock(&self.list);
+        list.under_way.get(&id).is_some_and(|entry| !(entry.denied && list.closed))
+    }
+
+    /// Nothing is asked for from now on that nobody waits for.
+    pub(super) fn close(&self) {
+        lock(&self.list).closed = true;
+    }
+
+    /// Gives a claim up, and asks again and again until the server has said so.
+    ///
+    /// Where a request of the acquire may still be on its way, "not held" is no proof: the request may be carried out
+    /// later. After the ttl and a margin the lease has ended by itself in every case but a request that the network
+    /// kept for longer than that, and such a lease is never renewed.
+    async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: Outcome) {
+        let end = Moment::now().after(claim.ttl() + MARGIN);
+        let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
+        let mut denials = 0;
+        while !end.has_passed() && self.is_wanted(id) {
+            match self.ask_once(claim).await {
+                Ok(Released::Released) => return self.watch_for_copies(claim),
+                Ok(Released::NotHeld) if outcome == Outcome::Answered => return self.watch_for_copies(claim),
+                Ok(Released::NotHeld) => {
+                    denials += 1;
+                    if denials == DENIALS {
+                        self.change(id, |entry| entry.denied = true);
+                    }
+                }
+                Err(error) => self.failed(claim, &error),
+            }
+            backoff.pause().await;
+        }
+        if denials == 0 && end.has_passed() {
+            tracing::warn!(lock = %claim.name(), "the release gave in; what the claim holds ends with its lease");
+        }
+    }
+
+    /// Whether the keeper has taken a release over, or has finished it.
+    pub(super) fn has_taken(&self, id: u64) -> bool {
+        lock(&self.list).under_way.get(&id).is_none_or(|entry| entry.taken)
+    }
+
+    pub(super) fn begun(&self, id: u64) {
+        self.change(id, |entry| (entry.begun, entry.since) = (true, Moment::now()));
+    }
+
+    async fn ask_once(&self, claim: &Claim) -> Result<Released> {
+        let asked = AssertUnwindSafe(self.backend.release(claim)).catch_unwind();
+        match tokio::time::timeout(CALL, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::new(ErrorKind::Internal, "the backend has panicked")),
+            Err(_) => Err(Error::new(ErrorKind::Unreachable, "no answer in time")),
+        }
+    }
+
+    pub(super) fn failed(&self, claim: &Claim, error: &Error) {
+        self.counters.release_failures.add();
+        tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "the release is tried again");
+    }
+
+    /// A request that was repeated on a new connection may still arrive from the old one, after the release. It then
+    /// takes the lock for nobody. So the claim is given up again, until the lease of such a late copy has ended.
+    pub(super) fn watch_for_copies(self: &Arc<Self>, claim: &Claim) {
+        let Some(until) = claim.in_doubt_until() else { return };
+        {
+            let mut list = lock(&self.list);
+            if list.copies >= COPIES {
+                return;
+            }
+            list.copies += 1;
+        }
+        let (releases, claim) = (Arc::clone(self), claim.clone());
+        drop(self.keeper.spawn(async move {
+            let mut backoff = Backoff::new(Duration::from_millis(250), longest_pause(&claim));
+            loop {
+                backoff.pause().await;
+                if claim.clock().has_passed(until) || lock(&releases.list).closed {
+                    break;
+                }
+                match releases.ask_once(&claim).await {
+                    Ok(Released::Released) => {
+                        tracing::info!(lock = %claim.name(), "a late copy of a request had taken the lock");
+                    }
+                    Ok(Released::NotHeld) => (),
+                    Err(error) => releases.failed(&claim, &error),
+                }
+            }
+            lock(&releases.list).copies -= 1;
+        }));
+    }
+}
+
+fn longest_pause(claim: &Claim) -> Duration {
+    (claim.ttl() / 8).max(Duration::from_secs(2))
+}

@@ -1,0 +1,120 @@
+//! Which leases are renewed together, and one such batch.
+//!
+//! Healthy leases travel together, up to 500 of them. A lease whose renewal failed travels apart from them, in batches
+//! that are halved at each failure: so one lease that always fails is soon alone, and costs the others nothing.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::Semaphore;
+
+use crate::contract::Counters;
+use crate::lease::{Event, HeldLock};
+use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
+
+/// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
+const BATCH: usize = 500;
+/// The most renewals of healthy leases, and of those in doubt, that are under way at a time in one client. They are
+/// counted apart, so that those in doubt do not hold the others up.
+const UNDER_WAY: (usize, usize) = (32, 8);
+
+/// Renews leases of one client.
+#[derive(Debug)]
+pub(super) struct Renewer {
+    backend: Arc<dyn DistributedLock>,
+    counters: Arc<Counters>,
+    clock: Clock,
+    healthy: Semaphore,
+    doubtful: Semaphore,
+}
+
+/// Leases that are renewed by one call.
+pub(super) type Batch = Vec<Arc<HeldLock>>;
+
+/// Puts leases that are due into batches: those with the same limit of their batch, and with about the same time for an
+/// answer, since the shortest time of a batch is the time of all.
+pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
+    let class = |held: &Arc<HeldLock>| {
+        let timeout = held.lease().renewal_timeout(now).as_millis().max(1);
+        (held.batch_limit().min(BATCH), timeout.ilog2())
+    };
+    due.sort_by_cached_key(class);
+    let alike = due.chunk_by(|one, other| class(one) == class(other));
+    let sized = alike.flat_map(|some| some.chunks(some.first().map_or(1, |held| class(held).0)));
+    sized.map(<[_]>::to_vec).collect()
+}
+
+impl Renewer {
+    pub(super) fn new(backend: &Arc<dyn DistributedLock>, counters: &Arc<Counters>) -> Self {
+        Self {
+            clock: backend.clock(),
+            backend: Arc::clone(backend),
+            counters: Arc::clone(counters),
+            healthy: Semaphore::new(UNDER_WAY.0),
+            doubtful: Semaphore::new(UNDER_WAY.1),
+        }
+    }
+
+    /// Renews a batch, and steps its leases by the answers.
+    pub(super) async fn renew(&self, batch: Batch) {
+        let in_doubt = batch.iter().any(|held| held.lease().failures() > 0);
+        let turns = if in_doubt { &self.doubtful } else { &self.healthy };
+        // Waiting for a turn is no failure of a lease. Each call before it has its own bound.
+        let _turn = turns.acquire().await;
+        let sent = self.clock.now();
+        let timeouts = batch.iter().map(|held| held.lease().renewal_timeout(sent));
+        let limit = timeouts.min().unwrap_or_default();
+        let answers = self.call(&batch, limit).await;
+        let mut answers = answers.into_iter();
+        // The two halves of what fails are tried again at different times.
+        let spreads = [rand::random::<f64>(), rand::random::<f64>()];
+        for (at, held) in batch.iter().enumerate() {
+            let half = batch.len() / 2;
+            let spread = spreads[usize::from(at >= half)];
+            held.set_batch_limit(usize::MAX);
+            let event = match answers.next() {
+                Some(Renewal::Renewed(deadline)) => {
+                    self.counters.renewals.add();
+                    Event::Renewed(sent, deadline)
+                }
+                Some(Renewal::Lost) => Event::Gone,
+                Some(Renewal::Unknown(error)) => {
+                    held.set_batch_limit(half.max(1));
+                    self.doubt(held, spread, &format!("{error:#}"))
+                }
+                None => {
+                    held.set_batch_limit(half.max(1));
+                    self.doubt(held, spread, "no answer in time")
+                }
+            };
+            // The time now, and not that of the answer: a lease whose end was told in between does not come back.
+            held.on(self.clock.now(), event);
+        }
+    }
+
+    /// The answers of the backend; none if it does not return in time, or panics.
+    async fn call(&self, batch: &[Arc<HeldLock>], limit: Duration) -> Vec<Renewal> {
+        let grants: Vec<Grant> = batch.iter().map(|held| held.grant().clone()).collect();
+        let until = self.clock.now().after(limit);
+        self.counters.renewal_calls.add();
+        let called = AssertUnwindSafe(self.backend.renew(&grants, until)).catch_unwind();
+        // A backend answers for each lease by `until`. A little later all of them are taken for unknown.
+        match self.clock.timeout_at(until.after(limit / 8), called).await {
+            Some(Ok(answers)) => answers,
+            None => Vec::new(),
+            Some(Err(_)) => {
+                let panicked = || Error::new(ErrorKind::Internal, "the backend has panicked");
+                grants.iter().map(|_| Renewal::Unknown(panicked())).collect()
+            }
+        }
+    }
+
+    /// A renewal that says nothing about the lock.
+    pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str) -> Event {
+        self.counters.renewal_failures.add();
+        tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
+        Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
+    }
+}

@@ -1,0 +1,93 @@
+//! Operations that run to their end, whatever becomes of the caller.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+
+use super::Background;
+use super::giving_up::Moved;
+use super::releases::Releases;
+use crate::Claim;
+use crate::lease::PassOn;
+
+/// An operation under way. Dropping it lets it go on without us, with its claim cancelled.
+///
+/// A caller's future can be dropped at any await. The operation must not stop there: a request that is on its way is
+/// executed by the server all the same. So the operation is polled within the caller's future while the caller waits,
+/// and moves to a task of its own when the caller goes away: no backend future is ever dropped half-way. That costs
+/// nothing in the usual case. What it then comes to, a guard for instance, is dropped by that task, which gives the lock
+/// back. When the runtime itself goes away, the armed claim goes to the keeper; when it is not driven any more, the
+/// keeper gives the claim up after a moment.
+#[must_use = "an operation goes on in the background when it is dropped"]
+pub(crate) struct UnderWay<T: Send + 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    /// The claim to cancel, where that can make the operation end sooner.
+    claim: Option<Claim>,
+    /// The claims beside that one which are to be given up if nobody goes on with the operation.
+    others: Vec<Claim>,
+    /// Who is told if the keeper gives them up.
+    next: Option<Next>,
+    releases: Arc<Releases>,
+}
+
+/// Whoever waits in this process for what the operation has, once it has something.
+pub(crate) type Next = Arc<OnceLock<Weak<dyn PassOn>>>;
+
+impl<T: Send + 'static> UnderWay<T> {
+    pub(crate) fn new(
+        background: &Background,
+        others: Vec<Claim>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        let releases = Arc::clone(&background.releases);
+        Self { work: Some(Box::pin(work)), claim: None, others, next: None, releases }
+    }
+
+    /// The same, with a claim that is cancelled when the caller goes away.
+    pub(crate) fn cancelling(mut self, claim: Claim, next: Option<Next>) -> Self {
+        self.claim = Some(claim);
+        self.next = next;
+        self
+    }
+
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+}
+
+impl<T: Send + 'static> Future for UnderWay<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        // Taken out: work that panics is not polled again, and is not moved to a task.
+        let mut work = self.work.take().expect("not polled after its end");
+        let polled = work.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for UnderWay<T> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        if let Some(claim) = &self.claim {
+            claim.cancel();
+        }
+        // Without a runtime the work is dropped here, and the armed claim in it goes to the keeper.
+        if let Ok(runtime) = Handle::try_current() {
+            let next = self.next.as_ref().and_then(|next| next.get()?.upgrade());
+            let claims = self.claim.iter().chain(&self.others);
+            let moved: Vec<_> = claims.map(|claim| Moved::new(&self.releases, claim, next.clone())).collect();
+            drop(runtime.spawn(async move {
+                moved.iter().for_each(Moved::begun);
+                drop(work.await);
+                drop(moved);
+            }));
+        }
+    }
+}

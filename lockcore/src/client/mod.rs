@@ -1,0 +1,317 @@
+//! The client that applications use: [`Locks`].
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+mod observe;
+
+pub use observe::{Leader, Observation};
+
+use crate::background::Background;
+use crate::hold::LockQueues;
+use crate::request::{All, Choices, permit};
+use crate::{
+    Campaign, Capabilities, DistributedLock, Error, HandOver, Held, LockConfig, LockName, LockRequest,
+    LockStatus, Mode, Operation, Owner, Result, Stats,
+};
+
+/// The lease that a lock gets when neither the request nor the configuration names one.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// A client of one lock server: cheap to clone, and the only thing that an application needs.
+///
+/// It owns all policy: waiting, lease renewal, loss, cancellation, clean-up. The [`DistributedLock`] behind it owns
+/// the mechanism of one kind of server.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// use std::time::Duration;
+/// let locks = lockcore::Locks::in_memory();
+/// let guard = locks.lock("orders/42").ttl(Duration::from_secs(10)).wait(Duration::from_secs(5)).await?;
+/// assert!(guard.is_held());
+/// assert!(locks.lock("orders/42").try_now().await?.is_none());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    background: Arc<Background>,
+    defaults: Choices,
+}
+
+/// How long [`Locks::close`] waits at most.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+impl Locks {
+    /// A client of this backend.
+    ///
+    /// Fails if the keeper thread, which renews the leases, cannot be started.
+    pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
+        let background = Background::start(backend)?;
+        Ok(Self { background, defaults: Choices::new(DEFAULT_TTL, default_label()) })
+    }
+
+    /// A client of this backend with the defaults and the demands of a configuration.
+    ///
+    /// Fails if the backend does not promise what the configuration requires, or cannot honour its ttl; and as
+    /// [`new`](Self::new) does.
+    pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
+        let mut locks = Self::new(backend)?;
+        let promised = &locks.background.capabilities;
+        promised.require(&config.require)?;
+        if let Some(ttl) = config.ttl {
+            promised.check(Mode::Exclusive, ttl)?;
+            locks.defaults.ttl = ttl;
+        } else {
+            locks.defaults.ttl = DEFAULT_TTL.clamp(promised.min_ttl, promised.max_ttl);
+        }
+        locks.defaults.wait = config.wait;
+        if let Some(label) = &config.label {
+            locks.defaults.label = label.as_str().into();
+        }
+        if config.coalesce || config.hand_over.is_some() {
+            locks.defaults.local = Some(LockQueues::new(config.hand_over));
+        }
+        Ok(locks)
+    }
+
+    /// A client of a new in-memory backend: for tests, and for a program that runs as one process for now.
+    ///
+    /// # Panics
+    /// If the operating system refuses the keeper thread, as [`std::thread::spawn`] does.
+    pub fn in_memory() -> Self {
+        Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
+    }
+
+    /// A client whose tasks queue in memory: of all tasks that want one name, one claim stands at the server.
+    ///
+    /// The queue is shared by this client's clones. It is for exclusive locks; readers, permits and campaigns go to the
+    /// server as ever. It spares the server a crowd. Between processes the turns are then shared out by process, not by task: a
+    /// process with sixty tasks in its queue gets no more than one with a single task.
+    ///
+    /// A request in the queue must be polled or dropped: one that is kept without being polled may have the turn, and then
+    /// holds the others up.
+    ///
+    /// [`try_now`](LockRequest::try_now) is refused when another task of this client claims or, with
+    /// [`hand_over`](Self::hand_over), holds the name.
+    #[must_use]
+    pub fn coalesce(mut self) -> Self {
+        self.defaults.local = Some(LockQueues::new(None));
+        self
+    }
+
+    /// A client that [coalesces](Self::coalesce), and passes a lock from task to task without asking the server: up to
+    /// `max` times, and for up to `span`, before the lock goes back to the server.
+    ///
+    /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
+    /// [`token_blocks`](Capabilities::token_blocks): each claim uses up `max` more, whether the lock is passed on or
+    /// not, so no more than [`HandOver::MOST`] are counted. Elsewhere the tasks share the token of the claim.
+    /// [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the task that claimed.
+    ///
+    /// It is unfair to other processes within the bounds: one that comes first in the server's queue waits for up to
+    /// `max` holders, or for `span` and one holder. A lock is passed on only while its lease is fresh, that is for a
+    /// third of the ttl, and only to a task that asks for the same ttl and lock delay. When it is lost, whoever has it
+    /// is told, and the next task claims it at the server.
+    #[must_use]
+    pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
+        self.defaults.local = Some(LockQueues::new(Some(HandOver::new(max, span))));
+        self
+    }
+
+    /// What the backend promises.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.background.capabilities
+    }
+
+    /// The backend itself.
+    pub fn backend(&self) -> &Arc<dyn DistributedLock> {
+        &self.background.backend
+    }
+
+    /// A request for the lock, alone. Await it to wait for its turn; see [`LockRequest`] for the choices.
+    pub fn lock<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Exclusive))
+    }
+
+    /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
+    pub fn write<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.lock(name)
+    }
+
+    /// A request for the reader's side of a reader-writer lock: together with other readers, never with a writer.
+    pub fn read<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Shared))
+    }
+
+    /// A request for one of `limit` permits of a semaphore. All users of the name must give the same limit.
+    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, permit(limit))
+    }
+
+    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        LockRequest::one(&self.background, &self.defaults, name, mode)
+    }
+
+    /// A request for several locks, alone: all of them or none, within the wait.
+    ///
+    /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
+    /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
+    /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The limits
+    /// of a hold count from the moment when all are held.
+    pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        let names = names.into_iter().map(|name| name.try_into().map_err(Into::into)).collect();
+        LockRequest::new(&self.background, &self.defaults, All::new(names))
+    }
+
+    /// A new owner, for locks that may be taken again by who has them.
+    pub fn owner(&self) -> Owner {
+        Owner::new(&self.background, &self.defaults)
+    }
+
+    /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the choices.
+    pub fn campaign<N>(&self, name: N) -> LockRequest<Campaign>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Campaign::request(self.lock(name))
+    }
+
+    /// Campaigns, and runs `work` for each term of leadership. The same as
+    /// `locks.campaign(name)`[`.run_as_leader(work)`](LockRequest::run_as_leader).
+    pub async fn run_as_leader<N, F, W, T>(&self, name: N, work: F) -> Result<T>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+        F: FnMut(Held) -> W,
+        W: Future<Output = T>,
+    {
+        self.campaign(name).run_as_leader(work).await
+    }
+
+    /// Who leads under this name: a stream of the changes.
+    pub fn observe<N>(&self, name: N) -> Observation
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Observation::new(&self.background, name.try_into().map_err(Into::into))
+    }
+
+    /// Who holds a lock and how many wait. It is history by the time it is read: show it, do not decide by it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn inspect<N>(&self, name: N) -> Result<LockStatus>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let decorate = |error, name| self.background.decorate(error, Operation::Inspect, name);
+        let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
+        self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
+    }
+
+    /// Frees a lock whoever holds it, and says how many held it: for an operator who knows that the holder is dead.
+    ///
+    /// A holder that is alive is told that it lost the lock at its next renewal; until then, or until its deadline,
+    /// it believes that it holds it.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: when this future is dropped, the lock may or may not have been freed.
+    pub async fn force_release<N>(&self, name: N) -> Result<usize>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let decorate = |error, name| self.background.decorate(error, Operation::ForceRelease, name);
+        let name = name.try_into().map_err(|error| decorate(error.into(), None))?;
+        tracing::warn!(lock = %name, "freed by force");
+        self.background.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
+    }
+
+    /// What this client and its clones did in the background.
+    pub fn stats(&self) -> Stats {
+        self.background.stats()
+    }
+
+    /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It is
+    /// what a program calls last: a release that a dropped guard has begun would otherwise end with the program.
+    ///
+    /// It closes all clones of this client: what they ask for from now on is refused as
+    /// [`Closed`](crate::ErrorKind::Closed). Guards that are still alive lose their locks at their deadlines. It takes
+    /// five seconds at most; see [`close_within`](Self::close_within).
+    ///
+    /// # Errors
+    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; it says how many.
+    /// Those locks end with their leases, unless the keeper still succeeds while the process lives.
+    ///
+    /// # Cancel safety
+    /// The client is closed by the first poll. Dropping the future leaves the rest to the keeper.
+    pub async fn close(self) -> Result<()> {
+        self.close_within(CLOSE_LIMIT).await
+    }
+
+    /// [Closes](Self::close) the client within this time.
+    ///
+    /// # Cancel safety
+    /// As [`close`](Self::close).
+    pub async fn close_within(self, limit: Duration) -> Result<()> {
+        self.background.close(limit).await
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("backend", &self.background.backend)
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Host and process: what an operator looks for first.
+fn default_label() -> Arc<str> {
+    static LABEL: OnceLock<Arc<str>> = OnceLock::new();
+    Arc::clone(LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into()))
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod local_orders;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Watching who leads.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::Stream;
+
+use crate::background::Background;
+use crate::{Error, FencingToken, Holder, LockName, Operation, Result};
+
+/// How often an observer asks.
+const EVERY: Duration = Duration::from_secs(1);
+/// The shortest pause between two questions, so that an observer does not keep its thread for itself.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Who leads, as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The fencing token of this term.
+    pub token: FencingToken,
+    /// Who it is, for people: the label of its campaign.
+    pub label: String,
+}
+
+impl From<Holder> for Leader {
+    fn from(holder: Holder) -> Self {
+        Self { token: holder.token, label: holder.label }
+    }
+}
+
+/// A stream of who leads: first the present state, then every change that is seen. `None` says that nobody leads.
+///
+/// It asks the server once a second, or as often as [`every`](Self::every) says, while somebody polls it; so changes
+/// that are shorter than that may be missed, and what it says is history. Decide by the token at the resource, not by
+/// this. An error does not end the stream; the next poll asks again, after the same pause.
+#[must_use = "nothing is asked until the stream is polled"]
+pub struct Observation {
+    background: Arc<Background>,
+    name: Result<LockName>,
+    every: Duration,
+    asked: bool,
+    /// Whether anything has been said, and what was said last.
+    told: bool,
+    seen: Option<Leader>,
+    asking: Option<Asking>,
+}
+
+type Asking = Pin<Box<dyn Future<Output = Result<Option<Leader>>> + Send>>;
+
+impl Observation {
+    pub(crate) fn new(background: &Arc<Background>, name: Result<LockName>) -> Self {
+        Self {
+            background: Arc::clone(background),
+            name,
+            every: EVERY,
+            asked: false,
+            told: false,
+            seen: None,
+            asking: None,
+        }
+    }
+
+    /// How often to ask: once a millisecond at most.
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every.max(SHORTEST);
+        self
+    }
+
+    /// Waits for the next change; the first call answers with the present state.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change that was not returned is seen by the next call.
+    pub async fn next(&mut self) -> Result<Option<Leader>> {
+        std::future::poll_fn(|cx| self.poll_change(cx)).await
+    }
+
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Leader>>> {
+        loop {
+            let mut asking = self.asking.take().unwrap_or_else(|| self.ask());
+            let Poll::Ready(answer) = asking.as_mut().poll(cx) else {
+                self.asking = Some(asking);
+                return Poll::Pending;
+            };
+            match answer {
+                Ok(leader) if self.told && self.seen == leader => (),
+                Ok(leader) => {
+                    self.told = true;
+                    self.seen.clone_from(&leader);
+                    return Poll::Ready(Ok(leader));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Asks once, after a pause if it is not for the first time.
+    fn ask(&mut self) -> Asking {
+        let background = Arc::clone(&self.background);
+        let name = match &self.name {
+            Ok(name) => Ok(name.clone()),
+            Err(error) => Err(error.duplicate()),
+        };
+        let pause = if self.asked { self.every } else { Duration::ZERO };
+        self.asked = true;
+        Box::pin(async move {
+            if !pause.is_zero() {
+                background.clock.sleep(pause).await;
+            }
+            let name = name.map_err(|error| background.decorate(error, Operation::Inspect, None))?;
+            let decorate = |error: Error| background.decorate(error, Operation::Inspect, Some(&name));
+            let status = background.backend.inspect(&name).await.map_err(decorate)?;
+            // Of several holders, readers for instance, the newest.
+            Ok(status.holders.into_iter().max_by_key(|holder| holder.token).map(Leader::from))
+        })
+    }
+}
+
+impl Stream for Observation {
+    type Item = Result<Option<Leader>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_change(cx).map(Some)
+    }
+}
+
+impl fmt::Debug for Observation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observation")
+            .field("name", &self.name)
+            .field("every", &self.every)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}

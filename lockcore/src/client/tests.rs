@@ -1,0 +1,332 @@
+//! What the client promises whatever the backend, tested on memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, Loss,
+    MemoryLock, Moment, Released, Renewal, Result, TestClock,
+};
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A server that never answers the first renewal, and never a release if that is said.
+#[derive(Debug, Default)]
+struct Mute {
+    inner: MemoryLock,
+    renewed: AtomicBool,
+    releases: bool,
+}
+
+#[async_trait]
+impl DistributedLock for Mute {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        self.inner.acquire(claim).await
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        if !self.renewed.swap(true, Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        self.inner.renew(grants, until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        if self.releases {
+            std::future::pending::<()>().await;
+        }
+        self.inner.release(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.inner.inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.inner.force_release(name).await
+    }
+}
+
+/// A server whose answers to an acquire are lost, and which carries it out a good while later.
+#[derive(Debug)]
+struct Late {
+    inner: Arc<MemoryLock>,
+    by: Duration,
+}
+
+#[async_trait]
+impl DistributedLock for Late {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let (inner, claim, by) = (Arc::clone(&self.inner), claim.clone(), self.by);
+        drop(tokio::spawn(async move {
+            tokio::time::sleep(by).await;
+            inner.acquire(&claim).await
+        }));
+        Err(Error::new(ErrorKind::Unreachable, "the answer was lost"))
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        self.inner.renew(grants, until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.inner.release(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.inner.inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.inner.force_release(name).await
+    }
+}
+
+/// A server whose first answer to a release comes late, after the keeper has asked for the second time.
+#[derive(Debug, Default)]
+struct Slow {
+    inner: MemoryLock,
+    asked: AtomicBool,
+}
+
+#[async_trait]
+impl DistributedLock for Slow {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        self.inner.acquire(claim).await
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        self.inner.renew(grants, until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        if !self.asked.swap(true, Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        self.inner.release(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.inner.inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.inner.force_release(name).await
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_the_keeper_has_overtaken_is_no_loss() {
+    let locks = Locks::new(Arc::<Slow>::default()).unwrap();
+    let guard = locks.lock("a").ttl(Duration::from_secs(30)).await.unwrap();
+    guard.release().await.expect("it was held to the end");
+}
+
+#[tokio::test]
+async fn a_lock_that_is_granted_after_close_is_given_back() {
+    let locks = Locks::in_memory();
+    let held = locks.lock("a").await.unwrap();
+    let waiting = tokio::spawn(locks.lock("a").into_future());
+    tokio::time::sleep(millis(20)).await;
+    locks.clone().close().await.unwrap();
+    held.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn a_claim_of_which_nothing_is_known_is_released_until_its_lease_has_ended() {
+    let (inner, by) = (Arc::new(MemoryLock::new()), Duration::from_secs(3));
+    let locks = Locks::new(Arc::new(Late { inner: Arc::clone(&inner), by })).unwrap();
+    let other = Locks::new(inner).unwrap();
+    locks.lock("a").ttl(Duration::from_mins(1)).try_now().await.unwrap_err();
+    tokio::time::sleep(by + millis(100)).await;
+    let free = other.lock("a").wait(Duration::from_secs(10)).await.expect("the late one was released");
+    free.release().await.unwrap();
+    // Close does not wait for all that time.
+    let asked = Moment::now();
+    locks.close().await.unwrap();
+    assert!(Moment::now().since(asked) < Duration::from_secs(4));
+}
+
+#[tokio::test]
+async fn close_says_what_has_no_answer() {
+    let locks = Locks::new(Arc::new(Mute { releases: true, ..Mute::default() })).unwrap();
+    drop((locks.lock("a").await.unwrap(), locks.lock("b").await.unwrap()));
+    let error = locks.close_within(millis(300)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+    assert!(error.to_string().contains("2 releases have no answer"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_whose_clock_is_paused_is_no_trouble() {
+    let locks = Locks::in_memory();
+    let ticks = tokio::time::Instant::now();
+    let held = locks.lock("a").ttl(millis(600)).await.unwrap();
+    let error = locks.lock("a").wait(millis(400)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    assert!(ticks.elapsed() < Duration::from_secs(10), "the paused clock moved by {:?}", ticks.elapsed());
+}
+
+#[tokio::test]
+async fn a_test_has_the_clock_of_leases_and_waits() {
+    let clock = TestClock::new();
+    let server = Arc::new(MemoryLock::with_clock(clock.clock()));
+    let (one, two) = (Locks::new(server.clone()).unwrap(), Locks::new(server).unwrap());
+    let hour = Duration::from_hours(1);
+    let held = one.lock("a").ttl(hour).await.unwrap();
+    let waiting = tokio::spawn(two.lock("a").wait(hour / 2).into_future());
+    tokio::time::sleep(millis(20)).await;
+    assert!(!waiting.is_finished() && held.is_held());
+    clock.advance(hour / 2 + millis(50));
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+    // The renewal that has become due is on its way.
+    while one.stats().renewals == 0 {
+        tokio::time::sleep(millis(5)).await;
+    }
+    clock.advance(hour * 3 / 4);
+    assert!(held.is_held(), "the lease was renewed");
+    clock.advance(hour);
+    assert_eq!(held.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_long_lock_delay_does_not_make_renewals_patient() {
+    let locks = Locks::new(Arc::<Mute>::default()).unwrap();
+    let ttl = Duration::from_secs(6);
+    let guard = locks.lock("a").ttl(ttl).lock_delay(Duration::from_secs(30)).await.unwrap();
+    tokio::select! {
+        loss = guard.lost() => panic!("{loss:?}: the renewal was not tried again in time"),
+        () = tokio::time::sleep(ttl + ttl / 4) => assert!(guard.is_held()),
+    }
+}
+
+#[tokio::test]
+async fn a_downgrade_of_what_was_lost_does_not_end_the_lock_delay() {
+    let locks = Locks::in_memory();
+    let (longest, rest) = (millis(50), millis(1000));
+    let asked = Moment::now();
+    let guard = locks.lock("a").max_hold(longest).lock_delay(rest).await.unwrap();
+    guard.lost().await;
+    assert_eq!(guard.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
+    drop(locks.lock("a").await.unwrap());
+    let took = Moment::now().since(asked);
+    assert!(took >= longest + rest, "free again after {took:?}");
+}
+
+#[tokio::test]
+async fn a_downgrade_keeps_the_lease_and_begins_the_limits_anew() {
+    let locks = Locks::in_memory();
+    let longest = Duration::from_secs(4);
+    let writer = locks.write("a").ttl(Duration::from_mins(1)).max_hold(longest).await.unwrap();
+    tokio::time::sleep(longest / 8).await;
+    let ends = Moment::now().after(longest);
+    let reader = writer.downgrade().await.unwrap();
+    assert!(reader.grant().deadline() > ends, "the end of the lease is not the end of the longest hold");
+    assert_eq!(reader.lost().await, Loss::HeldTooLong);
+    assert!(ends.has_passed());
+}
+
+#[test]
+fn an_observer_without_a_pause_lets_others_run() {
+    let (say, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut observer = Locks::in_memory().observe("a").every(Duration::ZERO);
+            assert_eq!(observer.next().await.unwrap(), None);
+            assert!(tokio::time::timeout(millis(20), observer.next()).await.is_err(), "no change");
+            say.send(()).unwrap();
+        });
+    });
+    told.recv_timeout(Duration::from_secs(20)).expect("the observer's thread is not blocked");
+}
+
+#[tokio::test]
+async fn limits_of_several_locks_begin_when_all_are_held() {
+    let locks = Locks::in_memory();
+    let patience = millis(300);
+    let held = locks.lock("b").await.unwrap();
+    let both = tokio::spawn(
+        locks.lock_all(["a", "b"]).progress(patience).wait(Duration::from_secs(20)).into_future(),
+    );
+    tokio::time::sleep(patience * 2).await;
+    held.release().await.unwrap();
+    let both = both.await.unwrap().expect("nobody can report progress while waiting");
+    let (_, loss) =
+        tokio::time::timeout(Duration::from_secs(10), both.lost()).await.expect("the limit counts");
+    assert_eq!(loss, Loss::NoProgress);
+}
+
+#[tokio::test]
+async fn an_observer_sees_the_token_of_the_leader() {
+    let locks = Locks::in_memory().hand_over(10, Duration::from_secs(1));
+    let leading = locks.campaign("a").await.unwrap();
+    let seen = locks.observe("a").next().await.unwrap().expect("somebody leads");
+    assert_eq!(seen.token, leading.token());
+}
+
+#[tokio::test]
+async fn an_owner_forgets_the_name_of_a_dropped_release() {
+    let locks = Locks::new(Arc::new(Mute { releases: true, ..Mute::default() })).unwrap();
+    let owner = locks.owner();
+    let guard = owner.lock("a").await.unwrap();
+    assert_eq!(owner.names(), 1);
+    assert!(tokio::time::timeout(millis(10), guard.release()).await.is_err(), "there is no answer");
+    assert_eq!(owner.names(), 0);
+}
+
+#[tokio::test]
+async fn the_loss_of_one_of_several_ends_the_wait_for_the_others() {
+    let locks = Locks::in_memory();
+    let held = locks.lock("b").await.unwrap();
+    let both = tokio::spawn(locks.lock_all(["a", "b"]).ttl(millis(300)).into_future());
+    while locks.force_release("a").await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let waited = tokio::time::timeout(Duration::from_secs(20), both).await.expect("no wait in vain");
+    let error = waited.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.lock().map(LockName::as_str)), (ErrorKind::Lost, Some("a")), "{error:#}");
+    drop(held);
+}
+
+#[test]
+fn the_end_of_a_runtime_passes_its_turn_on() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let span = Duration::from_mins(1);
+    for locks in [Locks::in_memory().coalesce(), Locks::in_memory().hand_over(100, span)] {
+        let (ends, stays) = (runtime(), runtime());
+        let held = ends.block_on(locks.lock("a").into_future()).unwrap();
+        ends.spawn(async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        for _ in 0..10 {
+            ends.spawn(locks.lock("a").into_future());
+        }
+        ends.block_on(async { tokio::time::sleep(millis(20)).await });
+        let waiting = stays.spawn(locks.lock("a").wait(span).into_future());
+        drop(ends);
+        let guard = stays.block_on(waiting).unwrap().expect("its turn comes");
+        stays.block_on(guard.release()).unwrap();
+    }
+}

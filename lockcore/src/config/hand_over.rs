@@ -1,0 +1,76 @@
+//! How far a lock may travel within a process.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Result};
+
+/// How far a lock may travel within the process before it goes back to the server, as in `1000/20ms`: see
+/// [`Locks::hand_over`](crate::Locks::hand_over).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HandOver {
+    max: u32,
+    span: Duration,
+}
+
+impl HandOver {
+    /// The highest number of hand-overs. Each reserves a token, and a name's tokens are to stay below the server's time in
+    /// microseconds, which is what lets them go on rising after the counter was lost.
+    pub const MOST: u32 = 10_000;
+
+    /// From task to task up to `max` times, at most [`MOST`](Self::MOST), and for up to `span`.
+    pub fn new(max: u32, span: Duration) -> Self {
+        Self { max: max.min(Self::MOST), span }
+    }
+
+    /// How many times.
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// For how long.
+    pub fn span(&self) -> Duration {
+        self.span
+    }
+}
+
+impl fmt::Display for HandOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.max, humantime::format_duration(self.span))
+    }
+}
+
+impl FromStr for HandOver {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('/').and_then(|(max, span)| {
+            Some(Self { max: max.parse().ok()?, span: humantime::parse_duration(span).ok()? })
+        });
+        parts.filter(|hand_over| hand_over.max <= Self::MOST).ok_or_else(|| {
+            let message = format!(
+                "hand_over is the number of hand-overs, at most {}, and their time, as in 1000/20ms, not {text:?}",
+                Self::MOST
+            );
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+}
+
+impl TryFrom<String> for HandOver {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<HandOver> for String {
+    fn from(hand_over: HandOver) -> Self {
+        hand_over.to_string()
+    }
+}

@@ -1,0 +1,10 @@
+//! What an application writes down: addresses, options, files.
+
+mod hand_over;
+mod lock_config;
+pub mod tls;
+mod url;
+
+pub use hand_over::HandOver;
+pub use lock_config::LockConfig;
+pub use url::{Host, Secret, ServerUrl};

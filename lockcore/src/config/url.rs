@@ -1,0 +1,282 @@
+//! Server addresses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The options that every address understands.
+pub(super) const COMMON_OPTIONS: [&str; 6] = ["coalesce", "hand_over", "label", "require", "ttl", "wait"];
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` from being printed.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// One host of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// A name or an address; an IPv6 address without its brackets.
+    pub name: String,
+    /// The port, if one was given.
+    pub port: Option<u16>,
+}
+
+/// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
+///
+/// Unlike general URLs it may name several hosts. User, password, path and options are percent-decoded. `Display` and
+/// `Debug` hide the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerUrl {
+    scheme: String,
+    user: Option<String>,
+    password: Option<Secret>,
+    authority: String,
+    path: String,
+    options: BTreeMap<String, String>,
+}
+
+impl ServerUrl {
+    /// What stands before `://`, in lower case.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// The user.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The password.
+    pub fn password(&self) -> Option<&Secret> {
+        self.password.as_ref()
+    }
+
+    /// The path, with its leading slash; empty if there is none.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Hosts and path as one text, for schemes whose "address" is a file or a name.
+    pub fn location(&self) -> String {
+        format!("{}{}", self.authority, self.path)
+    }
+
+    /// The hosts, at least one.
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        if self.authority.is_empty() {
+            return Err(bad(format!("the address {self} names no host: write {}://HOST:PORT", self.scheme)));
+        }
+        self.authority.split(',').map(|text| self.host(text)).collect()
+    }
+
+    fn host(&self, text: &str) -> Result<Host> {
+        let complaint = || bad(format!("{text:?} in the address {self} is not HOST or HOST:PORT"));
+        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, rest) = rest.split_once(']').ok_or_else(complaint)?;
+            (name, rest.strip_prefix(':').or(rest.is_empty().then_some("")).ok_or_else(complaint)?)
+        } else {
+            text.split_once(':').unwrap_or((text, ""))
+        };
+        if name.is_empty() || (!text.starts_with('[') && port.contains(':')) {
+            return Err(complaint());
+        }
+        let port = match port {
+            "" if text.ends_with(':') => return Err(complaint()),
+            "" => None,
+            digits => Some(digits.parse().ok().filter(|&port| port != 0).ok_or_else(complaint)?),
+        };
+        Ok(Host { name: name.to_owned(), port })
+    }
+
+    /// Refuses options that are not in this list. The error names those that are.
+    pub fn allow_options(&self, allowed: &[&str]) -> Result<()> {
+        let Some(unknown) = self.options.keys().find(|name| !allowed.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let mut known: Vec<_> = allowed.to_vec();
+        known.extend(COMMON_OPTIONS);
+        known.sort_unstable();
+        Err(bad(format!("{}:// has no option {unknown:?}; it has {}", self.scheme, known.join(", "))))
+    }
+
+    /// The option's text.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// The option's value.
+    pub fn parsed<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|_| bad(format!("the option {name}={text} of the address is not {expected}")))
+    }
+
+    /// The option's value as a duration, as in `10s` or `250ms`.
+    pub fn duration(&self, name: &str) -> Result<Option<Duration>> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        humantime::parse_duration(text).map(Some).map_err(|_| {
+            bad(format!("the option {name}={text} of the address is not a duration such as 10s or 250ms"))
+        })
+    }
+
+    /// The option `timeout`: how long one request may take, reconnecting and repeating included.
+    pub fn timeout(&self) -> Result<Duration> {
+        let timeout = self.duration("timeout")?.unwrap_or(Duration::from_secs(5));
+        if timeout < Duration::from_millis(50) || timeout > Duration::from_mins(10) {
+            return Err(bad("timeout must be between 50ms and 10m"));
+        }
+        Ok(timeout)
+    }
+
+    /// Takes an option out.
+    pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
+        self.options.remove(name)
+    }
+}
+
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+fn decode(text: &str, what: &str) -> Result<String> {
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| bad(format!("the {what} of the address is not UTF-8 after percent-decoding")))
+}
+
+impl FromStr for ServerUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // The text may hold a password, so no complaint quotes it.
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| bad("an address starts with a scheme, as in postgres://localhost/app"))?;
+        let valid = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        if scheme.is_empty() || !scheme.chars().all(valid) {
+            return Err(bad("the scheme of an address consists of letters and digits, as in postgres://"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (userinfo, authority) = match authority.rsplit_once('@') {
+            Some((userinfo, hosts)) => (Some(userinfo), hosts),
+            None => (None, authority),
+        };
+        let (user, password) = match userinfo.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+            Some((user, password)) => (
+                Some(decode(user, "user")?).filter(|user| !user.is_empty()),
+                Some(decode(password, "password")?).filter(|text| !text.is_empty()).map(Secret),
+            ),
+            None => (None, None),
+        };
+        let mut options = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if options.insert(name.to_string(), value.into_owned()).is_some() {
+                return Err(bad(format!("the address has the option {name:?} twice")));
+            }
+        }
+        Ok(Self {
+            scheme: scheme.to_ascii_lowercase(),
+            user,
+            password,
+            authority: decode(authority, "host")?,
+            path: decode(path, "path")?,
+            options,
+        })
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme)?;
+        match (&self.user, &self.password) {
+            (None, None) => (),
+            (user, None) => write!(f, "{}@", user.as_deref().unwrap_or_default())?,
+            (user, Some(_)) => write!(f, "{}:***@", user.as_deref().unwrap_or_default())?,
+        }
+        write!(f, "{}{}", self.authority, self.path)
+    }
+}
+
+impl fmt::Debug for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> ServerUrl {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_parts_of_an_address() {
+        let url = parse("Postgres://ann:s%40cret@db:5433,[::1]:5434,c/app?table=x&ttl=10s");
+        assert_eq!(url.scheme(), "postgres");
+        assert_eq!(url.user(), Some("ann"));
+        assert_eq!(url.password().unwrap().expose(), "s@cret");
+        assert_eq!(url.path(), "/app");
+        let hosts = url.hosts().unwrap();
+        assert_eq!(hosts[0], Host { name: "db".into(), port: Some(5433) });
+        assert_eq!(hosts[1], Host { name: "::1".into(), port: Some(5434) });
+        assert_eq!(hosts[2], Host { name: "c".into(), port: None });
+        assert_eq!(url.duration("ttl").unwrap(), Some(Duration::from_secs(10)));
+        assert_eq!(parse("sqlite://dir/locks.db").location(), "dir/locks.db");
+        assert_eq!(parse("sqlite:///var/locks.db").location(), "/var/locks.db");
+    }
+
+    #[test]
+    fn the_password_is_never_printed() {
+        let url = parse("mysql://ann:hunter2@db/app");
+        assert_eq!(url.to_string(), "mysql://ann:***@db/app");
+        assert!(!format!("{url:?} {:?}", url.password()).contains("hunter2"));
+        for text in ["hunter2@db", "my sql://a:hunter2@db", "mysql://a:hunter2@db:x/"] {
+            let error = match text.parse::<ServerUrl>() {
+                Ok(url) => url.hosts().unwrap_err(),
+                Err(error) => error,
+            };
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn complaints_help() {
+        let url = parse("postgres://db/app?tabel=x");
+        let error = url.allow_options(&["table"]).unwrap_err().to_string();
+        assert!(error.contains("no option \"tabel\"") && error.contains("table, ttl, wait"), "{error}");
+        assert!(parse("redis://").hosts().unwrap_err().to_string().contains("names no host"));
+        for hosts in ["a:0", "a:70000", "a:b", "a:", ":1", "::1", "[::1", "[::1]x", "a,,b"] {
+            assert!(parse(&format!("redis://{hosts}")).hosts().is_err(), "{hosts}");
+        }
+        assert!("redis://a?x=1&x=2".parse::<ServerUrl>().is_err());
+        let error = parse("redis://a?ttl=ten").duration("ttl").unwrap_err().to_string();
+        assert!(error.contains("10s"), "{error}");
+    }
+}

@@ -1,0 +1,349 @@
+//! One attempt to take a lock.
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::{Clock, Error, ErrorKind, LockName, Mode, Moment, OwnerId, Result};
+
+/// How much longer than a lease a late copy of a request is expected.
+const COPY_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long an answer that is on its way is waited for when the claim's wait has ended.
+const GRACE: Duration = Duration::from_millis(12);
+
+/// A request that has been under way for longer than this when the wait ends says that the server does not answer.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// How long an acquire may wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Take the lock now or not at all. A refused claim leaves nothing at the server.
+    No,
+    /// Wait until this moment.
+    Until(Moment),
+    /// Wait for as long as it takes.
+    Forever,
+}
+
+/// One attempt to take a lock: who, what, how, for how long, and the wish to stop waiting.
+///
+/// A claim is made by `lockcore` before the first byte is sent, and is what a release refers to: a backend can clean
+/// up after a claim whether it was granted, queued, or nobody knows. Clones are handles on the same claim.
+#[derive(Clone)]
+pub struct Claim(Arc<Inner>);
+
+struct Inner {
+    name: LockName,
+    mode: Mode,
+    owner: OwnerId,
+    ttl: Duration,
+    rest: Duration,
+    tokens: NonZeroU32,
+    wait: Wait,
+    label: Arc<str>,
+    clock: Clock,
+    began: AtomicU64,
+    in_doubt_until: AtomicU64,
+    queued: AtomicBool,
+    cancelled: AtomicBool,
+    bell: Notify,
+}
+
+impl Claim {
+    /// A claim with a new owner id.
+    pub fn new(name: LockName, mode: Mode, ttl: Duration, wait: Wait, label: Arc<str>) -> Self {
+        Self(Arc::new(Inner {
+            name,
+            mode,
+            owner: OwnerId::random(),
+            ttl,
+            rest: Duration::ZERO,
+            tokens: NonZeroU32::MIN,
+            wait,
+            label,
+            clock: Clock::system(),
+            began: AtomicU64::new(Moment::now().as_nanos()),
+            in_doubt_until: AtomicU64::new(0),
+            queued: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            bell: Notify::new(),
+        }))
+    }
+
+    /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's belief in
+    /// it. A claim that others have a handle on already is left as it is.
+    #[must_use]
+    pub fn resting(mut self, rest: Duration) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.ttl = inner.ttl.saturating_sub(inner.rest).saturating_add(rest);
+            inner.rest = rest;
+        }
+        self
+    }
+
+    /// The same claim with so many tokens to be reserved for it, for backends that promise
+    /// [`token_blocks`](crate::Capabilities::token_blocks). A claim that others have a handle on already is left as it
+    /// is.
+    #[must_use]
+    pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.tokens = tokens;
+        }
+        self
+    }
+
+    /// The same claim by another clock than the machine's. A claim that others have a handle on already is left as it
+    /// is.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        if clock.is_system() && self.0.clock.is_system() {
+            return self;
+        }
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.began = AtomicU64::new(clock.now().as_nanos());
+            inner.clock = clock;
+        }
+        self
+    }
+
+    /// The claim of the same owner to the lock as a reader: what a writer holds after a downgrade.
+    #[must_use]
+    pub fn downgraded(&self) -> Self {
+        let Inner { name, owner, ttl, rest, tokens, label, clock, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            name: name.clone(),
+            mode: Mode::Shared,
+            owner: *owner,
+            ttl: *ttl,
+            rest: *rest,
+            tokens: *tokens,
+            wait: Wait::No,
+            label: Arc::clone(label),
+            clock: clock.clone(),
+            began: AtomicU64::new(self.began().as_nanos()),
+            in_doubt_until: AtomicU64::new(self.0.in_doubt_until.load(Ordering::Acquire)),
+            queued: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            bell: Notify::new(),
+        }))
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        &self.0.name
+    }
+
+    /// How the lock is to be held.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// The secret identity of this acquisition.
+    pub fn owner(&self) -> OwnerId {
+        self.0.owner
+    }
+
+    /// How long the lease lasts at the server from the last successful request, the [lock delay](Self::rest)
+    /// included.
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
+    /// The lock delay: how long the lock rests after the lease of a holder that died, before another gets it. It is
+    /// the last part of the ttl, which the holder itself does not believe in. Backends need not know of it.
+    pub fn rest(&self) -> Duration {
+        self.0.rest
+    }
+
+    /// How many tokens the grant reserves: the counter of the name rises by so many. See [`Grant::new`].
+    ///
+    /// [`Grant::new`]: crate::Grant::new
+    pub fn tokens(&self) -> NonZeroU32 {
+        self.0.tokens
+    }
+
+    /// How long to wait for the lock.
+    pub fn wait(&self) -> Wait {
+        self.0.wait
+    }
+
+    /// A text for people that says who claims: host and process, unless the application chose another.
+    pub fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// The clock that the claim's times are read from.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// When the claim was made, or its turn came in the queue of this process; before anything was sent.
+    pub fn began(&self) -> Moment {
+        Moment::from_nanos(self.0.began.load(Ordering::Acquire))
+    }
+
+    /// The claim has waited in this process, and is going to the server now.
+    pub(crate) fn begin_now(&self) {
+        self.0.began.store(self.0.clock.now().as_nanos(), Ordering::Release);
+    }
+
+    /// Notes that the server may now hold a place in a queue for this claim. A backend calls it *before* it sends
+    /// the request that queues, so that a claim which is given up is known to need cleaning up.
+    pub fn note_queued(&self) {
+        self.0.queued.store(true, Ordering::Release);
+    }
+
+    /// Notes that the server holds no place in a queue for this claim any more, as it has just said.
+    pub fn note_left_queue(&self) {
+        self.0.queued.store(false, Ordering::Release);
+    }
+
+    /// Whether the server may hold a place in a queue for this claim.
+    pub fn may_be_queued(&self) -> bool {
+        self.0.queued.load(Ordering::Acquire)
+    }
+
+    /// Notes that a request which takes the lock is in doubt: it has no answer, and its connection was given up, so a
+    /// copy of it may reach the server after the release. A backend calls it when it repeats such a request.
+    ///
+    /// `lockcore` then asks for the release again, in the background, until the lease of such a copy has ended.
+    pub fn note_in_doubt(&self) {
+        let until = self.0.clock.now().after(self.0.ttl).after(COPY_MARGIN);
+        self.0.in_doubt_until.fetch_max(until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Until when a late copy of a request may take the lock for nobody; `None` if no request was in doubt.
+    pub fn in_doubt_until(&self) -> Option<Moment> {
+        match self.0.in_doubt_until.load(Ordering::Acquire) {
+            0 => None,
+            until => Some(Moment::from_nanos(until)),
+        }
+    }
+
+    /// Says that nobody wants this claim any more. The backend stops waiting.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Release);
+        self.0.bell.notify_waiters();
+    }
+
+    /// Whether nobody wants this claim any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the claim is no longer worth waiting for: cancelled, or its wait has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn given_up(&self) {
+        match self.0.wait {
+            Wait::No => (),
+            Wait::Forever => self.cancelled().await,
+            Wait::Until(end) => tokio::select! {
+                () = self.cancelled() => (),
+                () = self.0.clock.sleep_until(end) => (),
+            },
+        }
+    }
+
+    /// For backends: waits for the answer to a request, but not for longer than the claim is worth waiting for, plus a
+    /// moment for an answer that is on its way. The request is then dropped, and what it may have done is unknown.
+    pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.0.wait == Wait::No {
+            return answer.await;
+        }
+        let began = self.0.clock.now();
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = self.given_up() => (),
+        }
+        if let Some(answer) = self.0.clock.timeout(GRACE, answer).await {
+            return answer;
+        }
+        Err(if self.0.clock.now().since(began) > SILENCE {
+            Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
+        } else {
+            Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
+        })
+    }
+
+    async fn cancelled(&self) {
+        loop {
+            let bell = self.0.bell.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            bell.await;
+        }
+    }
+
+    /// Whether the claim is no longer worth waiting for.
+    pub fn is_given_up(&self) -> bool {
+        let over = match self.0.wait {
+            Wait::No => true,
+            Wait::Until(end) => self.0.clock.has_passed(end),
+            Wait::Forever => false,
+        };
+        over || self.is_cancelled()
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("name", &self.0.name)
+            .field("mode", &self.0.mode)
+            .field("ttl", &self.0.ttl)
+            .field("wait", &self.0.wait)
+            .field("label", &self.0.label)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(wait: Wait) -> Claim {
+        let name = LockName::new("a").unwrap();
+        Claim::new(name, Mode::Exclusive, Duration::from_secs(1), wait, "test".into())
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_seen_before_and_after() {
+        let claim = claim(Wait::Forever);
+        let waiting = tokio::spawn({
+            let claim = claim.clone();
+            async move { claim.given_up().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!claim.is_given_up());
+        claim.cancel();
+        waiting.await.unwrap();
+        claim.given_up().await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_wait_is_giving_up() {
+        let end = Moment::now().after(Duration::from_millis(10));
+        let claim = claim(Wait::Until(end));
+        claim.given_up().await;
+        assert!(end.has_passed() && claim.is_given_up() && !claim.is_cancelled());
+    }
+
+    #[test]
+    fn debug_hides_the_owner() {
+        let claim = claim(Wait::No);
+        let secret = claim.owner().as_uuid().simple().to_string();
+        assert!(!format!("{claim:?}").contains(&secret[..8]));
+    }
+}

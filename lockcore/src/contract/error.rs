@@ -1,0 +1,284 @@
+//! The one error type.
+
+use std::fmt;
+
+use crate::LockName;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, in a form that a program can decide on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The wait ended before the lock was free. Nothing is held.
+    TimedOut,
+    /// The lock is held by another, and the operation does not wait.
+    Held,
+    /// The lock was held and has been lost: the server said so, or the lease ran out.
+    Lost,
+    /// The operation needs a lock that this claim does not hold.
+    NotHeld,
+    /// The name is in use as another kind of lock: a mutex here, a semaphore there, or one with another limit.
+    KindClash,
+    /// The claim would wait for its own owner: for ever. An upgrade of a reader to a writer is one.
+    WouldDeadlock,
+    /// A name, duration, URL or option is not acceptable. Nothing was sent.
+    InvalidInput,
+    /// The backend cannot do this, or its feature is not compiled in. Nothing was sent.
+    Unsupported,
+    /// The server cannot be reached, or did not answer in time.
+    Unreachable,
+    /// The server refused us: authentication or permission.
+    Refused,
+    /// The server answers, but is not set up so that locks work: no table, wrong database, read only, full.
+    Misconfigured,
+    /// The request may or may not have taken effect. It is being cleaned up in the background.
+    UnknownOutcome,
+    /// Nobody wanted the claim any more when its request was to be sent. Nothing was sent.
+    Cancelled,
+    /// Too many requests wait already. Nothing was sent.
+    Overloaded,
+    /// The client was closed.
+    Closed,
+    /// A defect in lockwell or in a backend.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The kind in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::TimedOut => "timed out",
+            Self::Held => "held by another",
+            Self::Lost => "lost",
+            Self::NotHeld => "not held",
+            Self::KindClash => "clash of kinds",
+            Self::WouldDeadlock => "would deadlock",
+            Self::InvalidInput => "invalid input",
+            Self::Unsupported => "unsupported",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Misconfigured => "misconfigured server",
+            Self::UnknownOutcome => "unknown outcome",
+            Self::Cancelled => "cancelled",
+            Self::Overloaded => "overloaded",
+            Self::Closed => "closed",
+            Self::Internal => "internal error",
+        }
+    }
+}
+
+/// What lockwell was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Connecting to the server and checking it.
+    Connect,
+    /// Claiming a lock.
+    Acquire,
+    /// Extending leases.
+    Renew,
+    /// Turning a writer into a reader.
+    Downgrade,
+    /// Giving a claim up.
+    Release,
+    /// Looking at a lock.
+    Inspect,
+    /// Freeing a lock whoever holds it.
+    ForceRelease,
+    /// Creating the lock's tables or nodes.
+    CreateSchema,
+    /// Checking a lock inside the user's own transaction.
+    Verify,
+}
+
+impl Operation {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Downgrade => "downgrade",
+            Self::Release => "release",
+            Self::Inspect => "inspect",
+            Self::ForceRelease => "force-release",
+            Self::CreateSchema => "create schema",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What went wrong: the [kind](ErrorKind), the operation, the lock, the backend, and the cause.
+///
+/// `Display` gives one line without the cause; `{:#}` gives the whole chain of causes on one line. No password and no
+/// owner id is ever part of it.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Box<Report>);
+
+#[derive(Debug, thiserror::Error)]
+struct Report {
+    kind: ErrorKind,
+    message: String,
+    operation: Option<Operation>,
+    lock: Option<LockName>,
+    backend: Option<&'static str>,
+    retryable: bool,
+    source: Option<Source>,
+}
+
+impl Error {
+    /// An error of this kind. `message` says what was wrong and what is allowed or can be done.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let retryable = matches!(
+            kind,
+            ErrorKind::TimedOut
+                | ErrorKind::Held
+                | ErrorKind::Unreachable
+                | ErrorKind::UnknownOutcome
+                | ErrorKind::Overloaded
+        );
+        Self(Box::new(Report {
+            kind,
+            message: message.into(),
+            operation: None,
+            lock: None,
+            backend: None,
+            retryable,
+            source: None,
+        }))
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Adds what was being done, unless that is known already.
+    #[must_use]
+    pub fn during(mut self, operation: Operation) -> Self {
+        self.0.operation.get_or_insert(operation);
+        self
+    }
+
+    /// Adds the lock, unless it is known already.
+    #[must_use]
+    pub fn for_lock(mut self, name: &LockName) -> Self {
+        self.0.lock.get_or_insert_with(|| name.clone());
+        self
+    }
+
+    /// Adds the backend, unless it is known already.
+    #[must_use]
+    pub fn on_backend(mut self, backend: &'static str) -> Self {
+        self.0.backend.get_or_insert(backend);
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later without any change by a person.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// What was being done.
+    pub fn operation(&self) -> Option<Operation> {
+        self.0.operation
+    }
+
+    /// The lock concerned.
+    pub fn lock(&self) -> Option<&LockName> {
+        self.0.lock.as_ref()
+    }
+
+    /// The backend concerned.
+    pub fn backend(&self) -> Option<&'static str> {
+        self.0.backend
+    }
+
+    /// The explanation alone, without the operation, the lock and the backend.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The same error once more, for several callers that met one failure. The cause becomes text.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let mut copy = Self::new(self.kind(), self.message());
+        copy.0.operation = self.0.operation;
+        copy.0.lock.clone_from(&self.0.lock);
+        copy.0.backend = self.0.backend;
+        copy.0.source = self.0.source.as_ref().map(|source| source.to_string().into());
+        copy
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(backend) = self.backend {
+            write!(f, "{backend}: ")?;
+        }
+        if let Some(operation) = self.operation {
+            f.write_str(operation.describe())?;
+            if let Some(lock) = &self.lock {
+                write!(f, " {lock:?}")?;
+            }
+            f.write_str(": ")?;
+        } else if let Some(lock) = &self.lock {
+            write!(f, "lock {lock:?}: ")?;
+        }
+        write!(f, "{}", self.kind.describe())?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        if f.alternate() {
+            let mut cause = std::error::Error::source(self);
+            while let Some(error) = cause {
+                write!(f, ": {error}")?;
+                cause = error.source();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_where_and_what() {
+        let name = LockName::new("orders/42").unwrap();
+        let error = Error::new(ErrorKind::TimedOut, "still held after 5s")
+            .for_lock(&name)
+            .during(Operation::Acquire)
+            .during(Operation::Release)
+            .on_backend("postgres");
+        assert_eq!(error.to_string(), "postgres: acquire \"orders/42\": timed out: still held after 5s");
+        assert!(error.is_retryable());
+    }
+
+    #[test]
+    fn the_chain_is_kept() {
+        let error = Error::new(ErrorKind::Unreachable, "no answer")
+            .with_source(std::io::Error::other("connection refused"));
+        assert_eq!(error.to_string(), "unreachable: no answer");
+        assert_eq!(format!("{error:#}"), "unreachable: no answer: connection refused");
+        assert_eq!(format!("{:#}", error.duplicate()), format!("{error:#}"));
+    }
+}

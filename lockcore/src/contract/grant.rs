@@ -1,0 +1,188 @@
+//! What backends answer.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Claim, Error, FencingToken, LockName, Mode, Moment, lease};
+
+/// A granted claim.
+#[derive(Clone)]
+pub struct Grant {
+    claim: Claim,
+    token: FencingToken,
+    last_token: FencingToken,
+    sent: Moment,
+    deadline: Moment,
+    record: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Grant {
+    /// A grant that answers a request sent at `sent`.
+    ///
+    /// `last_token` is what the counter of the name stands at now. If the claim [reserves](Claim::tokens) several
+    /// tokens, the counter has been raised by so many, and the grant begins with the lowest of them.
+    ///
+    /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
+    /// started the lease later than that, so the holder's belief ends before the server's does.
+    pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
+        let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
+        let grant = Self { claim: claim.clone(), token, last_token, sent, deadline: sent, record: None };
+        grant.with_deadline(lease::valid_until(sent, claim.ttl()))
+    }
+
+    /// Attaches what the backend needs to find its own record again.
+    #[must_use]
+    pub fn with_record(mut self, record: Arc<dyn Any + Send + Sync>) -> Self {
+        self.record = Some(record);
+        self
+    }
+
+    /// Sets another end of the lease than the one that follows from the claim's ttl, for backends whose lease is a
+    /// session. Belief ends earlier by the claim's [lock delay](Claim::rest).
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Moment) -> Self {
+        self.deadline = deadline.before(self.claim.rest());
+        self
+    }
+
+    /// The same grant after a downgrade: of the same owner, with the same token, to the lock as a reader.
+    #[must_use]
+    pub fn downgraded(&self) -> Self {
+        Self { claim: self.claim.downgraded(), ..self.clone() }
+    }
+
+    /// The grant for the next task of this process: with the next token of the block, or with the same one if there
+    /// is none left.
+    #[must_use]
+    pub(crate) fn successor(&self) -> Self {
+        let token = FencingToken::new(self.token.get() + u64::from(self.token < self.last_token));
+        Self { token, ..self.clone() }
+    }
+
+    /// The same grant as it stands after renewals: valid from `sent` to `deadline`.
+    #[must_use]
+    pub(crate) fn renewed(self, sent: Moment, deadline: Moment) -> Self {
+        Self { sent, deadline, ..self }
+    }
+
+    /// The claim that was granted.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// The highest token that is reserved for this grant: what the server has in its record of the holder. It is the
+    /// [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
+    pub fn last_token(&self) -> FencingToken {
+        self.last_token
+    }
+
+    /// When the request was sent that set the lease or extended it last: the start of its validity.
+    pub fn sent(&self) -> Moment {
+        self.sent
+    }
+
+    /// Until when the holder may believe in the lock, unless the lease is renewed.
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// What the backend attached, if it is a `T`.
+    pub fn record<T: 'static>(&self) -> Option<&T> {
+        self.record.as_deref().and_then(|record| (record as &dyn Any).downcast_ref())
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("claim", &self.claim)
+            .field("token", &self.token)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer to a renewal of one lease.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
+    /// [`valid_until`](crate::backend::valid_until)).
+    Renewed(Moment),
+    /// The server says that the claim no longer holds the lock.
+    Lost,
+    /// Nobody knows. The old deadline stands, and the keeper tries again.
+    Unknown(Error),
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Released {
+    /// The claim held the lock, or a place in its queue, and gave it up, now or in an earlier call whose answer was
+    /// lost.
+    Released,
+    /// The claim held nothing.
+    NotHeld,
+}
+
+/// One holder of a lock, as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The fencing token of the grant.
+    pub token: FencingToken,
+    /// Who it is, for people.
+    pub label: String,
+    /// How it holds the lock.
+    pub mode: Mode,
+    /// The time left of the lease, by the server's clock.
+    pub ttl_left: Duration,
+    /// How long it has held the lock, by the server's clock.
+    pub held_for: Duration,
+}
+
+impl Holder {
+    /// A holder as a backend read it.
+    pub fn new(token: FencingToken, label: impl Into<String>, mode: Mode, ttl_left: Duration) -> Self {
+        Self { token, label: label.into(), mode, ttl_left, held_for: Duration::ZERO }
+    }
+
+    /// Adds how long the lock has been held.
+    #[must_use]
+    pub fn held_for(mut self, held_for: Duration) -> Self {
+        self.held_for = held_for;
+        self
+    }
+}
+
+/// Who holds a lock and how many wait for it. It is history by the time it is read: show it, do not decide by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStatus {
+    /// The lock.
+    pub name: LockName,
+    /// Its holders.
+    pub holders: Vec<Holder>,
+    /// How many claims stand in its queue.
+    pub waiters: usize,
+}
+
+impl LockStatus {
+    /// The status as a backend read it.
+    pub fn new(name: LockName, holders: Vec<Holder>, waiters: usize) -> Self {
+        Self { name, holders, waiters }
+    }
+
+    /// Whether anybody holds the lock.
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+}

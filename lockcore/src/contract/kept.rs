@@ -1,0 +1,77 @@
+//! An error that gives something back.
+
+use std::fmt;
+
+use crate::Error;
+
+/// An error of an operation that had something in hand, and what is left of it.
+///
+/// `run` gives back the value of work that was finished when the loss of the lock was noticed, and `downgrade` the
+/// guard that it could not change. With `?` it becomes a plain [`Error`], and what is left is dropped.
+pub struct ErrorWith<T> {
+    error: Error,
+    left: Option<T>,
+}
+
+impl<T> ErrorWith<T> {
+    pub(crate) fn new(error: Error, left: Option<T>) -> Self {
+        Self { error, left }
+    }
+
+    /// What went wrong.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// What is left, if anything is.
+    pub fn into_left(self) -> Option<T> {
+        self.left
+    }
+
+    /// What went wrong, and what is left.
+    pub fn into_parts(self) -> (Error, Option<T>) {
+        (self.error, self.left)
+    }
+}
+
+impl<T> std::ops::Deref for ErrorWith<T> {
+    type Target = Error;
+
+    fn deref(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl<T> From<ErrorWith<T>> for Error {
+    fn from(with: ErrorWith<T>) -> Self {
+        with.error
+    }
+}
+
+impl<T> From<Error> for ErrorWith<T> {
+    fn from(error: Error) -> Self {
+        Self { error, left: None }
+    }
+}
+
+impl<T> fmt::Display for ErrorWith<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+/// What is left need not be printable, and is not printed.
+impl<T> fmt::Debug for ErrorWith<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorWith")
+            .field("error", &self.error)
+            .field("left", &self.left.as_ref().map(|_| ".."))
+            .finish()
+    }
+}
+
+impl<T> std::error::Error for ErrorWith<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}

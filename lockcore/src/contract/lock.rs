@@ -1,0 +1,127 @@
+//! The contract between `lockcore` and the backends.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use crate::{
+    Capabilities, Claim, Clock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Released, Renewal,
+    Result,
+};
+
+/// One kind of lock server: the trait that every backend implements.
+///
+/// It is small, object safe and without policy. Applications do not call it: they use [`Locks`](crate::Locks), which
+/// adds renewal, loss, cancellation and clean-up, once for all backends. `Arc<dyn DistributedLock>` is what a
+/// configuration yields.
+///
+/// # What a backend must keep
+///
+/// 1. **Ownership is per acquisition.** It frees and renews by [`Claim::owner`], never by name alone.
+/// 2. **Idempotent by owner.** An `acquire` that is asked again for the same claim, after a lost reply, answers with
+///    the same grant. A `release` that is repeated is harmless.
+/// 3. **A release never overtakes its acquire**: same ordered connection, or after the acquire's answer, or the
+///    connection is closed.
+/// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the request; the
+///    deadline of a [`Grant`] is counted from before the request was sent. No client's wall clock is compared.
+/// 5. **Tokens rise strictly** for each name: across holders, modes, releases, restarts and re-creation of the
+///    record.
+/// 6. **Every call is bounded.** `acquire` returns by the end of the claim's wait or soon after its cancellation;
+///    all other calls within a few seconds, whatever the network does.
+/// 7. **Refused means clean.** With [`Wait::No`](crate::Wait::No), a refused claim leaves nothing at the server. A
+///    claim that is about to queue calls [`Claim::note_queued`] first.
+///
+/// 8. **No runtime depends on another.** `renew` and `release` are called on the keeper thread as well, which has a
+///    runtime of its own, and an application may use one client on several runtimes. A runtime that is blocked, not
+///    driven or gone must cost the callers on others nothing. Connections that depend on the runtime that made them are
+///    kept [per runtime](crate::backend::PerRuntime).
+///
+/// `lockcore` polls the future of `acquire` and `release` to its end: when a caller goes away, the rest of it moves to a
+/// task of its own, with the claim cancelled. Only the shutdown of a runtime drops it half-way; the keeper then
+/// calls `release`.
+#[async_trait]
+pub trait DistributedLock: Debug + Send + Sync + 'static {
+    /// What this backend promises. Core refuses, before any I/O, what a backend cannot honour.
+    fn capabilities(&self) -> Capabilities;
+
+    /// `async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>`
+    ///
+    /// Claims the lock, waiting as [`Claim::wait`] allows. `None`: still held by someone else when the wait ended or
+    /// the claim was cancelled. After `None` from a queue, or after an error, `lockcore` calls `release` in the
+    /// background.
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>;
+
+    /// `async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>>`
+    ///
+    /// Claims several different locks, none of which waits ([`Wait::No`](crate::Wait::No)), in as few round trips as the
+    /// server allows. One answer per claim, in order, as `acquire` would give it.
+    async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
+        join_all(claims.iter().map(|claim| self.acquire(claim))).await
+    }
+
+    /// `async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal>`
+    ///
+    /// Extends many leases in as few round trips as the server allows. One answer per grant, in order.
+    ///
+    /// It returns by `until`, which lockcore derives from the validity of the leases: what has no answer by then is
+    /// [`Unknown`](Renewal::Unknown), and what has one is told all the same. A part of the server that hangs must not
+    /// take the answers of the other parts with it. After `until` lockcore drops the future, and takes all for unknown.
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal>;
+
+    /// `async fn release(&self, claim: &Claim) -> Result<Released>`
+    ///
+    /// Gives a claim up: granted, queued, or nobody knows. Idempotent. Never frees another owner's lock.
+    async fn release(&self, claim: &Claim) -> Result<Released>;
+
+    /// `async fn downgrade(&self, grant: &Grant) -> Result<Grant>`
+    ///
+    /// Turns an exclusive hold into a shared one, in one step at the server: no other writer comes in between, and
+    /// readers who wait at the head of the queue are let in. The answer is [`Grant::downgraded`], with a new record if
+    /// the backend needs one; owner, token and lease stay. Idempotent. An error of kind
+    /// [`Lost`](crate::ErrorKind::Lost): the owner does not hold the lock. Called only where
+    /// [`Capabilities::downgrade`] is set.
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        let message = format!("this backend cannot downgrade {}", grant.claim().name());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
+    ///
+    /// Who holds `name`, since when, with which token, and how many wait.
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// `async fn force_release(&self, name: &LockName) -> Result<usize>`
+    ///
+    /// Operator action: frees `name` whoever holds it, and says how many held it. Their next renewal tells them.
+    async fn force_release(&self, name: &LockName) -> Result<usize>;
+
+    /// `async fn lost(&self, grant: &Grant)`
+    ///
+    /// Resolves when the server itself says that the grant is gone. Pending for ever where there is no such push.
+    /// Called only where [`Capabilities::loss_push`] is set.
+    async fn lost(&self, grant: &Grant) {
+        let _: &Grant = grant;
+        std::future::pending::<()>().await;
+    }
+
+    /// `async fn doubted(&self, grant: &Grant)`
+    ///
+    /// Resolves when the grant has become doubtful: the connection that keeps it alive is down. The guard turns
+    /// [`Suspect`](crate::Standing::Suspect) at once, and a renewal decides. Called again after each doubt; pending for
+    /// ever where a grant does not depend on a connection. Called only where [`Capabilities::loss_push`] is set.
+    async fn doubted(&self, grant: &Grant) {
+        let _: &Grant = grant;
+        std::future::pending::<()>().await;
+    }
+
+    /// The clock that leases and waits are counted with. Another than the machine's is for tests.
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
+    /// `async fn close(&self)`
+    ///
+    /// Ends the connections and sessions of all runtimes in an orderly way. What is still held runs out by its lease.
+    async fn close(&self) {}
+}

@@ -1,0 +1,26 @@
+//! What applications, lockcore and the backends have in common: the vocabulary, and the trait between them.
+
+mod capabilities;
+mod claim;
+mod error;
+mod grant;
+mod kept;
+mod lock;
+mod mode;
+mod name;
+mod owner;
+mod stats;
+mod token;
+
+pub use capabilities::{Capabilities, Requirement};
+pub use claim::{Claim, Wait};
+pub use error::{Error, ErrorKind, Operation, Result};
+pub use grant::{Grant, Holder, LockStatus, Released, Renewal};
+pub use kept::ErrorWith;
+pub use lock::DistributedLock;
+pub use mode::Mode;
+pub use name::LockName;
+pub use owner::OwnerId;
+pub(crate) use stats::Counters;
+pub use stats::Stats;
+pub use token::FencingToken;

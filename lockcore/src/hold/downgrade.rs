@@ -1,0 +1,93 @@
+//! A writer becomes a reader.
+
+use std::sync::Arc;
+
+use super::LockGuard;
+use crate::background::{Armed, Background, Outcome, UnderWay};
+use crate::lease::{Left, Limits};
+use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Result};
+
+impl LockGuard {
+    /// Turns a writer into a reader without a gap: no other writer comes in between, and readers who wait at the head
+    /// of the queue come in. The token stays. Reports of progress and the longest hold begin anew.
+    ///
+    /// A reader stays what it is. The other way, from reader to writer, does not exist: two readers who both wait for
+    /// the other to leave would wait for ever. Release, take the lock as a writer, and look at the data again.
+    ///
+    /// Views of the writer's lock ([`held`](Self::held)) end; take new ones.
+    ///
+    /// # Errors
+    /// A permit cannot become a reader ([`InvalidInput`](ErrorKind::InvalidInput)), and some backends cannot downgrade
+    /// ([`Unsupported`](ErrorKind::Unsupported)). The guard is then [given back](ErrorWith::into_left), as it was. After
+    /// any other error the lock is given up.
+    ///
+    /// # Cancel safety
+    /// When this future is dropped, the lock is given up in the background.
+    pub async fn downgrade(mut self) -> Result<Self, ErrorWith<Self>> {
+        if self.mode() == Mode::Shared {
+            return Ok(self);
+        }
+        let Some(background) = self.background().cloned() else {
+            unreachable!("a guard that is not given up has its client")
+        };
+        let (grant, limits) = (self.grant().clone(), self.limits());
+        let decorate = |error| background.decorate(error, Operation::Downgrade, Some(grant.claim().name()));
+        if let Err(error) = check(&self, &background) {
+            return Err(ErrorWith::new(decorate(error), Some(self)));
+        }
+        let ended = self.end_for_change();
+        let answer = match ended {
+            Some((armed, Some(left))) => downgrade(armed, &grant, limits, left).await,
+            ended => {
+                if let Some((armed, left)) = ended {
+                    armed.give_up_held(left);
+                }
+                Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
+            }
+        };
+        answer.map_err(|error| decorate(error).into())
+    }
+}
+
+fn check(guard: &LockGuard, background: &Background) -> Result<()> {
+    if guard.mode() != Mode::Exclusive {
+        let text = "only a writer can become a reader, this is a permit";
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    if !background.capabilities.downgrade {
+        return Err(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"));
+    }
+    Ok(())
+}
+
+/// Nothing renews the lease meanwhile.
+///
+/// Until the answer is here, the server may have either of the two on record. So both claims are armed.
+async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> Result<LockGuard> {
+    let background = Arc::clone(writer.background());
+    let reader = Armed::new(Arc::clone(&background), grant.claim().downgraded());
+    let (grant, claim) = (grant.clone(), grant.claim().clone());
+    let has_passed = {
+        let clock = background.clock.clone();
+        move || clock.has_passed(left.until)
+    };
+    let work = async move {
+        let error = match writer.background().backend.downgrade(&grant).await {
+            Ok(grant) if !has_passed() => {
+                let grant = grant.renewed(left.sent, left.until);
+                let guard = LockGuard::new(reader.background(), grant, limits, None);
+                writer.disarm();
+                reader.disarm();
+                return Ok(guard);
+            }
+            Ok(_) => Error::new(ErrorKind::Lost, "the lock was lost during the downgrade"),
+            Err(error) => error,
+        };
+        let give_up = if has_passed() { Armed::give_up_lost } else { Armed::give_up };
+        give_up(reader, Outcome::Unanswered);
+        give_up(writer, Outcome::Unanswered);
+        Err(error)
+    };
+    let claims = vec![claim.downgraded(), claim];
+    UnderWay::new(&background, claims, work).await
+}

@@ -1,0 +1,254 @@
+//! The guard of a held lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Held, Pass};
+use crate::background::{Armed, Background, UnderWay};
+use crate::lease::{HeldLock, Left, Limits, PassOn};
+use crate::system::poll_once;
+use crate::{
+    Error, ErrorKind, ErrorWith, FencingToken, Grant, LockName, Loss, Mode, Operation, Released, Result,
+    Standing,
+};
+
+/// The longest that a release may take before its caller is told that the keeper goes on with it.
+const RELEASE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A held lock. Dropping it gives the lock up.
+///
+/// While the guard lives, the keeper thread renews the lease. If it cannot, the guard tells: [`standing`] turns
+/// `Suspect` and then `Lost`, [`is_held`] turns false at the deadline, [`lost`] resolves. After that another process
+/// may hold the lock: stop, and let the resource refuse you by the [`token`].
+///
+/// # What drop does, and what it does not promise
+///
+/// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is normally
+/// free within a round trip. On a runtime that is not driven any more the keeper does it, after a tenth of a second.
+/// Nobody is told if the release fails; the keeper tries again, and at worst the lock ends with its lease, since
+/// nothing renews it any more. A guard that is forgotten ([`std::mem::forget`]) is renewed for as long as the process
+/// lives. To know that the lock is free, call [`release`] and look at the answer.
+///
+/// A program that ends right after a drop may end before the release was sent. Let it call
+/// [`Locks::close`](crate::Locks::close) last, which waits for the releases under way.
+///
+/// A forked child has no keeper: guards are of no use in it, and must not be dropped there.
+///
+/// [`standing`]: Self::standing
+/// [`is_held`]: Self::is_held
+/// [`lost`]: Self::lost
+/// [`token`]: Self::token
+/// [`release`]: Self::release
+#[must_use = "if unused the lock is released immediately"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    held: Held,
+    /// Taken when the lock is given up.
+    background: Option<Arc<Background>>,
+    /// Where the lock can be handed on within this process.
+    pass: Option<Pass>,
+}
+
+impl LockGuard {
+    pub(crate) fn new(
+        background: &Arc<Background>,
+        grant: Grant,
+        limits: Limits,
+        pass: Option<Pass>,
+    ) -> Self {
+        let next = pass.as_ref().map(|pass| Arc::clone(&pass.turn) as Arc<dyn PassOn>);
+        let held = Arc::new(HeldLock::new(grant, limits, next, &background.counters));
+        background.keep(&held);
+        Self { held: Held::new(held), background: Some(Arc::clone(background)), pass }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        self.held.name()
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.held.grant().claim().mode()
+    }
+
+    /// The fencing token: higher than that of every earlier holder of this name.
+    pub fn token(&self) -> FencingToken {
+        self.held.token()
+    }
+
+    /// Whether the lock is held now, by the clock. It costs a look at the clock and no I/O.
+    ///
+    /// True is a belief that was right when the clock was read; a pause may follow. What must never be written by a
+    /// stale holder is to be guarded by the [`token`](Self::token) at the resource.
+    pub fn is_held(&self) -> bool {
+        self.held.is_held()
+    }
+
+    /// How sure the holder can be now.
+    pub fn standing(&self) -> Standing {
+        self.held.standing()
+    }
+
+    /// The time left until the lease ends, unless it is renewed. Zero once the lock is lost.
+    pub fn time_left(&self) -> Duration {
+        self.held.time_left()
+    }
+
+    /// Resolves when the lock is lost: at the deadline at the latest, even if no answer ever comes from the server.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn lost(&self) -> Loss {
+        self.held.lost().await
+    }
+
+    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    pub fn progress(&self) {
+        self.held.progress();
+    }
+
+    /// A view of the lock that can be cloned and handed to tasks. It does not keep the lock.
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// What the backend granted: for helpers that check the lock at the resource.
+    pub fn grant(&self) -> &Grant {
+        self.held.grant()
+    }
+
+    /// Gives the lock up and waits for the server's answer.
+    ///
+    /// An error of kind [`Lost`](ErrorKind::Lost) says that the lock was not held any more: what was done under it
+    /// may have overlapped with another holder. Any other error says that the answer is missing; the keeper goes on
+    /// trying in the background, and the lease is not renewed.
+    ///
+    /// # Cancel safety
+    /// The release goes on in the background when this future is dropped; only the answer is lost.
+    pub async fn release(mut self) -> Result<()> {
+        let Some((armed, left)) = self.end_or_hand_on() else { return Ok(()) };
+        let background = Arc::clone(armed.background());
+        let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
+        let error = if left.is_none() && !armed.claim().rest().is_zero() {
+            armed.give_up_held(left);
+            lost()
+        } else {
+            match release(&background, armed, left.is_some()).await {
+                Ok(Released::Released) => return Ok(()),
+                Ok(Released::NotHeld) => lost(),
+                Err(error) => error,
+            }
+        };
+        Err(background.decorate(error, Operation::Release, Some(self.name())))
+    }
+
+    /// Runs `work` while the lock is held, and releases it. All errors are of kind [`Lost`](ErrorKind::Lost): the work
+    /// was dropped, or was not done under the lock to its end. Work that came to its end has its value in the error.
+    pub(crate) async fn run<F, W, T>(self, background: &Background, work: F) -> Result<T, ErrorWith<T>>
+    where
+        F: FnOnce(Held) -> W,
+        W: Future<Output = T>,
+    {
+        let held = self.held();
+        let lost = |value| {
+            let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+            ErrorWith::new(background.decorate(error, Operation::Acquire, Some(held.name())), value)
+        };
+        let value = tokio::select! {
+            // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
+            biased;
+            value = work(held.clone()) => value,
+            _ = held.lost() => return Err(lost(None)),
+        };
+        if !held.is_held() {
+            return Err(lost(Some(value)));
+        }
+        match self.release().await {
+            Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
+            // The work was done under the lock. What became of the release is the keeper's business.
+            _ => Ok(value),
+        }
+    }
+
+    /// Sets limits that count from now.
+    pub(crate) fn limit(&self, limits: Limits) {
+        if let (Some(background), true) = (&self.background, limits != Limits::default()) {
+            self.held.lock().limit(limits);
+            background.look_again();
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.held.lock().limits()
+    }
+
+    pub(super) fn background(&self) -> Option<&Arc<Background>> {
+        self.background.as_ref()
+    }
+
+    /// Ends the hold: by handing the lock on to a task of this process that waits for it, or with a claim that is to be
+    /// given up.
+    fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
+        let (armed, left) = self.end()?;
+        let Some(pass) = self.pass.take() else { return Some((armed, left)) };
+        let armed = match left {
+            Some(left) if left.fresh => pass.on(self.grant(), left, armed)?,
+            _ => armed,
+        };
+        Some((armed.then(Some(pass.turn)), left))
+    }
+
+    /// Ends the hold for a change of what is held: nobody of this process gets the lock before that is done.
+    pub(super) fn end_for_change(&mut self) -> Option<(Armed, Option<Left>)> {
+        let (armed, left) = self.end()?;
+        let next = self.pass.take().map(|pass| pass.turn as Arc<dyn PassOn>);
+        Some((armed.then(next), left))
+    }
+
+    /// Stops the renewals, and arms the clean-up in their place. Says what is left of the lease; nothing if it was lost.
+    fn end(&mut self) -> Option<(Armed, Option<Left>)> {
+        let background = self.background.take()?;
+        let held = self.held.lock();
+        let (left, change) = held.give_up(background.clock.now());
+        background.let_go(held);
+        let armed = Armed::new(background, held.grant().claim().clone());
+        if let Some(standing) = change {
+            held.tell(standing);
+        }
+        Some((armed, left))
+    }
+}
+
+/// Releases a claim; the keeper goes on if that fails.
+async fn release(background: &Background, armed: Armed, was_held: bool) -> Result<Released> {
+    let mut releasing = UnderWay::new(background, Vec::new(), armed.release(was_held));
+    // The first look is free of a timer: a backend in memory needs none.
+    if let Poll::Ready(answer) = poll_once(&mut releasing).await {
+        return answer;
+    }
+    let in_time = background.clock.timeout(RELEASE_LIMIT, releasing).await;
+    in_time.unwrap_or_else(|| {
+        Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; it goes on in the background"))
+    })
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("standing", &self.standing())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some((armed, left)) = self.end_or_hand_on() {
+            armed.give_up_held(left);
+        }
+    }
+}

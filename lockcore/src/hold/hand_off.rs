@@ -1,0 +1,95 @@
+//! A held lock on its way from one task to the next of the same process.
+
+use std::sync::Arc;
+
+use super::LockGuard;
+use crate::background::{Armed, Outcome};
+use crate::lease::{Left, Limits, PassOn};
+use crate::local::{ClaimTurn, LocalQueues, Turn, Waiter};
+use crate::{Clock, Grant, Moment};
+
+/// The queues of the tasks of a client, in which locks are handed on.
+pub(crate) type LockQueues = LocalQueues<HandedLock>;
+
+/// What a guard knows of how far its lock may still be handed on.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) turn: Arc<ClaimTurn<HandedLock>>,
+    /// How many more times, and until when.
+    times: u32,
+    until: Moment,
+}
+
+impl Pass {
+    /// For a lock that was just claimed, where handing on is wanted. Otherwise the turn goes on at once, and the next
+    /// of this process goes to the server.
+    pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
+        let hand_over = turn.hand_over()?;
+        let until = clock.now().after(hand_over.span());
+        Some(Self { times: hand_over.max(), until, turn })
+    }
+
+    /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If nobody takes it, its claim
+    /// comes back, to be given up.
+    pub(crate) fn on(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
+        if self.times == 0 || grant.claim().clock().has_passed(self.until) {
+            return Some(armed);
+        }
+        let Some((turn, waiter)) = self.turn.to_first(|waiter| fits(waiter, grant)) else {
+            return Some(armed);
+        };
+        let handed = HandedLock {
+            armed: Some(armed),
+            grant: grant.successor().renewed(left.sent, left.until),
+            times: self.times - 1,
+            until: self.until,
+            turn: Some(turn),
+        };
+        // One who has gone drops the lock, and so releases it.
+        drop(waiter.give(Turn::Handed(handed)));
+        None
+    }
+}
+
+/// The lease of the waiter is the same as the one that is on offer.
+fn fits(waiter: &Waiter<HandedLock>, grant: &Grant) -> bool {
+    waiter.claim.ttl() == grant.claim().ttl()
+        && waiter.claim.rest() == grant.claim().rest()
+        && !waiter.has_gone()
+}
+
+/// A held lock between two tasks. Nobody renews it meanwhile, which is right, since it is fresh and the way is short.
+/// Dropping it releases the lock.
+#[derive(Debug)]
+pub(crate) struct HandedLock {
+    armed: Option<Armed>,
+    grant: Grant,
+    times: u32,
+    until: Moment,
+    turn: Option<ClaimTurn<Self>>,
+}
+
+impl HandedLock {
+    /// Makes a guard of it; or, if the way was too long, what is needed to claim the lock anew.
+    pub(crate) fn take(mut self, limits: Limits) -> Result<LockGuard, Option<ClaimTurn<Self>>> {
+        let turn = self.turn.take();
+        if self.grant.claim().clock().has_passed(self.grant.deadline()) {
+            return Err(turn);
+        }
+        let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
+        let pass = Pass { turn: Arc::new(turn), times: self.times, until: self.until };
+        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(pass));
+        armed.disarm();
+        Ok(guard)
+    }
+}
+
+impl Drop for HandedLock {
+    fn drop(&mut self) {
+        if let Some(armed) = self.armed.take() {
+            // The next claim comes after the release, or after the keeper has it.
+            let next = self.turn.take().map(|turn| Arc::new(turn) as Arc<dyn PassOn>);
+            armed.then(next).give_up(Outcome::Answered);
+        }
+    }
+}

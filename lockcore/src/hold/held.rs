@@ -1,0 +1,86 @@
+//! A view of a held lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::{Event, HeldLock};
+use crate::{Claim, FencingToken, Grant, LockName, Loss, Standing};
+
+/// A view of a held lock: it tells, but does not keep. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Held {
+    lock: Arc<HeldLock>,
+}
+
+impl Held {
+    pub(super) fn new(lock: Arc<HeldLock>) -> Self {
+        Self { lock }
+    }
+
+    pub(super) fn lock(&self) -> &Arc<HeldLock> {
+        &self.lock
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        self.grant().claim().name()
+    }
+
+    /// The fencing token.
+    pub fn token(&self) -> FencingToken {
+        self.grant().token()
+    }
+
+    /// Whether the lock is held now, by the clock. See [`LockGuard::is_held`](crate::LockGuard::is_held).
+    pub fn is_held(&self) -> bool {
+        self.lock.is_held()
+    }
+
+    /// How sure the holder can be now.
+    pub fn standing(&self) -> Standing {
+        self.lock.standing()
+    }
+
+    /// The time left until the lease ends, unless it is renewed.
+    pub fn time_left(&self) -> Duration {
+        self.lock.time_left()
+    }
+
+    /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
+    pub fn progress(&self) {
+        self.lock.on(self.lock.clock().now(), Event::Progress);
+    }
+
+    /// Resolves when the lock is lost. Pending for ever if it is given up instead: a task that waits for nothing else
+    /// then never ends. Such a task waits for the [end](Self::ended).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn lost(&self) -> Loss {
+        match self.lock.ended().await {
+            Standing::Lost(loss) => loss,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Resolves when the hold ends: `Some` if the lock is lost, `None` if it is given up.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn ended(&self) -> Option<Loss> {
+        match self.lock.ended().await {
+            Standing::Lost(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// What the backend granted: for helpers that check the lock at the resource.
+    pub fn grant(&self) -> &Grant {
+        self.lock.grant()
+    }
+
+    /// The claim behind the lock.
+    pub fn claim(&self) -> &Claim {
+        self.grant().claim()
+    }
+}

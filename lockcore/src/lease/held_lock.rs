@@ -1,0 +1,214 @@
+//! One held lock, shared by its guard and the keeper.
+
+use std::fmt::Debug;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Advice, Event, Lease, Left, Limits};
+use crate::contract::Counters;
+use crate::system::lock;
+use crate::{Clock, Grant, Moment, Standing};
+
+/// Whoever waits in this process for what comes after a hold: the next task in the local queue.
+pub(crate) trait PassOn: Debug + Send + Sync {
+    /// The hold is over. Saying it twice does nothing.
+    fn pass_on(&self);
+}
+
+/// One held lock: what was granted, and how sure we are of it.
+#[derive(Debug)]
+pub(crate) struct HeldLock {
+    grant: Grant,
+    /// Told when the lock is lost: those who wait in this process are not to wait for a guard that is stuck.
+    next: Option<Arc<dyn PassOn>>,
+    counters: Arc<Counters>,
+    lease: Mutex<Lease>,
+    /// A copy of the lease's deadline, zero once the lock is lost or given up: `is_held` is one load and one look at
+    /// the clock.
+    valid_until: AtomicU64,
+    /// The place in the keeper's table.
+    slot: AtomicUsize,
+    /// The most leases that it is renewed with.
+    batch_limit: AtomicUsize,
+    changed: Notify,
+    /// When the lease first needs something.
+    first_due: Moment,
+}
+
+/// What an event came to: what to do next, and the new standing if that has changed.
+pub(crate) type Step = (Advice, Option<Standing>);
+
+impl HeldLock {
+    pub(crate) fn new(
+        grant: Grant,
+        limits: Limits,
+        next: Option<Arc<dyn PassOn>>,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        let mut lease = Lease::new(grant.sent(), grant.deadline());
+        if limits != Limits::default() {
+            lease = lease.limited(grant.claim().clock().now(), limits);
+        }
+        Self {
+            next,
+            counters: Arc::clone(counters),
+            first_due: lease.renew_at().min(lease.deadline()),
+            valid_until: AtomicU64::new(lease.deadline().as_nanos()),
+            lease: Mutex::new(lease),
+            grant,
+            slot: AtomicUsize::new(usize::MAX),
+            batch_limit: AtomicUsize::new(usize::MAX),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        self.grant.claim().clock()
+    }
+
+    /// The lease itself, for questions.
+    pub(crate) fn lease(&self) -> Lease {
+        *lock(&self.lease)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        lock(&self.lease).limits()
+    }
+
+    /// Sets limits that count from now. The keeper is to look at the lease again.
+    pub(crate) fn limit(&self, limits: Limits) {
+        let mut lease = lock(&self.lease);
+        *lease = lease.limited(self.clock().now(), limits);
+        if matches!(lease.standing(), Standing::Held | Standing::Suspect) {
+            self.valid_until.store(lease.deadline().as_nanos(), Ordering::Release);
+        }
+    }
+
+    pub(crate) fn first_due(&self) -> Moment {
+        self.first_due
+    }
+
+    pub(crate) fn slot(&self) -> &AtomicUsize {
+        &self.slot
+    }
+
+    /// The most leases that it is renewed with. Those whose renewal failed travel in batches that are halved each time.
+    pub(crate) fn batch_limit(&self) -> usize {
+        self.batch_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_batch_limit(&self, limit: usize) {
+        self.batch_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Gives the lock up, and says what is left; `None` if it was lost before. A change must be [told](Self::tell).
+    ///
+    /// Both in one step: once it is given up, the keeper cannot end it by a limit any more. That would release the
+    /// claim, which the next holder in this process may have by then.
+    pub(crate) fn give_up(&self, now: Moment) -> (Option<Left>, Option<Standing>) {
+        let mut lease = lock(&self.lease);
+        (lease.left(now), self.step_locked(&mut lease, now, Event::GivenUp).1)
+    }
+
+    /// Steps the lease. What it has changed to must be [told](Self::tell).
+    pub(crate) fn step(&self, now: Moment, event: Event) -> Step {
+        self.step_locked(&mut lock(&self.lease), now, event)
+    }
+
+    fn step_locked(&self, lease: &mut Lease, now: Moment, event: Event) -> Step {
+        let event = match event {
+            Event::Renewed(sent, deadline) => {
+                Event::Renewed(sent, deadline.before(self.grant.claim().rest()))
+            }
+            other => other,
+        };
+        let before = lease.standing();
+        let advice = lease.on(now, event);
+        let after = lease.standing();
+        let valid_until = match after {
+            Standing::Held | Standing::Suspect => lease.deadline().as_nanos(),
+            Standing::Lost(_) | Standing::Released => 0,
+        };
+        self.valid_until.store(valid_until, Ordering::Release);
+        let change = (before != after).then_some(after);
+        // Here, since every way to lose a lock comes through here, and each lock loses once.
+        if let Some(Standing::Lost(_)) = change {
+            self.counters.lost.add();
+        }
+        (advice, change)
+    }
+
+    /// Steps the lease, and tells those who watch it if that changed how sure we are.
+    pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
+        let (advice, change) = self.step(now, event);
+        if let Some(standing) = change {
+            self.tell(standing);
+        }
+        advice
+    }
+
+    /// Tells those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
+    /// a waker that panics ends nothing but its own notification.
+    pub(crate) fn tell(&self, standing: Standing) {
+        let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
+        if woken.is_err() {
+            tracing::error!("a waker of the application has panicked");
+        }
+        let (name, token) = (self.grant.claim().name(), self.grant.token());
+        match standing {
+            Standing::Lost(loss) => tracing::warn!(lock = %name, %token, ?loss, "lock lost"),
+            Standing::Suspect => tracing::info!(lock = %name, %token, "lock in doubt"),
+            Standing::Held => tracing::info!(lock = %name, %token, "lock sure again"),
+            Standing::Released => (),
+        }
+        if let (Standing::Lost(_), Some(next)) = (standing, &self.next) {
+            next.pass_on();
+        }
+    }
+
+    /// Until when the lock is valid; a moment long past once it is lost or given up.
+    pub(crate) fn valid_until(&self) -> Moment {
+        Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
+    }
+
+    /// Whether the lock is held now, by the clock.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.clock().has_passed(self.valid_until())
+    }
+
+    /// The time until the deadline.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.valid_until().since(self.clock().now())
+    }
+
+    /// How sure we are now. The clock decides, even if the keeper has not had its turn.
+    pub(crate) fn standing(&self) -> Standing {
+        lock(&self.lease).standing_at(self.clock().now())
+    }
+
+    /// Resolves when the lock is lost or given up.
+    ///
+    /// It waits for the keeper's word and for the deadline, whichever comes first: so it holds even if the keeper
+    /// thread gets no processor time.
+    pub(crate) async fn ended(&self) -> Standing {
+        loop {
+            let changed = self.changed.notified();
+            match self.standing() {
+                Standing::Held | Standing::Suspect => (),
+                ended => return ended,
+            }
+            tokio::select! {
+                () = changed => (),
+                () = self.clock().sleep_until(self.valid_until()) => (),
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The state of one lease: a pure function of (time, event).
+
+use std::time::Duration;
+
+use crate::Moment;
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The lease ran out before it could be renewed. Another may hold the lock now.
+    Expired,
+    /// The server says that the claim no longer holds the lock.
+    Taken,
+    /// The lock was held for the longest time that its request allows. It has been given up.
+    HeldTooLong,
+    /// The application has not reported progress for as long as its request allows. The lock has been given up.
+    NoProgress,
+}
+
+/// What ends a lease even though its holder is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The longest hold.
+    pub(crate) max_hold: Option<Duration>,
+    /// The longest time without a report of progress.
+    pub(crate) progress: Option<Duration>,
+}
+
+/// What is left of a lease when its holder gives it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// The start of the validity that is left.
+    pub(crate) sent: Moment,
+    /// The end of the lease itself, whatever limits its holder had.
+    pub(crate) until: Moment,
+    /// Whether it is held for sure, and no renewal is due or under way.
+    pub(crate) fresh: bool,
+}
+
+/// How sure a holder can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Standing {
+    /// The lock is held.
+    Held,
+    /// The lock is held until the deadline, but the last renewal is overdue or failed: pause what can be paused.
+    Suspect,
+    /// The lock is lost: stop.
+    Lost(Loss),
+    /// The lock was given up.
+    Released,
+}
+
+/// What happens to a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Time has passed.
+    Tick,
+    /// A renewal has been sent.
+    Sent,
+    /// A renewal that was sent at the first moment succeeded; the second is the new deadline.
+    Renewed(Moment, Moment),
+    /// A renewal failed in a way that says nothing about the lock. It is tried again after this pause.
+    Unknown(Duration),
+    /// The server says that the lock is gone.
+    Gone,
+    /// The application reports progress.
+    Progress,
+    /// The holder gave the lock up.
+    GivenUp,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Nothing until this moment; then send [`Event::Tick`].
+    Rest(Moment),
+    /// Send a renewal, and tell by [`Event::Sent`].
+    Renew,
+    /// Nothing ever again: lost or given up.
+    Done,
+}
+
+/// The shortest and the longest time that one renewal may take.
+const RENEWAL_TIMEOUT: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
+/// The shortest and the longest pause between two renewals of a lease in doubt.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// The state of one lease.
+///
+/// All its times derive from the *validity* of the last grant or renewal: the time from the sending of the request to
+/// the deadline. Usually that is the ttl; where the server or the session allows less, it is shorter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    validity: Duration,
+    sent: Moment,
+    deadline: Moment,
+    renew_at: Moment,
+    /// The next renewal is not sent earlier than this, not even along with others.
+    not_before: Moment,
+    /// When the renewal was sent that is under way.
+    renewing: Option<Moment>,
+    /// How many renewals in a row have failed.
+    failures: u32,
+    standing: Standing,
+    limits: Limits,
+    hold_ends: Moment,
+    progress_ends: Moment,
+}
+
+impl Lease {
+    /// A lease that was granted by a request sent at `sent`.
+    pub(crate) fn new(sent: Moment, deadline: Moment) -> Self {
+        let validity = deadline.since(sent);
+        Self {
+            validity,
+            sent,
+            deadline,
+            renew_at: sent.after(validity / 3),
+            not_before: sent,
+            renewing: None,
+            failures: 0,
+            standing: Standing::Held,
+            limits: Limits::default(),
+            hold_ends: Moment::NEVER,
+            progress_ends: Moment::NEVER,
+        }
+    }
+
+    /// The lease with limits that count from `now`.
+    #[must_use]
+    pub(crate) fn limited(mut self, now: Moment, limits: Limits) -> Self {
+        self.limits = limits;
+        self.hold_ends = limits.max_hold.map_or(Moment::NEVER, |span| now.after(span));
+        self.progress_ends = limits.progress.map_or(Moment::NEVER, |span| now.after(span));
+        self
+    }
+
+    /// The end of validity.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline.min(self.hold_ends).min(self.progress_ends)
+    }
+
+    /// Why validity ends at its deadline.
+    fn loss(&self) -> Loss {
+        match self.deadline() {
+            end if end == self.deadline => Loss::Expired,
+            end if end == self.hold_ends => Loss::HeldTooLong,
+            _ => Loss::NoProgress,
+        }
+    }
+
+    /// When the next renewal is due.
+    pub(crate) fn renew_at(&self) -> Moment {
+        self.renew_at
+    }
+
+    /// How many renewals in a row have failed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// How sure the holder can be, as of the last event.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// How sure the holder can be at `now`, even if no event has told the lease that its time is over.
+    pub(crate) fn standing_at(&self, now: Moment) -> Standing {
+        match self.standing {
+            Standing::Held | Standing::Suspect if now >= self.deadline() => Standing::Lost(self.loss()),
+            other => other,
+        }
+    }
+
+    /// The limits that it has.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What there is to inherit for one who holds the same lock next; `None` if it is lost or given up at `now`.
+    pub(crate) fn left(&self, now: Moment) -> Option<Left> {
+        let standing = self.standing_at(now);
+        let fresh = standing == Standing::Held && self.renewing.is_none() && now < self.renew_at;
+        let left = Left { sent: self.sent, until: self.deadline, fresh };
+        matches!(standing, Standing::Held | Standing::Suspect).then_some(left)
+    }
+
+    /// How long a renewal that is sent at `now` may take before it is taken for failed. This is the one place where
+    /// that is decided.
+    ///
+    /// The first one may take a quarter of the validity. Those in doubt may take a quarter of the time that is left: a
+    /// batch that is halved after each failure then comes down from 500 leases to one before the deadline.
+    pub(crate) fn renewal_timeout(&self, now: Moment) -> Duration {
+        let whole = if self.failures == 0 { self.validity } else { self.deadline.since(now) };
+        (whole / 4).clamp(RENEWAL_TIMEOUT.0, RENEWAL_TIMEOUT.1)
+    }
+
+    /// How long to wait after a failed renewal. `spread` is from 0 to 1: leases that failed together are not to be
+    /// tried again in step.
+    pub(crate) fn retry_pause(&self, now: Moment, spread: f64) -> Duration {
+        let pause = (self.deadline.since(now) / 12).clamp(RETRY_PAUSE.0, RETRY_PAUSE.1);
+        pause.mul_f64(0.5 + spread / 2.0)
+    }
+
+    /// How far ahead of time a renewal may be sent along with others, so that the leases of a client travel together.
+    fn batch_window(&self) -> Duration {
+        self.validity / 8
+    }
+
+    /// Takes an event at the time `now`, and says what to do next.
+    pub(crate) fn on(&mut self, now: Moment, event: Event) -> Advice {
+        if matches!(self.standing, Standing::Lost(_) | Standing::Released) {
+            return Advice::Done;
+        }
+        match event {
+            Event::Gone => self.standing = Standing::Lost(Loss::Taken),
+            // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
+            // holder may have been told already that its time was over.
+            _ if now >= self.deadline() => self.standing = Standing::Lost(self.loss()),
+            Event::GivenUp => self.standing = Standing::Released,
+            Event::Tick => return self.advise(now),
+            Event::Progress => {
+                // Of reports that meet, the latest counts.
+                let ends = self.limits.progress.map_or(Moment::NEVER, |span| now.after(span));
+                self.progress_ends = self.progress_ends.max(ends);
+            }
+            Event::Sent => self.renewing = Some(now),
+            Event::Renewed(sent, deadline) => self.renewed(now, sent, deadline),
+            Event::Unknown(pause) => {
+                self.renewing = None;
+                self.failures += 1;
+                self.renew_at = now.after(pause);
+                self.standing = Standing::Suspect;
+            }
+        }
+        match self.standing {
+            Standing::Lost(_) | Standing::Released => Advice::Done,
+            _ => self.rest(now),
+        }
+    }
+
+    fn renewed(&mut self, now: Moment, sent: Moment, deadline: Moment) {
+        let usual = self.validity;
+        if deadline > self.deadline {
+            self.deadline = deadline;
+            self.sent = sent;
+            self.validity = deadline.since(sent);
+        }
+        // An answer that extends little, or nothing, must not be followed by another renewal at once, and another.
+        let left = self.deadline.since(now);
+        self.not_before = now.after((usual / 6).min((left / 3).max(RETRY_PAUSE.0)));
+        self.renew_at = sent.after(self.deadline.since(sent) / 3).max(self.not_before);
+        self.renewing = None;
+        self.failures = 0;
+        self.standing = Standing::Held;
+        self.standing = self.standing_at(now);
+    }
+
+    fn advise(&mut self, now: Moment) -> Advice {
+        if let Some(sent) = self.renewing {
+            if now >= self.overdue(sent) {
+                self.standing = Standing::Suspect;
+            }
+        } else if now >= self.renew_at {
+            return Advice::Renew;
+        }
+        // Healthy leases travel together. Those in doubt keep the pause between two tries.
+        let near = now >= self.not_before && now.after(self.batch_window()) >= self.renew_at;
+        if self.renewing.is_none() && self.standing == Standing::Held && near {
+            return Advice::Renew;
+        }
+        self.rest(now)
+    }
+
+    fn rest(&self, now: Moment) -> Advice {
+        Advice::Rest(match self.renewing {
+            Some(sent) if now < self.overdue(sent) => self.overdue(sent).min(self.deadline()),
+            Some(_) => self.deadline(),
+            None => self.renew_at.min(self.deadline()),
+        })
+    }
+
+    /// When a renewal under way is reason for doubt, although it has not failed yet.
+    fn overdue(&self, sent: Moment) -> Moment {
+        sent.after((self.validity / 8).clamp(RENEWAL_TIMEOUT.0, RENEWAL_TIMEOUT.1))
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

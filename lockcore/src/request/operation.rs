@@ -1,0 +1,124 @@
+//! Acquires, from the claim to what its answer comes to.
+
+use std::sync::{Arc, Weak};
+
+use crate::background::{Armed, Background, Next, Outcome, UnderWay};
+use crate::hold::{HandedLock, LockQueues, Pass};
+use crate::lease::{Limits, PassOn};
+use crate::local::{ClaimTurn, Turn};
+use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Operation, Result};
+
+/// An acquire under way.
+pub(crate) type Acquiring = UnderWay<Result<Option<LockGuard>>>;
+
+/// Acquires a lock. `None`: the wait ended.
+pub(crate) fn acquire(
+    background: Arc<Background>,
+    claim: Claim,
+    limits: Limits,
+    local: Option<Arc<LockQueues>>,
+) -> Acquiring {
+    // Only a claim with a turn in the queue of this process has somebody to tell.
+    let next = local.as_ref().map(|_| Next::default());
+    let (shared, asked, known) = (Arc::clone(&background), claim.clone(), next.clone());
+    let work = async move {
+        let mut turn = None;
+        if let Some(local) = local {
+            turn = match local.turn(&claim).await {
+                None => return Ok(None),
+                Some(Turn::Claim(turn)) => Some(Arc::new(turn)),
+                Some(Turn::Handed(lock)) => match lock.take(limits) {
+                    Ok(guard) => return Ok(Some(guard)),
+                    Err(turn) => turn.map(Arc::new),
+                },
+            };
+            if let (Some(turn), Some(known)) = (&turn, known) {
+                let turn: Weak<dyn PassOn> = Arc::<ClaimTurn<HandedLock>>::downgrade(turn);
+                // It is set once, here.
+                drop(known.set(turn));
+            }
+        }
+        let armed = Armed::new(background, claim);
+        let answer = armed.background().backend.acquire(armed.claim()).await;
+        settle(armed, answer, limits, turn)
+    };
+    UnderWay::new(&shared, Vec::new(), work).cancelling(asked, next)
+}
+
+/// Acquires several locks at the same time, without waiting.
+pub(crate) fn acquire_each(
+    background: &Arc<Background>,
+    claims: Vec<Claim>,
+    limits: Limits,
+) -> UnderWay<Vec<Result<Option<LockGuard>>>> {
+    let armed: Vec<_> =
+        claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
+    let backend = Arc::clone(&background.backend);
+    UnderWay::new(background, claims.clone(), async move {
+        let answers = backend.acquire_each(&claims).await;
+        let settled = armed.into_iter().zip(answers);
+        settled.map(|(armed, answer)| settle(armed, answer, limits, None)).collect()
+    })
+}
+
+/// What the answer to an acquire comes to. There is no await in here: the armed claim and the guard change places in one
+/// step.
+fn settle(
+    armed: Armed,
+    answer: Result<Option<Grant>>,
+    limits: Limits,
+    turn: Option<Arc<ClaimTurn<HandedLock>>>,
+) -> Result<Option<LockGuard>> {
+    let error = match answer {
+        Ok(Some(grant)) => {
+            let background = armed.background();
+            if let Err(error) = background.check_open() {
+                // It waited when the client was closed. Nobody would renew it.
+                let error = decorate(&armed, error);
+                armed.give_up(Outcome::Answered);
+                return Err(error);
+            }
+            if !background.clock.has_passed(grant.deadline()) {
+                let pass = turn.and_then(|turn| Pass::new(turn, &background.clock));
+                let guard = LockGuard::new(background, grant, limits, pass);
+                armed.disarm();
+                return Ok(Some(guard));
+            }
+            // The answer was under way for longer than the lease lasts: it grants nothing any more.
+            let text = "the lock was granted, but the answer came after the lease had ended";
+            decorate(&armed, Error::new(ErrorKind::Unreachable, text))
+        }
+        Ok(None) if armed.claim().may_be_queued() => {
+            armed.give_up(Outcome::Answered);
+            return Ok(None);
+        }
+        Ok(None) => {
+            armed.disarm();
+            return Ok(None);
+        }
+        Err(error) => decorate(&armed, error),
+    };
+    if proves_nothing_done(&error) && !armed.claim().may_be_queued() {
+        armed.disarm();
+    } else {
+        armed.give_up(Outcome::Unanswered);
+    }
+    Err(error)
+}
+
+fn decorate(armed: &Armed, error: Error) -> Error {
+    armed.background().decorate(error, Operation::Acquire, Some(armed.claim().name()))
+}
+
+/// Whether this error of an acquire proves that the server has not acted on the claim.
+fn proves_nothing_done(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidInput
+            | ErrorKind::Unsupported
+            | ErrorKind::KindClash
+            | ErrorKind::Cancelled
+            | ErrorKind::Overloaded
+            | ErrorKind::Closed
+    )
+}

@@ -1,0 +1,155 @@
+//! Owners: locks that may be taken again by who holds them already.
+
+mod again;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use again::Again;
+pub use table::ReentrantGuard;
+use table::Table;
+
+use super::{Choices, LockRequest, permit};
+use crate::background::Background;
+use crate::{Error, LockName, Mode, Result};
+
+tokio::task_local! {
+    static CURRENT: Owner;
+}
+
+/// Somebody who may take a lock again that it holds already. [`Locks::owner`](crate::Locks::owner) makes one; clones are the same owner.
+///
+/// Taking a name again succeeds at once, without a word to the server, and yields the same [token]; it is the same hold,
+/// with the ttl and the limits of the first request. The lock is free when the last guard of the owner has gone. Two
+/// owners exclude each other, in one process as in two. An owner can be shared by tasks: then they are one holder
+/// together, and are *not* excluded from each other.
+///
+/// A writer may take its lock again as a reader; it stays a writer. A reader that wants to become a writer is refused
+/// by an error of kind [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): two readers who both wait for the other to leave
+/// would wait for ever.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// let locks = lockcore::Locks::in_memory();
+/// let owner = locks.owner();
+/// let outer = owner.lock("orders/42").await?;
+/// let inner = owner.lock("orders/42").await?;
+/// assert_eq!(outer.token(), inner.token());
+/// drop(outer);
+/// assert!(locks.lock("orders/42").try_now().await?.is_none(), "the inner guard keeps it");
+/// inner.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// [token]: crate::LockGuard::token
+#[derive(Clone)]
+pub struct Owner(Arc<Inner>);
+
+struct Inner {
+    background: Arc<Background>,
+    defaults: Choices,
+    table: Arc<Table>,
+}
+
+impl Owner {
+    pub(crate) fn new(background: &Arc<Background>, defaults: &Choices) -> Self {
+        Self(Arc::new(Inner {
+            background: Arc::clone(background),
+            defaults: defaults.clone(),
+            table: Arc::default(),
+        }))
+    }
+
+    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest<Again>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        let one = LockRequest::one(&self.0.background, &self.0.defaults, name, mode);
+        Again::request(&self.0.table, one)
+    }
+
+    /// A request for the lock, alone. Taken again by this owner, it is the same one.
+    pub fn lock<N>(&self, name: N) -> LockRequest<Again>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Exclusive))
+    }
+
+    /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
+    pub fn write<N>(&self, name: N) -> LockRequest<Again>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.lock(name)
+    }
+
+    /// A request for the reader's side of a reader-writer lock.
+    pub fn read<N>(&self, name: N) -> LockRequest<Again>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, Ok(Mode::Shared))
+    }
+
+    /// A request for a permit of a semaphore. Taken again by this owner, it is the same permit.
+    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Again>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.request(name, permit(limit))
+    }
+
+    /// Runs a future as this owner: what it calls can find it by [`current`](Self::current). Tasks that it spawns do
+    /// not inherit it.
+    pub async fn scope<F: Future>(self, future: F) -> F::Output {
+        CURRENT.scope(self, future).await
+    }
+
+    /// The owner in whose [`scope`](Self::scope) this runs.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Self::clone).ok()
+    }
+
+    /// How many names it remembers.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> usize {
+        self.0.table.len()
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("backend", &self.0.background.backend).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Locks;
+
+    #[test]
+    fn what_an_owner_holds_it_gets_at_once_in_every_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let owner = Locks::in_memory().owner();
+        let first = runtime.block_on(owner.lock("a").into_future()).unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    for _ in 0..20_000 {
+                        let again = runtime.block_on(owner.lock("a").try_now()).unwrap();
+                        assert!(again.is_some(), "the owner holds it all the time");
+                    }
+                });
+            }
+        });
+        drop(first);
+    }
+}

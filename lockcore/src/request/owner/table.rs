@@ -1,0 +1,153 @@
+//! What an owner holds, by name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::system::lock;
+use crate::{Error, ErrorKind, LockGuard, LockName, Mode, Result};
+
+/// The names that an owner holds, or is about to take.
+#[derive(Debug, Default)]
+pub(super) struct Table(Mutex<HashMap<LockName, Arc<Place>>>);
+
+/// What an owner knows of one name.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// Held by the task of the owner that takes the lock; its siblings wait for it, and then share the lock.
+    pub(super) taking: tokio::sync::Mutex<()>,
+    hold: Mutex<Weak<Hold>>,
+}
+
+impl Place {
+    /// The lock, if the owner has it.
+    pub(super) fn hold(&self) -> Option<Arc<Hold>> {
+        lock(&self.hold).upgrade()
+    }
+
+    pub(super) fn keep(&self, hold: &Arc<Hold>) {
+        *lock(&self.hold) = Arc::downgrade(hold);
+    }
+}
+
+/// A lock that guards of one owner share.
+#[derive(Debug)]
+pub(super) struct Hold {
+    guard: Option<LockGuard>,
+    name: LockName,
+    /// The way back to the owner's table; the place is taken out when nobody needs it.
+    table: Weak<Table>,
+}
+
+impl Table {
+    pub(super) fn place(&self, name: &LockName) -> Arc<Place> {
+        let mut places = lock(&self.0);
+        match places.get(name) {
+            Some(place) => Arc::clone(place),
+            None => Arc::clone(places.entry(name.clone()).or_default()),
+        }
+    }
+
+    pub(super) fn hold(self: &Arc<Self>, guard: LockGuard) -> Arc<Hold> {
+        let name = guard.name().clone();
+        Arc::new(Hold { guard: Some(guard), name, table: Arc::downgrade(self) })
+    }
+
+    /// Forgets a name that nobody of this owner holds or waits for.
+    pub(super) fn forget(&self, name: &LockName) {
+        let mut places = lock(&self.0);
+        // One handle is the table's own; whoever is about to take the lock has another.
+        let unused =
+            |place: &Arc<Place>| Arc::strong_count(place) == 1 && lock(&place.hold).strong_count() == 0;
+        if places.get(name).is_some_and(unused) {
+            places.remove(name);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
+impl Hold {
+    fn guard(&self) -> &LockGuard {
+        self.guard.as_ref().expect("a hold has its guard until it is dropped")
+    }
+
+    /// Whether the owner may take the lock again in this mode.
+    pub(super) fn again(&self, mode: Mode) -> Result<()> {
+        let held = self.guard().mode();
+        if !self.guard().is_held() {
+            let message = "this owner has lost the lock, and has guards of it still: drop them first";
+            return Err(Error::new(ErrorKind::Lost, message));
+        }
+        match (held, mode) {
+            (Mode::Exclusive, Mode::Shared) => Ok(()),
+            (Mode::Shared, Mode::Exclusive) => Err(Error::new(
+                ErrorKind::WouldDeadlock,
+                "this owner holds the lock as a reader, and a reader cannot become a writer: two readers who tried would \
+                 wait for each other for ever; release, lock as a writer, and read again",
+            )),
+            (held, mode) if held == mode => Ok(()),
+            (held, mode) => Err(Mode::clash(held, mode)),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        if let Some(table) = self.table.upgrade() {
+            table.forget(&self.name);
+        }
+    }
+}
+
+/// One of the guards by which an [`Owner`](crate::Owner) holds a lock. The lock is given up when the last of them is dropped.
+///
+/// It shows what the [`LockGuard`] behind it shows.
+#[must_use = "if unused the lock is released immediately"]
+#[clippy::has_significant_drop]
+pub struct ReentrantGuard(Arc<Hold>);
+
+impl ReentrantGuard {
+    pub(super) fn new(hold: Arc<Hold>) -> Self {
+        Self(hold)
+    }
+
+    /// How many guards of the owner hold the lock, this one included.
+    pub fn depth(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Drops this guard. If it is the last one, the lock is given up as by [`LockGuard::release`], and the answer is the
+    /// server's.
+    ///
+    /// # Cancel safety
+    /// As [`LockGuard::release`].
+    pub async fn release(self) -> Result<()> {
+        // Of guards that are released at the same time, one is the last.
+        let Some(mut hold) = Arc::into_inner(self.0) else { return Ok(()) };
+        match hold.guard.take() {
+            // The hold is dropped behind it, which forgets the name, whether the answer comes or nobody waits for it.
+            Some(guard) => guard.release().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Deref for ReentrantGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        self.0.guard()
+    }
+}
+
+impl fmt::Debug for ReentrantGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReentrantGuard").field("depth", &self.depth()).field("guard", self.0.guard()).finish()
+    }
+}

@@ -1,0 +1,221 @@
+//! Where a client reads the time, and how it sleeps.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{KEEPER, Moment};
+
+/// The longest sleep in one piece: the timers of a runtime stand still during suspend.
+const PIECE: Duration = Duration::from_secs(1);
+
+/// The clock of a client: the machine's boot clock or, in tests, a [`TestClock`].
+///
+/// A backend names its clock ([`DistributedLock::clock`](crate::DistributedLock::clock)), and everything that is done
+/// for its locks follows that one: leases, waits, renewals.
+#[derive(Clone, Default)]
+pub struct Clock(Option<Arc<TestTime>>);
+
+impl Clock {
+    /// The machine's boot clock.
+    pub const fn system() -> Self {
+        Self(None)
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Moment {
+        match &self.0 {
+            None => Moment::now(),
+            Some(test) => test.now(),
+        }
+    }
+
+    pub(crate) fn is_system(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this moment has passed.
+    pub fn has_passed(&self, moment: Moment) -> bool {
+        self.now() >= moment
+    }
+
+    /// Sleeps until this moment. After a suspend of the machine it wakes at most a second late.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn sleep_until(&self, until: Moment) {
+        match &self.0 {
+            None => sleep_system(until).await,
+            Some(test) => test.sleep_until(until).await,
+        }
+    }
+
+    /// Sleeps for so long from now on; the future keeps nothing of this clock.
+    pub(crate) fn sleep_for(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let (clock, until) = (self.clone(), self.now().after(span));
+        async move { clock.sleep_until(until).await }
+    }
+
+    /// Sleeps for so long.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn sleep(&self, span: Duration) {
+        self.sleep_until(self.now().after(span)).await;
+    }
+
+    /// Waits for a future until this moment; `None` if it is not ready by then.
+    pub async fn timeout_at<T>(&self, until: Moment, future: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            value = future => Some(value),
+            () = self.sleep_until(until) => None,
+        }
+    }
+
+    /// Waits for a future for so long; `None` if it is not ready by then.
+    pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.timeout_at(self.now().after(limit), future).await
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Clock(test)" } else { "Clock(system)" })
+    }
+}
+
+/// Sleeps by the timers of the runtime, as long as they agree with the machine's clock.
+///
+/// A runtime whose clock is paused, as `#[tokio::test(start_paused = true)]` makes it, lets its timers fire at once
+/// when nothing else is to be done. Asking such a timer again and again would be a busy loop that moves the paused
+/// clock on by hours. So after the first one that fires early, the keeper's timers are used instead.
+async fn sleep_system(until: Moment) {
+    let mut runs_ahead = false;
+    loop {
+        let began = Moment::now();
+        let piece = until.since(began).min(PIECE);
+        if piece.is_zero() {
+            return;
+        }
+        match runs_ahead.then(|| KEEPER.get()) {
+            // The timer is made there, since it belongs to the runtime that makes it.
+            Some(Ok(keeper)) => drop(keeper.spawn(async move { tokio::time::sleep(piece).await }).await),
+            _ => tokio::time::sleep(piece).await,
+        }
+        runs_ahead |= Moment::now().since(began) < piece;
+    }
+}
+
+/// A clock that stands still until a test moves it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use lockcore::{Locks, Loss, MemoryLock, TestClock};
+///
+/// let clock = TestClock::new();
+/// let locks = Locks::new(Arc::new(MemoryLock::with_clock(clock.clock())))?;
+/// let guard = locks.lock("orders/42").ttl(Duration::from_hours(1)).await?;
+/// clock.advance(Duration::from_mins(10));
+/// assert!(guard.is_held());
+/// // Longer than the lease: as if the machine had been suspended.
+/// clock.advance(Duration::from_hours(1));
+/// assert_eq!(guard.lost().await, Loss::Expired);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct TestClock(Arc<TestTime>);
+
+struct TestTime {
+    now: AtomicU64,
+    moved: Notify,
+}
+
+impl TestClock {
+    /// A clock that shows some time.
+    pub fn new() -> Self {
+        let now = AtomicU64::new(Moment::now().as_nanos());
+        Self(Arc::new(TestTime { now, moved: Notify::new() }))
+    }
+
+    /// What is given to the backend under test.
+    pub fn clock(&self) -> Clock {
+        Clock(Some(Arc::clone(&self.0)))
+    }
+
+    /// Moves the clock. Whoever sleeps until then wakes; what they do happens when the test awaits something.
+    ///
+    /// A renewal is due after a third of a lease. A clock that jumps over the whole lease ends it, as a pause of the
+    /// machine does.
+    pub fn advance(&self, span: Duration) {
+        let to = self.0.now().after(span);
+        self.0.now.store(to.as_nanos(), Ordering::SeqCst);
+        self.0.moved.notify_waiters();
+    }
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for TestClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TestClock").field(&self.0.now()).finish()
+    }
+}
+
+impl TestTime {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.now.load(Ordering::SeqCst))
+    }
+
+    async fn sleep_until(&self, until: Moment) {
+        loop {
+            // Made before the look at the clock, so that a move in between is not missed.
+            let moved = self.moved.notified();
+            if self.now() >= until {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_runtime_does_not_make_sleep_spin() {
+        let (began, ticks) = (Moment::now(), tokio::time::Instant::now());
+        let span = Duration::from_millis(300);
+        Clock::system().sleep(span).await;
+        assert!(Moment::now().since(began) >= span);
+        assert!(ticks.elapsed() <= PIECE, "the paused clock moved by {:?}", ticks.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_test_moves_its_clock() {
+        let test = TestClock::new();
+        let clock = test.clock();
+        let hour = Duration::from_hours(1);
+        let sleeping = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(hour).await }
+        });
+        tokio::task::yield_now().await;
+        test.advance(hour / 2);
+        tokio::task::yield_now().await;
+        assert!(!sleeping.is_finished());
+        test.advance(hour / 2);
+        sleeping.await.unwrap();
+        assert_eq!(clock.timeout(hour, std::future::ready(1)).await, Some(1));
+    }
+}

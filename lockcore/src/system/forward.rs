@@ -1,0 +1,168 @@
+//! Events of threads that must not wait for a subscriber.
+//!
+//! A `tracing` subscriber is code of the application: it may write to a full pipe or take a lock, and so block. On the
+//! keeper thread that would stop the renewals of all locks. So such a thread has a subscriber of its own, which writes
+//! each event down and hands it to the thread `lockwell-events`. That one tells the application's subscriber.
+
+use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use tracing::field::{DisplayValue, Field, Value, Visit, display};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Event, Metadata, Subscriber, dispatcher};
+
+/// The most events that wait to be told. Those beyond are counted, and the count is told.
+const WAITING: usize = 4096;
+
+/// From now on, and until the answer is dropped, the events of this thread are handed to another.
+pub(super) fn from_this_thread() -> DefaultGuard {
+    set_default(Forward)
+}
+
+/// An event: where in the code it comes from, and what it says.
+struct Line {
+    metadata: &'static Metadata<'static>,
+    fields: Vec<(Field, String)>,
+}
+
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// The way to the telling thread; `None` if it cannot be started.
+fn teller() -> Option<&'static SyncSender<Line>> {
+    static TELLER: OnceLock<Option<SyncSender<Line>>> = OnceLock::new();
+    let start = || {
+        let (give, take) = sync_channel(WAITING);
+        let thread = std::thread::Builder::new().name("lockwell-events".into());
+        thread.spawn(move || tell(&take)).ok().map(|_| give)
+    };
+    TELLER.get_or_init(start).as_ref()
+}
+
+/// The most fields of an event that are told.
+const FIELDS: usize = 16;
+
+fn tell(lines: &Receiver<Line>) {
+    while let Ok(line) = lines.recv() {
+        dispatcher::get_default(|subscriber| {
+            if subscriber.enabled(line.metadata) {
+                line.tell(|event| subscriber.event(event));
+            }
+        });
+        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::warn!(dropped, "events of background threads were not told: the subscriber is too slow");
+        }
+    }
+}
+
+impl Line {
+    /// Makes the event anew, with the place in the code that it comes from: filters by target go on working.
+    fn tell(&self, subscriber: impl Fn(&Event<'_>)) {
+        let values: Vec<(&Field, DisplayValue<&String>)> =
+            self.fields.iter().map(|(field, text)| (field, display(text))).collect();
+        let Some((first, _)) = values.first() else { return };
+        // The length must be fixed. A field without a value is not told.
+        let mut fixed: [(&Field, Option<&dyn Value>); FIELDS] = [(first, None); FIELDS];
+        for (place, (field, value)) in fixed.iter_mut().zip(&values) {
+            *place = (field, Some(value));
+        }
+        subscriber(&Event::new(self.metadata, &self.metadata.fields().value_set(&fixed)));
+    }
+}
+
+struct Forward;
+
+impl Subscriber for Forward {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // Ours says "nothing", so this is what the others want.
+        metadata.is_event() && *metadata.level() <= LevelFilter::current()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::OFF)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(Vec::new());
+        event.record(&mut fields);
+        let line = Line { metadata: event.metadata(), fields: fields.0 };
+        if teller().is_none_or(|teller| teller.try_send(line).is_err()) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The fields of an event, written down.
+struct Fields(Vec<(Field, String)>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.push((field.clone(), value.to_owned()));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.push((field.clone(), format!("{value:?}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands each event to a function.
+    struct Check<F>(F);
+    impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Subscriber for Check<F> {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            (self.0)(event);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn an_event_is_told_as_it_was() {
+        let fields = |event: &Event<'_>| {
+            let mut fields = Fields(Vec::new());
+            event.record(&mut fields);
+            fields.0.into_iter().map(|(field, text)| format!("{field}={text}")).collect::<Vec<_>>()
+        };
+        let check = Check(move |event: &Event<'_>| {
+            let said = fields(event);
+            assert_eq!(said, ["message=lock lost", "lock=a", "number=7", "text=plain"]);
+            let mut written = Fields(Vec::new());
+            event.record(&mut written);
+            let line = Line { metadata: event.metadata(), fields: written.0 };
+            line.tell(|again| {
+                assert_eq!(fields(again), said);
+                assert_eq!(again.metadata().target(), "elsewhere");
+            });
+        });
+        tracing::subscriber::with_default(check, || {
+            tracing::warn!(target: "elsewhere", lock = %"a", number = 7, text = "plain", "lock lost");
+        });
+    }
+}

@@ -1,0 +1,15 @@
+//! What the machine gives: clocks, threads, locks that do not poison.
+
+mod clock;
+mod forward;
+mod moment;
+mod own_runtime;
+mod sync;
+
+pub use clock::{Clock, TestClock};
+pub use moment::Moment;
+pub use own_runtime::{OwnRuntime, SharedRuntime};
+pub(crate) use sync::{lock, poll_once};
+
+/// The thread on which leases are renewed and releases are finished: one for each process.
+pub(crate) static KEEPER: SharedRuntime = SharedRuntime::new("lockwell-keeper");

@@ -1,0 +1,110 @@
+//! Points in time.
+//!
+//! A lease goes on running while a laptop sleeps or a virtual machine is suspended, so the clock that says "I still
+//! hold it" must go on, too. [`std::time::Instant`] is `CLOCK_MONOTONIC` on Linux and stands still during suspend;
+//! [`Moment`] is `CLOCK_BOOTTIME`. The wall clock is never used: it can be stepped.
+
+use std::time::Duration;
+
+/// A point in time on this machine's boot clock, with nanosecond resolution.
+///
+/// Moments of two machines, or of two boots, cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// A moment that never comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The time now.
+    pub fn now() -> Self {
+        Self(boot_nanos())
+    }
+
+    /// This moment plus `span`; [`Moment::NEVER`] where that is beyond the clock's range.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(span)))
+    }
+
+    /// This moment minus `span`, or the clock's zero.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(span)))
+    }
+
+    /// How much later this moment is than `earlier`; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time left from now to this moment; zero if it has passed.
+    pub fn remaining(self) -> Duration {
+        self.since(Self::now())
+    }
+
+    /// Whether this moment has passed.
+    pub fn has_passed(self) -> bool {
+        Self::now() >= self
+    }
+
+    /// Sleeps until this moment, by the machine's clock.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn sleep(self) {
+        super::Clock::system().sleep_until(self).await;
+    }
+
+    pub(crate) fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.0
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn boot_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Both parts are non-negative: the clock counts from the boot.
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn boot_nanos() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    // An offset keeps `before` meaningful early in the life of the process.
+    const HOUR: u64 = 3_600_000_000_000;
+    HOUR + nanos(START.get_or_init(Instant::now).elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let now = Moment::now();
+        assert_eq!(now.after(Duration::MAX), Moment::NEVER);
+        assert_eq!(now.since(now.after(Duration::from_secs(1))), Duration::ZERO);
+        assert_eq!(now.after(Duration::from_secs(2)).since(now), Duration::from_secs(2));
+        assert!(now.before(Duration::from_nanos(1)) < now);
+        assert!(now.has_passed());
+        assert!(!Moment::NEVER.has_passed());
+    }
+
+    #[tokio::test]
+    async fn sleep_is_never_early() {
+        let until = Moment::now().after(Duration::from_millis(20));
+        until.sleep().await;
+        assert!(until.has_passed());
+    }
+}

@@ -1,0 +1,102 @@
+//! A thread with a runtime of its own, for work that must not depend on the application's.
+
+use std::future::Future;
+use std::sync::{Mutex, mpsc};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+
+use super::{forward, lock};
+use crate::{Error, ErrorKind, Result};
+
+/// A thread that drives a runtime of its own for as long as the process lives.
+///
+/// What it runs goes on while the application's runtime is blocked, not driven, or gone. It must never block.
+///
+/// The thread never calls a `tracing` subscriber itself: a subscriber that blocks would stop it. Its events are handed
+/// to another thread, which passes them on.
+#[derive(Clone, Debug)]
+pub struct OwnRuntime {
+    handle: Handle,
+}
+
+impl OwnRuntime {
+    /// Starts the thread.
+    ///
+    /// Fails if the operating system refuses a thread, or what a runtime needs.
+    pub fn start(name: &str) -> Result<Self> {
+        let refused = |error: std::io::Error| {
+            let text = format!("the thread {name} cannot be started");
+            Error::new(ErrorKind::Internal, text).with_source(error)
+        };
+        let (started, waits) = mpsc::sync_channel(1);
+        let main = move || {
+            let events = forward::from_this_thread();
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            drop(started.send(Ok(runtime.handle().clone())));
+            runtime.block_on(std::future::pending::<()>());
+            drop(events);
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(main).map_err(refused)?;
+        let gone = |_| std::io::Error::other("it ended at once");
+        let handle = waits.recv().map_err(gone).flatten().map_err(refused)?;
+        Ok(Self { handle })
+    }
+
+    /// Runs a future on the thread. A panic in it ends this future alone.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.handle.spawn(future)
+    }
+}
+
+/// A thread that is started when it is first needed, and shared by all of the process.
+///
+/// A forked child does not inherit threads. Whoever asks in the child gets a new one; what was made in the parent and
+/// is used in the child has none.
+#[derive(Debug)]
+pub struct SharedRuntime {
+    name: &'static str,
+    started: Mutex<Option<(u32, OwnRuntime)>>,
+}
+
+impl SharedRuntime {
+    /// A thread of this name, not yet started.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, started: Mutex::new(None) }
+    }
+
+    /// The thread. A start that failed is tried again by the next call.
+    pub fn get(&self) -> Result<OwnRuntime> {
+        let process = std::process::id();
+        let mut started = lock(&self.started);
+        match &*started {
+            Some((of, runtime)) if *of == process => Ok(runtime.clone()),
+            _ => {
+                let runtime = OwnRuntime::start(self.name)?;
+                *started = Some((process, runtime.clone()));
+                Ok(runtime)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_runs_what_it_is_given_and_survives_panics() {
+        static SHARED: SharedRuntime = SharedRuntime::new("test-shared");
+        let runtime = SHARED.get().unwrap();
+        let named = runtime.spawn(async { std::thread::current().name().map(str::to_owned) });
+        assert_eq!(named.await.unwrap().as_deref(), Some("test-shared"));
+        assert!(runtime.spawn(async { panic!("as expected") }).await.unwrap_err().is_panic());
+        assert_eq!(SHARED.get().unwrap().spawn(async { 7 }).await.unwrap(), 7);
+    }
+}

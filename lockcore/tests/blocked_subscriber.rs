@@ -1,0 +1,58 @@
+//! A `tracing` subscriber that blocks is the application's trouble, not that of its locks. A program of its own, since a
+//! process has one subscriber.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockcore::{Locks, Moment};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// How many events have met the subscriber.
+static MET: AtomicUsize = AtomicUsize::new(0);
+
+struct Blocks;
+
+impl Subscriber for Blocks {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        MET.fetch_add(1, Ordering::SeqCst);
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_subscriber_that_blocks_costs_no_lock() {
+    tracing::subscriber::set_global_default(Blocks).unwrap();
+    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
+    let ttl = Duration::from_millis(1500);
+    let kept = locks.lock("kept").ttl(ttl).await.unwrap();
+    // Every failed renewal of this one is an event.
+    let _doubtful = locks.lock(support::DOUBTFUL).ttl(ttl).await.unwrap();
+    let end = Moment::now().after(ttl * 3);
+    while !end.has_passed() {
+        assert!(kept.is_held(), "lost: {:?}", locks.stats());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(MET.load(Ordering::SeqCst) > 0, "nothing was told");
+}

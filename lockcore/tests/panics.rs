@@ -1,0 +1,25 @@
+//! A backend that panics is told of once. A program of its own, since a process has one panic hook.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockcore::Locks;
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+#[tokio::test]
+async fn a_panic_of_the_backend_is_one_panic() {
+    std::panic::set_hook(Box::new(|_| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+    }));
+    let locks = Locks::new(Arc::<support::Odd>::default()).unwrap();
+    let panicked = tokio::spawn(locks.lock(support::PANICS).into_future()).await;
+    assert!(panicked.unwrap_err().is_panic());
+    // Time for a second one, in a task that goes on with it.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(PANICS.load(Ordering::SeqCst), 1);
+    locks.lock("another").await.unwrap().release().await.unwrap();
+}
