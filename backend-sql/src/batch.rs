@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use lockcore::Grant;
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 
 use crate::dialect::{Ask, Dialect, Extension, Hold, Took};
 
@@ -17,7 +17,7 @@ const JOINS: usize = 64;
 /// a lost answer: its lease begins anew, as the belief in it does.
 pub(crate) async fn take<D: Dialect>(
     dialect: &D,
-    seats: &Seats,
+    waiters: &Waiters,
     conn: &mut D::Conn,
     asks: &[Ask],
 ) -> sqlx::Result<Vec<Took>> {
@@ -28,8 +28,8 @@ pub(crate) async fn take<D: Dialect>(
         let mut names: Vec<_> = again.iter().map(|ask| ask.claim.name().clone()).collect();
         names.sort_unstable();
         names.dedup();
-        for ticket in dialect.reap(conn, &names, seats).await? {
-            seats.wake(ticket);
+        for ticket in dialect.reap(conn, &names, waiters).await? {
+            waiters.notify(ticket);
         }
         for (at, answer) in stale.into_iter().zip(ask(dialect, conn, &again).await?) {
             // What is still there is locked by a transaction.
@@ -121,14 +121,14 @@ pub(crate) async fn renew<D: Dialect>(
 /// Deletes what nobody has used for `idle`, members whose leases ended that long ago included.
 pub(crate) async fn purge<D: Dialect>(
     dialect: &D,
-    seats: &Seats,
+    waiters: &Waiters,
     conn: &mut D::Conn,
     idle: Duration,
 ) -> sqlx::Result<u64> {
     let deserted = dialect.deserted(conn, idle).await?;
     if !deserted.is_empty() {
-        for ticket in dialect.reap(conn, &deserted, seats).await? {
-            seats.wake(ticket);
+        for ticket in dialect.reap(conn, &deserted, waiters).await? {
+            waiters.notify(ticket);
         }
     }
     dialect.purge(conn, idle).await

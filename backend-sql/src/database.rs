@@ -22,7 +22,10 @@ pub enum Verdict {
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
 pub trait Database: Debug + Send + Sync + Sized + 'static {
-    /// A connection, owned by one lane and never shared, so that an answer that was not waited for cannot be mistaken
+    /// Whether there is a network between us and the database, which may fail in silence.
+    const IS_REMOTE: bool = true;
+
+    /// A connection, with one statement at a time on it, so that an answer that was not waited for cannot be mistaken
     /// for another's.
     type Conn: Send + 'static;
 
@@ -50,11 +53,13 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     /// Waits for the database to say that it is the turn of some ticket. Never returns `Ok` with nothing. `None`: this
     /// database cannot push, and [`turns`](crate::dialect::Dialect::turns) is asked instead.
-    fn listen(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Ear>>> + Send;
+    fn subscribe(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Subscription>>> + Send;
 
     /// An open subscription.
-    type Ear: Send + 'static;
+    type Subscription: Send + 'static;
 
     /// The next ticket whose turn it is. `None`: the connection was lost and is back, so some may have been missed.
-    fn hear(ear: &mut Self::Ear) -> impl Future<Output = Answer<Option<i64>>> + Send;
+    fn notification(
+        subscription: &mut Self::Subscription,
+    ) -> impl Future<Output = Answer<Option<i64>>> + Send;
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode};
 use sqlx::Result as Answer;
 use uuid::Uuid;
@@ -134,7 +134,7 @@ pub trait Dialect: Groups {
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
 
     /// Extends each lease that its claim holds, all of them in this way.
@@ -168,7 +168,7 @@ pub trait Dialect: Groups {
     fn turns(
         &self,
         conn: &mut Self::Conn,
-        seats: &Seats,
+        waiters: &Waiters,
         names: &[LockName],
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 

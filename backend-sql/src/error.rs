@@ -2,8 +2,23 @@
 
 use lockcore::{Error, ErrorKind};
 
+use crate::database::{Database, Verdict};
+
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members";
+
+/// What to make of an error.
+pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict {
+    match error {
+        sqlx::Error::Database(error) => database.verdict(&**error),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => Verdict::Broken,
+        _ => Verdict::Fatal,
+    }
+}
 
 /// What became of a request that reached no answer in time.
 pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {

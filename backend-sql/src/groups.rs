@@ -13,7 +13,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::Result as Answer;
 
@@ -36,7 +36,7 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
 
     /// Takes members whose leases have ended out of these groups, and finds who is next.
@@ -44,7 +44,7 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         names: &[LockName],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
     /// The locks that have members whose leases ended longer ago than `idle`.
@@ -63,7 +63,7 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
     /// All whose turn it is: the tickets of those who wait in this process. The others are told, where the database can
@@ -72,7 +72,7 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
     /// Finds who is next, behind a head that is known.
@@ -81,11 +81,11 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         name: &LockName,
         head: Option<i64>,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
         async move {
             match head {
-                Some(SEVERAL) => self.call(conn, name, seats).await,
+                Some(SEVERAL) => self.call(conn, name, waiters).await,
                 head => Ok(head.into_iter().collect()),
             }
         }
@@ -96,11 +96,11 @@ pub trait Groups: Database {
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
         async move {
-            let head = self.head(conn, name, seats).await?;
-            self.behind(conn, name, head, seats).await
+            let head = self.head(conn, name, waiters).await?;
+            self.behind(conn, name, head, waiters).await
         }
     }
 
@@ -110,12 +110,12 @@ pub trait Groups: Database {
         conn: &mut Self::Conn,
         claims: &[Claim],
         released: &[bool],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send {
         async move {
             let mut answers = Vec::with_capacity(claims.len());
             for (claim, &released) in claims.iter().zip(released) {
-                let next = if released { self.next(conn, claim.name(), seats).await? } else { Vec::new() };
+                let next = if released { self.next(conn, claim.name(), waiters).await? } else { Vec::new() };
                 answers.push(Freed::new(released, next));
             }
             Ok(answers)

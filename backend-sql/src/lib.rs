@@ -10,21 +10,22 @@
 //! an assumption about time.
 
 mod batch;
+mod client;
 mod database;
 mod dialect;
-mod errand;
 mod error;
 mod groups;
-mod lane;
 mod lock;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod requests;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod table;
+mod turn;
 mod verify;
 mod wake;
 

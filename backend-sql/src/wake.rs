@@ -1,14 +1,14 @@
 //! How the waiters of this process learn that it is their turn.
 //!
-//! One task per process and database, on one connection, whatever the number of locks and waiters. Where the database
+//! One task per runtime and database, on one connection, whatever the number of locks and waiters. Where the database
 //! can push, the task listens. Where it cannot, it asks for all names at once, often while locks are changing hands and
-//! rarely while nothing happens. Behind both stands a timer of each waiter, so a lost word costs time, not the lock.
+//! rarely while nothing happens. Behind both stands a timer of each waiter, so a lost notification costs time, not the lock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
-use lockcore::seats::Seats;
+use lockcore::backend::{Backoff, Waiters};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -26,17 +26,17 @@ const LOOK_ANYWAY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Wake<D: Dialect> {
     dialect: Arc<D>,
-    seats: Arc<Seats>,
+    waiters: Arc<Waiters>,
     task: Mutex<Option<(JoinHandle<()>, watch::Receiver<bool>)>>,
 }
 
 impl<D: Dialect> Wake<D> {
-    pub(crate) fn new(dialect: Arc<D>, seats: Arc<Seats>) -> Self {
-        Self { dialect, seats, task: Mutex::new(None) }
+    pub(crate) fn new(dialect: Arc<D>, waiters: Arc<Waiters>) -> Self {
+        Self { dialect, waiters, task: Mutex::new(None) }
     }
 
     /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it queues, so that
-    /// no word can be sent before somebody listens.
+    /// no notification is sent before somebody listens.
     pub(crate) async fn ready(&self) {
         let mut subscribed = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,8 +44,8 @@ impl<D: Dialect> Wake<D> {
                 Some((handle, subscribed)) if !handle.is_finished() => subscribed.clone(),
                 _ => {
                     let (tell, subscribed) = watch::channel(false);
-                    let (dialect, seats) = (Arc::clone(&self.dialect), Arc::clone(&self.seats));
-                    let handle = tokio::spawn(async move { attend(&*dialect, &seats, &tell).await });
+                    let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
+                    let handle = tokio::spawn(async move { attend(&*dialect, &waiters, &tell).await });
                     *task = Some((handle, subscribed.clone()));
                     subscribed
                 }
@@ -56,44 +56,53 @@ impl<D: Dialect> Wake<D> {
     }
 }
 
-async fn attend<D: Dialect>(dialect: &D, seats: &Seats, tell: &watch::Sender<bool>) {
-    let mut backoff = Duration::from_millis(20);
+impl<D: Dialect> Drop for Wake<D> {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((handle, _)) = task {
+            handle.abort();
+        }
+    }
+}
+
+async fn attend<D: Dialect>(dialect: &D, waiters: &Waiters, tell: &watch::Sender<bool>) {
+    let new_backoff = || Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
+    let mut backoff = new_backoff();
     loop {
         let began = Moment::now();
-        let outcome = match dialect.listen(seats.client).await {
-            Ok(Some(ear)) => {
+        let outcome = match dialect.subscribe(waiters.client()).await {
+            Ok(Some(subscription)) => {
                 tell.send_replace(true);
-                // Words between the last connection and this one are lost.
-                seats.wake_all();
-                listen::<D>(ear, seats).await
+                // Notifications between the last connection and this one are lost.
+                waiters.notify_all();
+                listen::<D>(subscription, waiters).await
             }
             Ok(None) => {
                 tell.send_replace(true);
-                poll(dialect, seats).await
+                poll(dialect, waiters).await
             }
             Err(error) => Err(error),
         };
         match outcome {
             Ok(()) => return,
-            Err(error) => tracing::info!(%error, "no wake-ups from the database; it is tried again"),
+            Err(error) => tracing::info!(%error, "no notifications from the database; it is tried again"),
         }
         if Moment::now().since(began) > Duration::from_secs(5) {
-            backoff = Duration::from_millis(20);
+            backoff = new_backoff();
         }
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(Duration::from_secs(2));
+        backoff.pause().await;
     }
 }
 
 /// Listens until nobody waits any more.
-async fn listen<D: Dialect>(mut ear: D::Ear, seats: &Seats) -> sqlx::Result<()> {
+async fn listen<D: Dialect>(mut subscription: D::Subscription, waiters: &Waiters) -> sqlx::Result<()> {
     loop {
         tokio::select! {
-            heard = D::hear(&mut ear) => match heard? {
-                Some(ticket) => seats.wake(ticket),
-                None => seats.wake_all(),
+            heard = D::notification(&mut subscription) => match heard? {
+                Some(ticket) => waiters.notify(ticket),
+                None => waiters.notify_all(),
             },
-            () = tokio::time::sleep(LINGER) => if seats.is_empty() {
+            () = tokio::time::sleep(LINGER) => if waiters.is_empty() {
                 return Ok(());
             },
         }
@@ -101,13 +110,13 @@ async fn listen<D: Dialect>(mut ear: D::Ear, seats: &Seats) -> sqlx::Result<()> 
 }
 
 /// Asks whose turn it is until nobody waits any more.
-async fn poll<D: Dialect>(dialect: &D, seats: &Seats) -> sqlx::Result<()> {
+async fn poll<D: Dialect>(dialect: &D, waiters: &Waiters) -> sqlx::Result<()> {
     let mut conn = dialect.connect().await?;
     let (mut pause, mut seen, mut looked) = (FASTEST, None, Moment::now());
     loop {
-        if seats.is_empty() {
-            let next = tokio::time::timeout(LINGER, seats.taken.notified()).await;
-            if next.is_err() && seats.is_empty() {
+        if waiters.is_empty() {
+            let next = tokio::time::timeout(LINGER, waiters.arrival()).await;
+            if next.is_err() && waiters.is_empty() {
                 return Ok(());
             }
             pause = FASTEST;
@@ -121,12 +130,12 @@ async fn poll<D: Dialect>(dialect: &D, seats: &Seats) -> sqlx::Result<()> {
         }
         seen = version;
         looked = Moment::now();
-        let turns = dialect.turns(&mut conn, seats, &seats.names()).await?;
+        let turns = dialect.turns(&mut conn, waiters, &waiters.names()).await?;
         if !turns.is_empty() {
             pause = FASTEST;
         }
         for ticket in turns {
-            seats.wake(ticket);
+            waiters.notify(ticket);
         }
     }
 }

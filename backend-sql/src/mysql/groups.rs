@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
@@ -185,7 +185,7 @@ impl Groups for MySql {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or(Took::Busy(None))).collect())
     }
 
-    async fn part(&self, conn: &mut Conn, claims: &[Claim], seats: &Seats) -> sqlx::Result<Vec<Freed>> {
+    async fn part(&self, conn: &mut Conn, claims: &[Claim], waiters: &Waiters) -> sqlx::Result<Vec<Freed>> {
         let mut members: Vec<Member> = claims.iter().map(member).collect();
         if claims.iter().any(|claim| Hold::of(claim) == Hold::Alone) {
             // Few of those are members. The others have lost their locks, and must not wait for the rows.
@@ -195,15 +195,15 @@ impl Groups for MySql {
         let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
         let released: Vec<bool> =
             claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
-        self.freed(conn, claims, &released, seats).await
+        self.freed(conn, claims, &released, waiters).await
     }
 
-    async fn reap(&self, conn: &mut Conn, names: &[LockName], seats: &Seats) -> sqlx::Result<Vec<i64>> {
+    async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
         let dead = self.members(conn, &self.groups.dead, &Rows::of_names(names.iter())?).await?;
         self.remove(conn, &dead, &self.groups.reaped).await?;
         let mut next = Vec::new();
         for name in names {
-            next.extend(self.next(conn, name, seats).await?);
+            next.extend(self.next(conn, name, waiters).await?);
         }
         Ok(next)
     }
@@ -223,25 +223,25 @@ impl Groups for MySql {
         end(conn, stepped).await
     }
 
-    async fn head(&self, conn: &mut Conn, name: &LockName, seats: &Seats) -> sqlx::Result<Option<i64>> {
-        if !seats.waits_for(name) {
+    async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
+        if !waiters.waits_for(name) {
             return Ok(None);
         }
         let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
-            .bind(seats.client)
+            .bind(waiters.client())
             .bind(name.as_str().as_bytes())
             .fetch_optional(&mut conn.inner)
             .await?;
         Ok(head.flatten())
     }
 
-    async fn call(&self, conn: &mut Conn, name: &LockName, seats: &Seats) -> sqlx::Result<Vec<i64>> {
+    async fn call(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
         let name = name.as_str().as_bytes();
         sqlx::query_scalar(self.groups.call.get())
             .bind(name)
             .bind(name)
             .bind(name)
-            .bind(seats.client)
+            .bind(waiters.client())
             .fetch_all(&mut conn.inner)
             .await
     }

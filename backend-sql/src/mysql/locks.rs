@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::seats::{SEAT_LIFE, Seats};
+use lockcore::backend::{PLACE_TTL, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use uuid::Uuid;
 
@@ -56,12 +56,17 @@ impl Dialect for MySql {
         Ok(vec![took])
     }
 
-    async fn release(&self, conn: &mut Conn, claims: &[Claim], seats: &Seats) -> sqlx::Result<Vec<Freed>> {
+    async fn release(
+        &self,
+        conn: &mut Conn,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
         let released = match claims {
             [claim] => vec![self.release_one(conn, claim).await?],
             many => self.release_many(conn, many).await?,
         };
-        self.freed(conn, claims, &released, seats).await
+        self.freed(conn, claims, &released, waiters).await
     }
 
     async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
@@ -73,7 +78,7 @@ impl Dialect for MySql {
             .bind(claim.name().as_str().as_bytes())
             .bind(claim.owner().as_uuid())
             .bind(client)
-            .bind(micros(SEAT_LIFE))
+            .bind(micros(PLACE_TTL))
             .bind(claim.label())
             .bind(claim.mode().code())
             .execute(&mut conn.inner)
@@ -85,7 +90,7 @@ impl Dialect for MySql {
         let mut alive = Vec::with_capacity(tickets.len());
         for ticket in tickets {
             let done = sqlx::query(self.sql.stay.get())
-                .bind(micros(SEAT_LIFE))
+                .bind(micros(PLACE_TTL))
                 .bind(ticket)
                 .execute(&mut conn.inner)
                 .await?;
@@ -108,18 +113,18 @@ impl Dialect for MySql {
         Ok(leave.execute(&mut conn.inner).await?.rows_affected() > 0)
     }
 
-    async fn turns(&self, conn: &mut Conn, seats: &Seats, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
+    async fn turns(&self, conn: &mut Conn, waiters: &Waiters, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
         let mut names: Vec<&LockName> = names.iter().collect();
         names.sort_unstable();
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
-            .bind(seats.client)
+            .bind(waiters.client())
             .bind(Rows::of_names(names.iter().copied())?.json())
             .fetch_all(&mut conn.inner)
             .await?;
         let mut turns = Vec::new();
         for (n, head) in heads {
             if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
-                turns.extend(self.behind(conn, name, head, seats).await?);
+                turns.extend(self.behind(conn, name, head, waiters).await?);
             }
         }
         Ok(turns)

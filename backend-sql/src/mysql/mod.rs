@@ -85,7 +85,7 @@ fn number(error: &dyn sqlx::error::DatabaseError) -> u16 {
 
 impl Database for MySql {
     type Conn = Conn;
-    type Ear = ();
+    type Subscription = ();
 
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("mysql");
@@ -157,11 +157,11 @@ impl Database for MySql {
         Ok(None)
     }
 
-    async fn listen(&self, _: Uuid) -> sqlx::Result<Option<()>> {
+    async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
         Ok(None)
     }
 
-    async fn hear((): &mut ()) -> sqlx::Result<Option<i64>> {
+    async fn notification((): &mut ()) -> sqlx::Result<Option<i64>> {
         std::future::pending().await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
@@ -37,12 +37,12 @@ impl Postgres {
         &self,
         conn: &mut PgConnection,
         heads: Vec<(String, Option<i64>)>,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let mut next = Vec::new();
         for (name, head) in heads {
             if let Ok(name) = LockName::new(name) {
-                next.extend(self.behind(conn, &name, head, seats).await?);
+                next.extend(self.behind(conn, &name, head, waiters).await?);
             }
         }
         Ok(next)
@@ -87,23 +87,23 @@ impl Groups for Postgres {
         &self,
         conn: &mut PgConnection,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.free_one(conn, &self.groups.part_one, claim, seats).await?]);
+            return Ok(vec![self.free_one(conn, &self.groups.part_one, claim, waiters).await?]);
         }
         let gone: Vec<(i64, Option<i64>)> = self
             .statement(&self.groups.part)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
-            .bind(seats.client)
+            .bind(waiters.client())
             .rows(&mut *conn)
             .await?;
         let mut answers = vec![Freed::default(); claims.len()];
         for (n, head) in gone {
             let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
             if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
-                let next = self.behind(conn, claim.name(), head, seats).await?;
+                let next = self.behind(conn, claim.name(), head, waiters).await?;
                 *answer = Freed::new(true, next);
             }
         }
@@ -114,12 +114,12 @@ impl Groups for Postgres {
         &self,
         conn: &mut PgConnection,
         names: &[LockName],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.groups.reap).bind(asked).bind(seats.client).rows(&mut *conn).await?;
-        self.behind_each(conn, heads, seats).await
+            self.statement(&self.groups.reap).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads, waiters).await
     }
 
     async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
@@ -152,16 +152,25 @@ impl Groups for Postgres {
         &self,
         conn: &mut PgConnection,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
-        let head: Option<Option<i64>> =
-            self.statement(&self.sql.call_next).bind(name.as_str()).bind(seats.client).value(conn).await?;
+        let head: Option<Option<i64>> = self
+            .statement(&self.sql.call_next)
+            .bind(name.as_str())
+            .bind(waiters.client())
+            .value(conn)
+            .await?;
         Ok(head.flatten())
     }
 
-    async fn call(&self, conn: &mut PgConnection, name: &LockName, seats: &Seats) -> sqlx::Result<Vec<i64>> {
+    async fn call(
+        &self,
+        conn: &mut PgConnection,
+        name: &LockName,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<i64>> {
         let told: Vec<Option<i64>> =
-            self.statement(&self.groups.call).bind(name.as_str()).bind(seats.client).values(conn).await?;
+            self.statement(&self.groups.call).bind(name.as_str()).bind(waiters.client()).values(conn).await?;
         Ok(told.into_iter().flatten().collect())
     }
 }

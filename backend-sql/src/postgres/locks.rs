@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::seats::{SEAT_LIFE, Seats};
+use lockcore::backend::{PLACE_TTL, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
@@ -39,17 +39,17 @@ impl Postgres {
         conn: &mut PgConnection,
         sql: &Sql,
         claim: &Claim,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Freed> {
         let head: Option<Option<i64>> = self
             .statement(sql)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
-            .bind(seats.client)
+            .bind(waiters.client())
             .value(&mut *conn)
             .await?;
         let Some(head) = head else { return Ok(Freed::default()) };
-        Ok(Freed::new(true, self.behind(conn, claim.name(), head, seats).await?))
+        Ok(Freed::new(true, self.behind(conn, claim.name(), head, waiters).await?))
     }
 
     /// Answers with how many held the lock.
@@ -100,21 +100,21 @@ impl Dialect for Postgres {
         &self,
         conn: &mut PgConnection,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.free_one(conn, &self.sql.release, claim, seats).await?]);
+            return Ok(vec![self.free_one(conn, &self.sql.release, claim, waiters).await?]);
         }
         let rows: Vec<(bool, bool, Option<i64>)> = self
             .statement(&self.sql.release_many)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
-            .bind(seats.client)
+            .bind(waiters.client())
             .rows(&mut *conn)
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, head)) in claims.iter().zip(rows) {
-            let next = self.behind(conn, claim.name(), head, seats).await?;
+            let next = self.behind(conn, claim.name(), head, waiters).await?;
             answers.push(Freed { released, blocked: held && !released, next });
         }
         Ok(answers)
@@ -146,7 +146,7 @@ impl Dialect for Postgres {
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(client)
-            .bind(micros(SEAT_LIFE))
+            .bind(micros(PLACE_TTL))
             .bind(claim.label())
             .bind(claim.mode().code())
             .only_value(conn)
@@ -154,7 +154,7 @@ impl Dialect for Postgres {
     }
 
     async fn stay(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(SEAT_LIFE)).values(conn).await
+        self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(PLACE_TTL)).values(conn).await
     }
 
     async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
@@ -165,13 +165,13 @@ impl Dialect for Postgres {
     async fn turns(
         &self,
         conn: &mut PgConnection,
-        seats: &Seats,
+        waiters: &Waiters,
         names: &[LockName],
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.sql.turns).bind(asked).bind(seats.client).rows(&mut *conn).await?;
-        self.behind_each(conn, heads, seats).await
+            self.statement(&self.sql.turns).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads, waiters).await
     }
 
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {

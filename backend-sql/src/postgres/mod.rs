@@ -95,7 +95,7 @@ fn owners<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Uuid> {
 
 impl Database for Postgres {
     type Conn = PgConnection;
-    type Ear = PgListener;
+    type Subscription = PgListener;
 
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("postgres");
@@ -172,18 +172,18 @@ impl Database for Postgres {
         Ok(None)
     }
 
-    async fn listen(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
+    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
         if self.pooled {
             return Ok(None);
         }
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.connect.clone());
-        let mut ear = PgListener::connect_with(&pool).await?;
-        ear.listen(&channel(client)).await?;
-        Ok(Some(ear))
+        let mut subscription = PgListener::connect_with(&pool).await?;
+        subscription.listen(&channel(client)).await?;
+        Ok(Some(subscription))
     }
 
-    async fn hear(ear: &mut PgListener) -> sqlx::Result<Option<i64>> {
+    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<i64>> {
         // Nothing means that the connection was lost; the listener makes a new one.
-        Ok(ear.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
+        Ok(subscription.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
     }
 }

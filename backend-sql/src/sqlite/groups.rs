@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 
@@ -121,26 +121,26 @@ impl Groups for Sqlite {
         &self,
         conn: &mut SqliteConnection,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         begin(conn).await?;
         let parted = self.part_each(conn, claims).await;
         let parted = end(conn, parted).await?;
-        self.freed(conn, claims, &parted, seats).await
+        self.freed(conn, claims, &parted, waiters).await
     }
 
     async fn reap(
         &self,
         conn: &mut SqliteConnection,
         names: &[LockName],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         begin(conn).await?;
         let reaped = self.reap_each(conn, names).await;
         end(conn, reaped).await?;
         let mut next = Vec::new();
         for name in names {
-            next.extend(self.next(conn, name, seats).await?);
+            next.extend(self.next(conn, name, waiters).await?);
         }
         Ok(next)
     }
@@ -161,14 +161,14 @@ impl Groups for Sqlite {
         &self,
         conn: &mut SqliteConnection,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
-        if !seats.waits_for(name) {
+        if !waiters.waits_for(name) {
             return Ok(None);
         }
         let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
             .bind(name.as_str())
-            .bind(seats.client)
+            .bind(waiters.client())
             .fetch_optional(conn)
             .await?;
         Ok(head.flatten())
@@ -178,9 +178,9 @@ impl Groups for Sqlite {
         &self,
         conn: &mut SqliteConnection,
         name: &LockName,
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let call: &Sql = &self.groups.call;
-        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(seats.client).fetch_all(conn).await
+        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(waiters.client()).fetch_all(conn).await
     }
 }

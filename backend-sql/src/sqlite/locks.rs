@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockcore::seats::{SEAT_LIFE, Seats};
+use lockcore::backend::{PLACE_TTL, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -46,7 +46,7 @@ impl Sqlite {
         &self,
         conn: &mut SqliteConnection,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
@@ -57,7 +57,7 @@ impl Sqlite {
                 .await?;
             released.push(!rows.is_empty());
         }
-        self.freed(conn, claims, &released, seats).await
+        self.freed(conn, claims, &released, waiters).await
     }
 
     async fn take_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -101,13 +101,13 @@ impl Dialect for Sqlite {
         &self,
         conn: &mut SqliteConnection,
         claims: &[Claim],
-        seats: &Seats,
+        waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if claims.len() == 1 {
-            return self.release_each(conn, claims, seats).await;
+            return self.release_each(conn, claims, waiters).await;
         }
         begin(conn).await?;
-        let answers = self.release_each(conn, claims, seats).await;
+        let answers = self.release_each(conn, claims, waiters).await;
         end(conn, answers).await
     }
 
@@ -138,7 +138,7 @@ impl Dialect for Sqlite {
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(client)
-            .bind(micros(SEAT_LIFE))
+            .bind(micros(PLACE_TTL))
             .bind(claim.label())
             .bind(claim.mode().code())
             .fetch_all(conn)
@@ -149,7 +149,7 @@ impl Dialect for Sqlite {
     async fn stay(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
         sqlx::query_scalar(self.sql.stay.get())
             .bind(json(tickets)?)
-            .bind(micros(SEAT_LIFE))
+            .bind(micros(PLACE_TTL))
             .fetch_all(conn)
             .await
     }
@@ -166,19 +166,19 @@ impl Dialect for Sqlite {
     async fn turns(
         &self,
         conn: &mut SqliteConnection,
-        seats: &Seats,
+        waiters: &Waiters,
         names: &[LockName],
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
-            .bind(seats.client)
+            .bind(waiters.client())
             .fetch_all(&mut *conn)
             .await?;
         let mut turns = Vec::new();
         for (at, head) in heads {
             if let Some(name) = usize::try_from(at).ok().and_then(|at| names.get(at)) {
-                turns.extend(self.behind(conn, name, head, seats).await?);
+                turns.extend(self.behind(conn, name, head, waiters).await?);
             }
         }
         Ok(turns)

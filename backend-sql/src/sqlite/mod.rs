@@ -91,8 +91,10 @@ async fn end<T>(conn: &mut SqliteConnection, outcome: sqlx::Result<T>) -> sqlx::
 }
 
 impl Database for Sqlite {
+    const IS_REMOTE: bool = false;
+
     type Conn = SqliteConnection;
-    type Ear = ();
+    type Subscription = ();
 
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("sqlite");
@@ -156,11 +158,11 @@ impl Database for Sqlite {
         sqlx::query_scalar("PRAGMA data_version").fetch_optional(conn).await
     }
 
-    async fn listen(&self, _: Uuid) -> sqlx::Result<Option<()>> {
+    async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
         Ok(None)
     }
 
-    async fn hear((): &mut ()) -> sqlx::Result<Option<i64>> {
+    async fn notification((): &mut ()) -> sqlx::Result<Option<i64>> {
         std::future::pending().await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockcore::{ErrorKind, Grant, LockStatus, Locks, Mode, Released, Renewal};
 
-use crate::servers::{ALL, Kind, backend, claim, client, count, permit, url};
+use crate::servers::{ALL, Kind, backend, claim, client, count, permit, soon, url};
 
 async fn status(locks: &Locks, name: &str) -> LockStatus {
     locks.inspect(name).await.expect("an answer")
@@ -160,7 +160,7 @@ async fn a_claim_that_asks_again_stays_one_member() {
             assert!(shown.holders[0].held_for >= Duration::from_millis(250), "{kind:?}: {shown:?}");
             assert_eq!(two.backend().release(&mine).await.expect("an answer"), Released::Released);
             assert_eq!(two.backend().release(&mine).await.expect("an answer"), Released::NotHeld);
-            assert!(matches!(two.backend().renew(&[first]).await[..], [Renewal::Lost]), "{kind:?}");
+            assert!(matches!(two.backend().renew(&[first], soon()).await[..], [Renewal::Lost]), "{kind:?}");
             assert!(!status(&one, name).await.is_held(), "{kind:?}");
         }
     }
@@ -180,7 +180,10 @@ async fn a_release_finds_what_was_downgraded() {
         }
         // A request of the writer that the network kept until now changes nothing.
         assert!(locks.backend().acquire(&writer).await.expect("an answer").is_none(), "{kind:?}");
-        assert!(matches!(locks.backend().renew(std::slice::from_ref(&grant)).await[..], [Renewal::Lost]));
+        assert!(matches!(
+            locks.backend().renew(std::slice::from_ref(&grant), soon()).await[..],
+            [Renewal::Lost]
+        ));
         let other = locks.read("book").try_now().await.expect("an answer").expect("readers meet");
         assert_eq!(locks.backend().release(&writer).await.expect("an answer"), Released::Released);
         other.release().await.expect("held");
@@ -293,7 +296,8 @@ async fn lost_replies_leave_nothing_behind() {
         let address = url.split_once("127.0.0.1:").expect("an address").0.to_owned();
         let path = url.rsplit_once('/').expect("a database").1;
         let through = format!("{address}{}/{path}", proxy.addr());
-        let one = lockcore::Locks::new(backend(kind, &through).await.expect("a connection"));
+        let one =
+            lockcore::Locks::new(backend(kind, &through).await.expect("a connection")).expect("a keeper");
         let mut dropped = 0;
         for k in 1..=24 {
             let before = proxy.dropped_replies();

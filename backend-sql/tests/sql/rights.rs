@@ -90,7 +90,8 @@ async fn least(kind: Kind, url: &str) {
 }
 
 async fn without_update(kind: Kind, url: &str) {
-    let locks = Locks::new(backend(kind, &format!("{url}&create=false")).await.expect("reading is allowed"));
+    let locks = Locks::new(backend(kind, &format!("{url}&create=false")).await.expect("reading is allowed"))
+        .expect("a keeper");
     for request in [locks.lock("a"), locks.read("a"), locks.permit("a", 2)] {
         let error = request.await.expect_err("writing is not");
         assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");

@@ -104,9 +104,14 @@ pub(crate) async fn proxy(kind: Kind) -> Option<Proxy> {
     Some(Proxy::start(upstream).await.expect("a proxy"))
 }
 
+/// By when a backend that is asked to renew must answer.
+pub(crate) fn soon() -> lockcore::Moment {
+    lockcore::Moment::now().after(std::time::Duration::from_secs(5))
+}
+
 /// A client with connections of its own.
 pub(crate) async fn client(kind: Kind, url: &str) -> Locks {
-    Locks::new(backend(kind, url).await.expect("a connection"))
+    Locks::new(backend(kind, url).await.expect("a connection")).expect("a keeper")
 }
 
 /// A claim that nobody looks after: its holder is as good as dead.

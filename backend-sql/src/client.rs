@@ -1,0 +1,148 @@
+//! What one runtime of a process has of a database: a connection with its requests, waiters, notifications.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::backend::{Batcher, Bounds, Call, Reply, Waiters};
+use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
+
+use crate::dialect::{Ask, Dialect, Extension, Freed, Took};
+use crate::requests::{Answer, Context, Done, Job, Request, Route, Statements, Work};
+use crate::wake::Wake;
+
+/// What one runtime has of a database. Requests that meet share a statement; every statement is idempotent for its
+/// owner, so that repeating it after a lost reply does no harm.
+pub(crate) struct Client<D: Dialect> {
+    batcher: Batcher<Statements<D>>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) wake: Wake<D>,
+    timeout: Duration,
+}
+
+impl<D: Dialect> Client<D> {
+    pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
+        let waiters = Waiters::new();
+        let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
+        Self {
+            batcher: Batcher::new(statements, Bounds::default()),
+            wake: Wake::new(Arc::clone(dialect), Arc::clone(&waiters)),
+            waiters,
+            timeout,
+        }
+    }
+
+    fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {
+        self.batcher.call(route, request, self.timeout)
+    }
+
+    /// Takes a lock if it is free, and says when the statement was sent. The request is in the queue when this returns.
+    pub(crate) fn take(&self, ask: Ask) -> impl Future<Output = Result<(Took, Moment)>> + use<D> {
+        let call = self.call(Route::Main, Request::Take(ask));
+        async move {
+            match call.await?.answer {
+                (Answer::Took(took), sent) => Ok((took, sent)),
+                _ => Err(unexpected()),
+            }
+        }
+    }
+
+    /// Frees a lock that is held alone, or leaves a group.
+    pub(crate) async fn free(&self, route: Route, request: Request<D>) -> Result<Freed> {
+        match self.call(route, request).await? {
+            // The first try may have freed the lock, and another may have taken it since: that is no loss.
+            Reply { answer: (Answer::Freed(freed), _), in_doubt } => {
+                Ok(Freed { released: freed.released || in_doubt, ..freed })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Extends leases, and says when the statement was sent.
+    pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Result<(Vec<Extension>, Moment)> {
+        let limit = until.remaining().min(self.timeout);
+        let reply = self.batcher.call(Route::Main, Request::Renew(grants.to_vec()), limit).await?;
+        match reply.answer {
+            (Answer::Extended(extensions), sent) => Ok((extensions, sent)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Keeps a place in the queue; answers whether it is still there.
+    pub(crate) async fn stay(&self, ticket: i64) -> Result<bool> {
+        match self.call(Route::Main, Request::Stay(ticket)).await?.answer {
+            (Answer::Kept(kept), _) => Ok(kept),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Forgets the place of a waiter that has got its lock. Nobody waits for the answer.
+    pub(crate) fn tidy(&self, ticket: i64) {
+        self.batcher.send(Route::Main, Request::Tidy(ticket), self.timeout);
+    }
+
+    /// Does something on the connection. It may be done several times, until it has an answer.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        route: Route,
+        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        self.job(route, None, work).await
+    }
+
+    /// The same for a claim that queues by it: once that is cancelled, it is not begun any more.
+    pub(crate) async fn queue<T: Send + 'static>(
+        &self,
+        claim: &Claim,
+        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        self.job(Route::Main, Some(claim.clone()), work).await
+    }
+
+    async fn job<T: Send + 'static>(
+        &self,
+        route: Route,
+        queues: Option<Claim>,
+        work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let work: Work<D> = Arc::new(move |context| {
+            let work = work(context);
+            Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
+        });
+        match self.call(route, Request::Job(Job { work, queues })).await?.answer {
+            (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Gives the place in the queue up; answers whether there was one.
+    pub(crate) async fn leave(&self, claim: &Claim) -> Result<bool> {
+        let claim = claim.clone();
+        let left = self.run(Route::Main, move |Context { dialect, waiters, conn }| {
+            let claim = claim.clone();
+            Box::pin(async move {
+                let left = dialect.leave(conn, &claim).await?;
+                // A statement of its own, which sees all places that were taken before we left.
+                Ok(Freed::new(left, dialect.next(conn, claim.name(), waiters).await?))
+            })
+        });
+        let freed = left.await?;
+        self.notify(freed.next);
+        Ok(freed.released)
+    }
+
+    pub(crate) fn notify(&self, tickets: Vec<i64>) {
+        for ticket in tickets {
+            self.waiters.notify(ticket);
+        }
+    }
+
+    /// Closes the connections that are idle.
+    pub(crate) fn close(&self) {
+        self.batcher.service().close();
+    }
+}
+
+fn unexpected() -> Error {
+    Error::new(ErrorKind::Internal, "an answer to another request")
+}
