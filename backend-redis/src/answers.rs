@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use redis::Value;
 
+use crate::calls::unexpected;
 use crate::error::of_item;
-use crate::lane::unexpected;
 use crate::script::Script;
 
 /// The answer to a claim.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockcore::seats::{SEAT_LIFE, SEAT_REFRESH};
+use lockcore::backend::{KEEP_EVERY, PLACE_TTL};
 use lockcore::{Claim, Grant, LockName, Mode};
 
 use crate::answers::Busy;
+use crate::calls::Item;
 use crate::keys::{Keys, LockKeys};
-use crate::lane::Item;
 use crate::script::{DOWNGRADE, FORCE, INSPECT, JOIN, PART, RELEASE, RENEW, Script, TAKE};
 
 /// How often the first in the queue asks while another program holds the lock, since that will not tell.
@@ -36,12 +36,12 @@ pub(crate) fn is_exclusive(claim: &Claim) -> bool {
     claim.mode() == Mode::Exclusive
 }
 
-/// How long to wait for a word. One that stands first watches the holder's lease, since the dead send no word.
-pub(crate) fn nap(busy: &Busy) -> Duration {
+/// How long to wait for a notification. One that stands first watches the holder's lease, since the dead send none.
+pub(crate) fn recheck(busy: &Busy) -> Duration {
     if !busy.first {
-        return SEAT_REFRESH;
+        return KEEP_EVERY;
     }
-    let most = if busy.foreign { FOREIGN } else { SEAT_REFRESH };
+    let most = if busy.foreign { FOREIGN } else { KEEP_EVERY };
     // A little later than the end, so that waiters of several processes do not meet.
     let jitter = Duration::from_millis(1).mul_f64(1.0 + 4.0 * rand::random::<f64>());
     busy.left.map_or(most, |left| left.saturating_add(jitter).min(most))
@@ -57,7 +57,7 @@ impl Caller<'_> {
         let LockKeys { lock, queue, seats, token, slot } = self.keys.of(claim.name());
         let mut keys = vec![token, lock, queue, seats];
         let seat = ticket.map(|ticket| format!("{}:{ticket}", self.channel));
-        let mut args = vec![self.keys.token_life().to_owned(), SEAT_LIFE.as_micros().to_string()];
+        let mut args = vec![self.keys.token_life().to_owned(), PLACE_TTL.as_micros().to_string()];
         let of_claim = [
             owner(claim),
             millis(claim.ttl()),
@@ -75,7 +75,7 @@ impl Caller<'_> {
             args.push(claim.mode().code().to_string());
             &JOIN
         };
-        Item { script, slot, keys: keys.into(), args: args.into() }
+        Item { script, slot, keys: keys.into(), args: args.into(), takes: Some(claim.clone()) }
     }
 
     /// The releasing of a claim, and of its place in the queue if it may have one. `round`: only what this round of
@@ -91,7 +91,7 @@ impl Caller<'_> {
             keys.extend(self.keys.group(claim.name()));
             &PART
         };
-        Item { script, slot, keys: keys.into(), args: args.into() }
+        Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
     }
 
     pub(crate) fn downgrade(&self, claim: &Claim) -> Item {
@@ -111,7 +111,13 @@ impl Caller<'_> {
     fn all_of(&self, script: &'static Script, name: &LockName, args: Vec<String>) -> Item {
         let LockKeys { lock, queue, seats, slot, .. } = self.keys.of(name);
         let [members, details] = self.keys.group(name);
-        Item { script, slot, keys: vec![lock, queue, seats, members, details].into(), args: args.into() }
+        Item {
+            script,
+            slot,
+            keys: vec![lock, queue, seats, members, details].into(),
+            args: args.into(),
+            takes: None,
+        }
     }
 }
 
@@ -128,5 +134,5 @@ pub(crate) fn renewal<'a>(keys: &Keys, grants: impl IntoIterator<Item = &'a Gran
     }
     locks.append(&mut groups);
     args.append(&mut places);
-    Item { script: &RENEW, slot, keys: locks.into(), args: args.into() }
+    Item { script: &RENEW, slot, keys: locks.into(), args: args.into(), takes: None }
 }

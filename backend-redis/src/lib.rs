@@ -9,12 +9,12 @@
 
 mod address;
 mod answers;
+mod calls;
 mod check;
 mod error;
 mod fenced;
 mod items;
 mod keys;
-mod lane;
 mod lock;
 mod options;
 mod redlock;

@@ -1,44 +1,54 @@
 //! One server: alone, behind sentinels, or the cluster that acts as one.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::seats::{SEAT_LIFE, Seats};
+use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, valid_until, wait_for_turn};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Result, ServerUrl, Wait, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
+    Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::address::Address;
 use crate::answers::{self, Took};
-use crate::items::{self, Caller, nap};
+use crate::calls::{Answer, Calls, Item};
+use crate::items::{self, Caller, recheck};
 use crate::keys::Keys;
-use crate::lane::{Answer, Lane};
 use crate::options::Options;
-use crate::wire::{Ear, Wire};
+use crate::wire::{Subscriber, Wire};
 use crate::{check, replicas};
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
-/// It holds one connection for its calls and its wake-ups, and one for the keeper thread once a lease is renewed:
-/// whatever the number of locks and waiters. Made by [`connect`](Self::connect).
+/// Each runtime that uses it has one connection, for its calls and its notifications; the keeper thread is one of them.
+/// The number of locks and waiters does not matter. Made by [`connect`](Self::connect).
 pub struct RedisLock {
     shared: Arc<Shared>,
-    lane: Lane,
+    clients: PerRuntime<Client>,
 }
 
-struct Shared {
+struct Settings {
     address: Address,
     options: Options,
     /// How many replicas must have a grant before it counts.
     wait_replicas: u32,
+}
+
+struct Shared {
+    settings: Settings,
     keys: Keys,
-    ear: Ear,
+}
+
+/// What one runtime has of the server.
+struct Client {
+    shared: Arc<Shared>,
+    calls: Calls,
+    waiters: Arc<Waiters>,
+    /// Where this client is notified.
+    channel: Arc<str>,
     tickets: AtomicI64,
 }
 
@@ -53,108 +63,103 @@ impl RedisLock {
         let address = Address::read(url).map_err(context)?;
         let wait_replicas = url.parsed("wait_replicas", "a number of replicas").map_err(context)?;
         let keys = Keys::new(&options.namespace, address.is_cluster());
-        let seats = Seats::new();
-        let channel = keys.channel(seats.client.simple()).into();
-        let lock = Self::on(Arc::new(Shared {
-            address,
-            wait_replicas: wait_replicas.unwrap_or(0),
-            keys,
-            ear: Ear { seats, channel },
-            tickets: AtomicI64::new(1),
-            options,
-        }));
-        lock.check().await.map_err(context)?;
+        let settings = Settings { address, options, wait_replicas: wait_replicas.unwrap_or(0) };
+        let lock = Self { shared: Arc::new(Shared { settings, keys }), clients: PerRuntime::new() };
+        lock.client()?.check().await.map_err(context)?;
         Ok(lock)
     }
 
-    fn on(shared: Arc<Shared>) -> Self {
-        let wire = Wire::new(shared.address.clone(), Some(shared.ear.clone()));
-        Self { lane: Lane::new(Arc::new(wire), shared.options.timeout), shared }
-    }
-
-    async fn check(&self) -> Result<()> {
-        let (wire, shared) = (self.lane.wire(), &self.shared);
-        check::server(wire, &shared.options).await?;
-        let mut more = Vec::new();
-        if shared.address.is_cluster() {
-            more.push("EXPIRE");
-        }
-        if shared.wait_replicas > 0 {
-            more.push("WAIT");
-        }
-        check::rights(wire, &shared.keys, &more, shared.options.timeout).await
+    fn client(&self) -> Result<Arc<Client>> {
+        self.clients.get(|| Client::new(&self.shared))
     }
 
     /// The key of a lock, as other programs see it.
     pub fn key(&self, name: &LockName) -> String {
         self.shared.keys.lock(name)
     }
+}
 
-    fn seats(&self) -> &Arc<Seats> {
-        &self.shared.ear.seats
+impl Client {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let Settings { address, options, .. } = &shared.settings;
+        let waiters = Waiters::new();
+        let channel: Arc<str> = shared.keys.channel(waiters.client().simple()).into();
+        let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
+        let wire = Arc::new(Wire::new(address.clone(), Some(subscriber)));
+        let calls = Calls::new(wire, options.timeout);
+        Self { shared: Arc::clone(shared), calls, waiters, channel, tickets: AtomicI64::new(1) }
+    }
+
+    async fn check(&self) -> Result<()> {
+        let (wire, settings) = (self.calls.wire(), &self.shared.settings);
+        check::server(wire, &settings.options).await?;
+        let mut more = Vec::new();
+        if settings.address.is_cluster() {
+            more.push("EXPIRE");
+        }
+        if settings.wait_replicas > 0 {
+            more.push("WAIT");
+        }
+        check::rights(wire, &self.shared.keys, &more, settings.options.timeout).await
     }
 
     fn caller(&self) -> Caller<'_> {
-        let Shared { keys, ear, address, .. } = &*self.shared;
-        Caller { keys, channel: &ear.channel, exact: !address.is_cluster() }
+        let exact = !self.shared.settings.address.is_cluster();
+        Caller { keys: &self.shared.keys, channel: &self.channel, exact }
     }
 
-    /// One call of the acquiring script: with a ticket it queues, and gives a sign of life.
-    async fn take(&self, claim: &Claim, ticket: Option<i64>) -> Result<(Took, Answered)> {
+    fn ticket(&self) -> i64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn notify(&self, ticket: Option<i64>) {
+        ticket.inspect(|&ticket| self.waiters.notify(ticket));
+    }
+
+    /// One call of the acquiring script: with a ticket it queues, and gives a sign of life. The item is in the queue when
+    /// this returns.
+    fn take(
+        &self,
+        claim: &Claim,
+        ticket: Option<i64>,
+    ) -> impl Future<Output = Result<(Took, Answered)>> + use<> {
         let item = self.caller().take(claim, ticket);
-        let script = item.script;
-        let Answer { value, sent, generation, .. } = claim.within_wait(self.lane.call(item)).await?;
-        Ok((answers::took(value, script, claim.mode())?, Answered { sent, generation }))
+        let (script, mode) = (item.script, claim.mode());
+        let call = self.calls.call(item);
+        async move {
+            let Answer { value, sent, generation, .. } = call.await?;
+            Ok((answers::took(value, script, mode)?, Answered { sent, generation }))
+        }
     }
 
-    async fn granted(&self, claim: &Claim, token: lockcore::FencingToken, call: Answered) -> Result<Grant> {
-        if self.shared.wait_replicas > 0 {
-            self.confirm(call.generation, claim.ttl()).await?;
-        }
+    async fn granted(&self, claim: &Claim, token: FencingToken, call: Answered) -> Result<Grant> {
+        self.confirm(call.generation, time_to_confirm(claim)).await?;
         Ok(Grant::new(claim, token, call.sent))
     }
 
     /// Waits until enough replicas have what was written on our connection.
-    async fn confirm(&self, generation: u64, ttl: Duration) -> Result<()> {
-        let limit = lease::Lease::patience(ttl);
-        replicas::confirm(self.lane.wire(), generation, self.shared.wait_replicas, limit).await
-    }
-
-    /// Queues and waits for the turn.
-    ///
-    /// The order of steps leaves no gap for a lost wake-up: the client listens before it queues, and it takes its place
-    /// in the same script call that finds the lock held. Whoever frees the lock after that sees the place and sends a
-    /// word. The word can be lost with a connection, which wakes everybody here; and behind it stands the timer.
-    async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let ticket = self.shared.tickets.fetch_add(1, Ordering::Relaxed);
-        let seat = self.seats().sit(claim.name(), ticket);
-        claim.note_queued();
-        loop {
-            self.lane.wire().listen().await;
-            let (took, sent) = self.take(claim, Some(ticket)).await?;
-            let busy = match took {
-                Took::Granted(token) => {
-                    claim.note_left_queue();
-                    return self.granted(claim, token, sent).await.map(Some);
-                }
-                Took::Busy(busy) => busy,
-            };
-            tokio::select! {
-                () = seat.called() => (),
-                () = tokio::time::sleep(nap(&busy)) => (),
-                () = claim.given_up() => return Ok(None),
-            }
+    async fn confirm(&self, generation: u64, limit: Duration) -> Result<()> {
+        match self.shared.settings.wait_replicas {
+            0 => Ok(()),
+            replicas => replicas::confirm(self.calls.wire(), generation, replicas, limit).await,
         }
     }
 
-    async fn renew_group(&self, grants: &[&Grant], slot: u16) -> Result<Vec<Renewal>> {
-        let ttls = grants.iter().map(|grant| grant.claim().ttl());
-        let shortest = ttls.min().unwrap_or(SEAT_LIFE).min(SEAT_LIFE);
+    async fn free(&self, item: Item) -> Result<(bool, u64)> {
+        let script = item.script;
+        let answer = self.calls.call(item).await?;
+        let freed = answers::freed(answer.value, script)?;
+        self.notify(freed.next);
+        // An earlier try, whose answer was lost, may have done it.
+        Ok((freed.released || answer.in_doubt, answer.generation))
+    }
+
+    async fn renew_group(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
         let item = items::renewal(&self.shared.keys, grants.iter().copied(), slot);
-        let answer = self.lane.call_within(item, lease::Lease::patience(shortest)).await?;
-        if self.shared.wait_replicas > 0 {
-            self.confirm(answer.generation, shortest).await?;
-        }
+        let answer = self.calls.call_within(item, until.remaining()).await?;
+        let confirming = self.confirm(answer.generation, until.remaining());
+        let unknown = |_| Error::new(ErrorKind::Unreachable, "the replicas have not answered in time");
+        tokio::time::timeout(until.remaining(), confirming).await.map_err(unknown)??;
         let values = match answer.value {
             redis::Value::Array(values) => values,
             one => vec![one],
@@ -163,13 +168,50 @@ impl RedisLock {
         pairs
             .map(|(grant, value)| {
                 Ok(if answers::extended(value)? {
-                    Renewal::Renewed(lease::belief(answer.sent, grant.claim().ttl()))
+                    Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
                 } else {
                     Renewal::Lost
                 })
             })
             .collect()
     }
+}
+
+/// A claim queues by the same script call that asks for the lock, and each call is a sign of life.
+impl Queue for Client {
+    type Place = Waiter;
+
+    async fn subscribe(&self) {
+        self.calls.wire().listen().await;
+    }
+
+    async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<backend::Answer> {
+        let (took, call) = self.take(claim, place.map(Waiter::ticket)).await?;
+        Ok(match took {
+            Took::Granted(token) => {
+                claim.note_left_queue();
+                backend::Answer::Granted(self.granted(claim, token, call).await?)
+            }
+            Took::Busy(busy) => backend::Answer::Refused { recheck: recheck(&busy) },
+        })
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<Waiter> {
+        Ok(self.waiters.register(claim.name(), self.ticket()))
+    }
+
+    async fn notified(&self, place: &Waiter) {
+        place.notified().await;
+    }
+
+    async fn leave(&self, claim: &Claim) -> Result<()> {
+        self.free(self.caller().release(claim, true, String::new())).await.map(drop)
+    }
+}
+
+/// How long replicas may take. Other calls of the connection wait meanwhile.
+fn time_to_confirm(claim: &Claim) -> Duration {
+    (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
 }
 
 /// When the call that brought an answer was sent, and on which connection.
@@ -199,31 +241,37 @@ impl DistributedLock for RedisLock {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let client = self.client()?;
         // One that waited a moment ago is likely to wait again, and queues with its first call.
-        if claim.wait() != Wait::No && self.lane.wire().is_listening() {
-            return self.wait_for_turn(claim).await;
-        }
-        match self.take(claim, None).await? {
-            (Took::Granted(token), sent) => self.granted(claim, token, sent).await.map(Some),
-            _ if claim.wait() == Wait::No => Ok(None),
-            _ => self.wait_for_turn(claim).await,
-        }
+        let place = if claim.wait() != Wait::No && client.calls.wire().is_listening() {
+            claim.note_queued();
+            Some(client.enter(claim).await?)
+        } else {
+            None
+        };
+        wait_for_turn(&*client, claim, place).await
     }
 
     /// All claims go into one call; in a cluster, into one for each slot.
     async fn acquire_each(&self, claims: &[Claim]) -> Vec<Result<Option<Grant>>> {
-        let mut answers = Box::pin(join_all(claims.iter().map(|claim| self.acquire(claim))));
-        let gathering = self.lane.gather();
-        // The first poll brings every claim to the lane.
-        let at_once = poll_fn(|cx| Poll::Ready(answers.as_mut().poll(cx))).await;
-        drop(gathering);
-        match at_once {
-            Poll::Ready(answers) => answers,
-            Poll::Pending => answers.await,
-        }
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
+        };
+        // All are in the queue before the first is polled.
+        let asked: Vec<_> = claims.iter().map(|claim| client.take(claim, None)).collect();
+        let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
+            (Took::Granted(token), call) => client.granted(claim, token, call).await.map(Some),
+            (Took::Busy(_), _) => Ok(None),
+        });
+        join_all(answers).await
     }
 
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+        };
         // In a cluster each slot has a call of its own.
         let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
         for (place, grant) in grants.iter().enumerate() {
@@ -233,13 +281,12 @@ impl DistributedLock for RedisLock {
                 None => groups.push((slot, vec![place])),
             }
         }
-        let calls = groups.iter().map(|(slot, places)| {
+        let calls = groups.iter().map(async |(slot, places)| {
             let group: Vec<_> = places.iter().map(|&place| &grants[place]).collect();
-            async move {
-                self.renew_group(&group, *slot).await.unwrap_or_else(|error| {
-                    group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect()
-                })
-            }
+            client
+                .renew_group(&group, *slot, until)
+                .await
+                .unwrap_or_else(|error| group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect())
         });
         let answers = join_all(calls).await;
         let mut sorted: Vec<_> =
@@ -249,52 +296,42 @@ impl DistributedLock for RedisLock {
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        let item = self.caller().downgrade(grant.claim());
-        let script = item.script;
-        let answer = self.lane.call(item).await?;
-        let done = answers::freed(answer.value, script)?;
-        done.next.inspect(|&ticket| self.seats().wake(ticket));
-        if !done.released {
+        let client = self.client()?;
+        let (done, generation) = client.free(client.caller().downgrade(grant.claim())).await?;
+        if !done {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
-        if self.shared.wait_replicas > 0 {
-            self.confirm(answer.generation, grant.claim().ttl()).await?;
-        }
+        client.confirm(generation, time_to_confirm(grant.claim())).await?;
         Ok(grant.downgraded())
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let item = self.caller().release(claim, claim.may_be_queued(), String::new());
-        let script = item.script;
-        let answer = self.lane.call(item).await?;
-        let freed = answers::freed(answer.value, script)?;
-        freed.next.inspect(|&ticket| self.seats().wake(ticket));
-        // An earlier try, whose answer was lost, may have freed the lock.
-        Ok(if freed.released || answer.in_doubt { Released::Released } else { Released::NotHeld })
+        let client = self.client()?;
+        let item = client.caller().release(claim, claim.may_be_queued(), String::new());
+        let (released, _) = client.free(item).await?;
+        Ok(if released { Released::Released } else { Released::NotHeld })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let answer = self.lane.call(self.caller().inspect(name)).await?;
+        let client = self.client()?;
+        let answer = client.calls.call(client.caller().inspect(name)).await?;
         Ok(answers::look(&answer.value)?.status(name))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let forced = answers::forced(&self.lane.call(self.caller().force(name)).await?.value)?;
-        forced.next.inspect(|&ticket| self.seats().wake(ticket));
+        let client = self.client()?;
+        let forced = answers::forced(&client.calls.call(client.caller().force(name)).await?.value)?;
+        client.notify(forced.next);
         Ok(forced.owners.len())
     }
 
-    fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {
-        Some(Arc::new(Self::on(Arc::clone(&self.shared))))
-    }
-
     async fn close(&self) {
-        self.lane.wire().close();
+        self.clients.take_all().iter().for_each(|client| client.calls.wire().close());
     }
 }
 
 impl fmt::Debug for RedisLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLock").field("address", &self.shared.address).finish_non_exhaustive()
+        f.debug_struct("RedisLock").field("address", &self.shared.settings.address).finish_non_exhaustive()
     }
 }

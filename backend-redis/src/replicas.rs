@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Result};
 use redis::Value;
 
+use crate::calls::unexpected;
 use crate::error::{Verdict, fatal, verdict};
-use crate::lane::unexpected;
 use crate::wire::Wire;
 
 /// Waits until `wanted` replicas have acknowledged what was written on the wire's connection of this number.

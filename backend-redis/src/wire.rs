@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
-use lockcore::seats::Seats;
+use lockcore::backend::Waiters;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -58,14 +58,14 @@ impl Link {
     }
 }
 
-/// Who listens to what the server pushes.
+/// Who receives what the server pushes.
 #[derive(Clone, Debug)]
-pub(crate) struct Ear {
-    pub(crate) seats: Arc<Seats>,
+pub(crate) struct Subscriber {
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) channel: Arc<str>,
 }
 
-impl AsyncPushSender for Ear {
+impl AsyncPushSender for Subscriber {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match push.kind {
             PushKind::Message => {
@@ -74,12 +74,12 @@ impl AsyncPushSender for Ear {
                     _ => None,
                 });
                 match ticket {
-                    Some(ticket) => self.seats.wake(ticket),
-                    None => self.seats.wake_all(),
+                    Some(ticket) => self.waiters.notify(ticket),
+                    None => self.waiters.notify_all(),
                 }
             }
             // What was said meanwhile is lost.
-            PushKind::Disconnection => self.seats.wake_all(),
+            PushKind::Disconnection => self.waiters.notify_all(),
             _ => (),
         }
         Ok(())
@@ -89,7 +89,7 @@ impl AsyncPushSender for Ear {
 /// The way to a server. It holds at most one connection, made when it is first needed.
 pub(crate) struct Wire {
     pub(crate) address: Address,
-    ear: Option<Ear>,
+    subscriber: Option<Subscriber>,
     slot: Mutex<Slot>,
 }
 
@@ -114,7 +114,7 @@ struct Slot {
 }
 
 impl Wire {
-    pub(crate) fn new(address: Address, ear: Option<Ear>) -> Self {
+    pub(crate) fn new(address: Address, subscriber: Option<Subscriber>) -> Self {
         let slot = Slot {
             link: None,
             generation: 0,
@@ -125,7 +125,7 @@ impl Wire {
             dialled_at: Moment::NEVER,
             dialled: None,
         };
-        Self { address, ear, slot: Mutex::new(slot) }
+        Self { address, subscriber, slot: Mutex::new(slot) }
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -232,23 +232,23 @@ impl Wire {
     }
 
     /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues, so that
-    /// no word can be sent before somebody listens. Without a subscription the waiter's own timer must do.
+    /// no notification is sent before somebody listens. Without a subscription the waiter's own timer must do.
     pub(crate) async fn listen(self: &Arc<Self>) {
-        let Some(ear) = &self.ear else { return };
+        let Some(subscriber) = &self.subscriber else { return };
         if self.is_listening() {
             return;
         }
         let end = Moment::now().after(SUBSCRIBE);
         let done = tokio::time::timeout(end.remaining(), async {
             let (mut link, generation) = self.link().await?;
-            link.subscribe(&ear.channel).await?;
+            link.subscribe(&subscriber.channel).await?;
             self.slot().listening = generation;
             RedisResult::Ok(())
         });
         match done.await {
             Ok(Ok(())) => (),
-            Ok(Err(error)) => tracing::info!(%error, "no wake-ups from Redis; it is tried again"),
-            Err(_) => tracing::info!("no wake-ups from Redis: no answer; it is tried again"),
+            Ok(Err(error)) => tracing::info!(%error, "no notifications from Redis; it is tried again"),
+            Err(_) => tracing::info!("no notifications from Redis: no answer; it is tried again"),
         }
     }
 
@@ -292,8 +292,8 @@ impl Wire {
                     // It repeats commands by itself; every script bears that.
                     .retries(3)
                     .response_timeout(CONNECT);
-                if let Some(ear) = self.ear.clone() {
-                    builder = builder.push_sender(ear);
+                if let Some(subscriber) = self.subscriber.clone() {
+                    builder = builder.push_sender(subscriber);
                 }
                 #[cfg(feature = "tls")]
                 if let Some(files) = &self.address.tls {
@@ -347,8 +347,8 @@ impl Wire {
             .set_response_timeout(None)
             .set_connection_timeout(Some(CONNECT))
             .set_pipeline_buffer_size(BUFFER);
-        let Some(ear) = self.ear.clone() else { return config };
-        config.set_push_sender(ear)
+        let Some(subscriber) = self.subscriber.clone() else { return config };
+        config.set_push_sender(subscriber)
     }
 }
 

@@ -8,30 +8,30 @@ use tokio::time::Instant;
 
 use super::gather::next_until;
 use super::node::Node;
-use super::{GRACE, Redlock, Shared};
+use super::{GRACE, Quorum, Shared};
 use crate::answers;
+use crate::calls::Item;
 use crate::items::Caller;
-use crate::lane::Item;
 
 impl Shared {
     pub(super) fn caller(&self) -> Caller<'_> {
-        Caller { keys: &self.keys, channel: &self.channel, exact: true }
+        Caller { keys: &self.common.keys, channel: &self.channel, exact: true }
     }
 
     /// Calls a script at one node that frees something, and wakes who can have it.
     pub(super) fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
-        let (node, seats, script) = (Arc::clone(node), Arc::clone(&self.seats), item.script);
+        let (node, waiters, script) = (Arc::clone(node), Arc::clone(&self.waiters), item.script);
         async move {
-            let answer = node.lane.call(item).await?;
+            let answer = node.calls.call(item).await?;
             let freed = answers::freed(answer.value, script)?;
-            freed.next.inspect(|&ticket| seats.wake(ticket));
+            freed.next.inspect(|&ticket| waiters.notify(ticket));
             // An earlier try, whose answer was lost, may have done it.
             Ok(freed.released || answer.in_doubt)
         }
     }
 }
 
-impl Redlock {
+impl Quorum {
     /// Frees something at all nodes. Returns when a majority has, or has had nothing to free.
     ///
     /// When a majority has answered, the claim has none any more. If the answers are mixed (some rounds of it had a few
@@ -68,7 +68,7 @@ impl Redlock {
     pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
         // From now on nobody sets it again at a node that lost it.
         claim.cancel();
-        let _no_planting = self.shared.planting.read().await;
+        let _no_planting = self.shared.common.planting.read().await;
         let queued = claim.may_be_queued();
         let freed = self.free_everywhere(|| self.shared.caller().release(claim, queued, String::new()));
         Ok(if freed.await? { Released::Released } else { Released::NotHeld })
@@ -84,7 +84,7 @@ impl Redlock {
         let writer = grant.claim();
         // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.
         writer.cancel();
-        let _no_planting = self.shared.planting.read().await;
+        let _no_planting = self.shared.common.planting.read().await;
         if self.free_everywhere(|| self.shared.caller().downgrade(writer)).await? {
             return Ok(grant.downgraded());
         }

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use lockcore::seats::Seats;
+use lockcore::backend::{PerRuntime, Waiters};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Operation,
-    Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
+    Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 use tokio::sync::{RwLock, Semaphore};
 
@@ -31,10 +31,10 @@ use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
 use crate::answers;
+use crate::calls::Item;
 use crate::check;
 use crate::keys::Keys;
-use crate::lane::Item;
-use crate::wire::Ear;
+use crate::wire::Subscriber;
 
 /// How long slow nodes are waited for when a majority has answered a question.
 const GRACE: Duration = Duration::from_millis(100);
@@ -56,37 +56,52 @@ const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count
 /// writer is, and two majorities share a node. A semaphore cannot be made so: with two permits at each of the nodes A, B
 /// and C, one holder can have A and B, a second B and C, a third A and C.
 ///
-/// It holds one connection to each node, and one more for the keeper thread. Made by [`connect`](Self::connect).
+/// Each runtime that uses it has one connection to each node; the keeper thread is one of them. Made by
+/// [`connect`](Self::connect).
 pub struct Redlock {
-    shared: Arc<Shared>,
-    nodes: Vec<Arc<Node>>,
+    common: Arc<Common>,
+    quorums: PerRuntime<Quorum>,
 }
 
-struct Shared {
+/// What all runtimes of a process share.
+struct Common {
     settings: Settings,
     keys: Keys,
-    seats: Arc<Seats>,
-    channel: Arc<str>,
-    tickets: AtomicI64,
     /// The highest token that this client knows of.
     highest: AtomicU64,
-    /// Bounds the rounds that are under way: more of them would only wait for each other, on their time.
-    rounds: Semaphore,
     /// Held to write while a lock is set again at a node that lost it, to read while one is released, so that the first
     /// cannot undo the second.
     planting: RwLock<()>,
 }
 
-impl Shared {
-    /// A waiter's seat at one node: each node rings a bell of its own.
-    fn seat(&self, ticket: i64, node: usize) -> String {
-        format!("{}:{}", self.channel, bell(ticket, node))
-    }
+/// What one runtime has of the nodes.
+struct Quorum {
+    shared: Arc<Shared>,
+    nodes: Vec<Arc<Node>>,
+}
 
+/// What the rounds of one runtime share.
+struct Shared {
+    common: Arc<Common>,
+    waiters: Arc<Waiters>,
+    channel: Arc<str>,
+    tickets: AtomicI64,
+    /// Bounds the rounds that are under way: more of them would only wait for each other, on their time.
+    rounds: Semaphore,
+}
+
+impl Common {
     /// The keys that tell what a claim holds at a node: its token counter, the lock, and those of a group.
     fn keys_of_holder(&self, claim: &Claim) -> [String; 4] {
         let [members, details] = self.keys.group(claim.name());
         [self.keys.token_of_bucket(claim.name()), self.keys.lock(claim.name()), members, details]
+    }
+}
+
+impl Shared {
+    /// A waiter's place at one node: each node notifies it apart.
+    fn place(&self, ticket: i64, node: usize) -> String {
+        format!("{}:{}", self.channel, ticket_at(ticket, node))
     }
 
     /// Repairs a node that has lost its counters, if it is time for that.
@@ -95,13 +110,14 @@ impl Shared {
             && let Err(error) = repair::repair(self, nodes, index).await
         {
             let error = format!("{error:#}");
-            tracing::warn!(node = ?self.settings.nodes[index].place, error, "this node cannot be repaired yet: no vote");
+            let node = &self.common.settings.nodes[index].place;
+            tracing::warn!(?node, error, "this node cannot be repaired yet: no vote");
         }
     }
 }
 
-/// The number of the bell that a node rings for a waiter.
-fn bell(ticket: i64, node: usize) -> i64 {
+/// The ticket of a waiter at one of the nodes.
+fn ticket_at(ticket: i64, node: usize) -> i64 {
     ticket * 64 + i64::try_from(node).unwrap_or_default()
 }
 
@@ -114,29 +130,36 @@ impl Redlock {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redlock");
         let settings = Settings::read(url).map_err(context)?;
         let keys = Keys::new(&settings.options.namespace, false);
-        let seats = Seats::new();
-        let channel = keys.channel(seats.client.simple()).into();
-        let redlock = Self::on(Arc::new(Shared {
-            settings,
-            keys,
-            seats,
-            channel,
-            tickets: AtomicI64::new(1),
-            highest: AtomicU64::new(0),
-            rounds: Semaphore::new(ROUNDS),
-            planting: RwLock::default(),
-        }));
-        redlock.check().await.map_err(context)?;
+        let common = Common { settings, keys, highest: AtomicU64::new(0), planting: RwLock::default() };
+        let redlock = Self { common: Arc::new(common), quorums: PerRuntime::new() };
+        redlock.quorum()?.check().await.map_err(context)?;
         Ok(redlock)
     }
 
-    fn on(shared: Arc<Shared>) -> Self {
-        let settings = &shared.settings;
+    fn quorum(&self) -> Result<Arc<Quorum>> {
+        self.quorums.get(|| Quorum::new(&self.common))
+    }
+}
+
+impl Quorum {
+    fn new(common: &Arc<Common>) -> Self {
+        let waiters = Waiters::new();
+        let channel: Arc<str> = common.keys.channel(waiters.client().simple()).into();
+        let settings = &common.settings;
         let node = |address: &crate::address::Address| {
-            let ear = Ear { seats: Arc::clone(&shared.seats), channel: Arc::clone(&shared.channel) };
-            Arc::new(Node::new(address.clone(), ear, shared.keys.whole_note(), settings.options.timeout))
+            let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
+            let note = common.keys.whole_note();
+            Arc::new(Node::new(address.clone(), subscriber, note, settings.options.timeout))
         };
-        Self { nodes: settings.nodes.iter().map(node).collect(), shared }
+        let nodes = settings.nodes.iter().map(node).collect();
+        let shared = Shared {
+            common: Arc::clone(common),
+            waiters,
+            channel,
+            tickets: AtomicI64::new(1),
+            rounds: Semaphore::new(ROUNDS),
+        };
+        Self { shared: Arc::new(shared), nodes }
     }
 
     fn majority(&self) -> usize {
@@ -145,11 +168,11 @@ impl Redlock {
 
     /// Reaches the nodes: a majority at least, and none that refuses us.
     async fn check(&self) -> Result<()> {
-        let settings = &self.shared.settings;
+        let settings = &self.shared.common.settings;
         let limit = settings.options.timeout;
         let looks = self.nodes.iter().map(|node| async move {
             let generation = node.generation(limit).await?;
-            check::rights(node.lane.wire(), &self.shared.keys, &[], limit).await?;
+            check::rights(node.calls.wire(), &self.shared.common.keys, &[], limit).await?;
             node.examine(generation, limit, settings.longest_ttl).await
         });
         let (mut runs, mut missing, mut forgetful) = (Vec::new(), None, 0);
@@ -197,7 +220,7 @@ impl Redlock {
     }
 
     async fn try_now(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let mut limit = self.shared.settings.node_timeout(claim.ttl());
+        let mut limit = self.shared.common.settings.node_timeout(claim.ttl());
         let mut tries = 0;
         loop {
             match round::play(&self.shared, &self.nodes, claim, tries + 1, None, limit).await {
@@ -206,12 +229,12 @@ impl Redlock {
                 Outcome::Dark(error) if tries == DARK_TRIES || !error.is_retryable() => return Err(error),
                 Outcome::Dark(_) => {
                     tries += 1;
-                    limit = waiting::more_patient(limit, claim.ttl());
+                    limit = waiting::longer(limit, claim.ttl());
                 }
                 Outcome::Split if tries == TRIES => return Ok(None),
                 Outcome::Split => {
                     tries += 1;
-                    waiting::back_off(tries).await;
+                    tokio::time::sleep(waiting::split_pause(tries)).await;
                 }
             }
         }
@@ -219,8 +242,8 @@ impl Redlock {
 
     /// Asks all nodes with the same item, and returns the answers of those that answer in time, at least a majority.
     async fn ask_all(&self, item: impl Fn() -> Item) -> Result<Vec<redis::Value>> {
-        let limit = self.shared.settings.options.timeout.min(Duration::from_secs(1));
-        let calls = self.nodes.iter().map(|node| node.lane.call_within(item(), limit));
+        let limit = self.shared.common.settings.options.timeout.min(Duration::from_secs(1));
+        let calls = self.nodes.iter().map(|node| node.calls.call_within(item(), limit));
         let mut complaint = None;
         let mut values = Vec::new();
         for answer in gather(calls, self.majority(), GRACE).await {
@@ -234,45 +257,6 @@ impl Redlock {
             Some(error) if values.len() < self.majority() => Err(error),
             _ => Ok(values),
         }
-    }
-}
-
-#[async_trait]
-impl DistributedLock for Redlock {
-    fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("redlock");
-        // No permits: see the documentation of the type.
-        promised.shared = true;
-        promised.downgrade = true;
-        promised.token_blocks = true;
-        promised.fencing = true;
-        promised.push = true;
-        promised.herd_free = true;
-        promised.across_hosts = true;
-        promised.durable = true;
-        promised.failover_safe = true;
-        promised.min_ttl = Duration::from_millis(200);
-        promised.max_ttl = self.shared.settings.longest_ttl;
-        promised
-    }
-
-    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        if let Mode::Permit { .. } = claim.mode() {
-            return Err(Error::new(ErrorKind::Unsupported, NO_PERMITS));
-        }
-        if claim.wait() == Wait::No { self.try_now(claim).await } else { self.wait_for_turn(claim).await }
-    }
-
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
-        renewal::renew(&self.shared, &self.nodes, grants).await
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.give_up(claim).await
-    }
-
-    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        self.step_down(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
@@ -294,27 +278,74 @@ impl DistributedLock for Redlock {
         let mut nodes_of: HashMap<String, usize> = HashMap::new();
         for answer in self.ask_all(|| self.shared.caller().force(name)).await? {
             let forced = answers::forced(&answer)?;
-            forced.next.inspect(|&ticket| self.shared.seats.wake(ticket));
+            forced.next.inspect(|&ticket| self.shared.waiters.notify(ticket));
             for owner in forced.owners {
                 *nodes_of.entry(owner).or_default() += 1;
             }
         }
         Ok(nodes_of.values().filter(|&&nodes| nodes >= self.majority()).count())
     }
+}
 
-    fn for_keeper(&self) -> Option<Arc<dyn DistributedLock>> {
-        Some(Arc::new(Self::on(Arc::clone(&self.shared))))
+#[async_trait]
+impl DistributedLock for Redlock {
+    fn capabilities(&self) -> Capabilities {
+        let mut promised = Capabilities::minimal("redlock");
+        // No permits: see the documentation of the type.
+        promised.shared = true;
+        promised.downgrade = true;
+        promised.token_blocks = true;
+        promised.fencing = true;
+        promised.push = true;
+        promised.herd_free = true;
+        promised.across_hosts = true;
+        promised.durable = true;
+        promised.failover_safe = true;
+        promised.min_ttl = Duration::from_millis(200);
+        promised.max_ttl = self.common.settings.longest_ttl;
+        promised
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        if let Mode::Permit { .. } = claim.mode() {
+            return Err(Error::new(ErrorKind::Unsupported, NO_PERMITS));
+        }
+        let quorum = self.quorum()?;
+        if claim.wait() == Wait::No { quorum.try_now(claim).await } else { quorum.wait_for_turn(claim).await }
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        match self.quorum() {
+            Ok(quorum) => renewal::renew(&quorum.shared, &quorum.nodes, grants, until).await,
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.quorum()?.give_up(claim).await
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        self.quorum()?.step_down(grant).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.quorum()?.inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.quorum()?.force_release(name).await
     }
 
     async fn close(&self) {
-        for node in &self.nodes {
-            node.lane.wire().close();
+        for quorum in self.quorums.take_all() {
+            quorum.nodes.iter().for_each(|node| node.calls.wire().close());
         }
     }
 }
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock").field("nodes", &self.shared.settings.nodes).finish_non_exhaustive()
+        f.debug_struct("Redlock").field("nodes", &self.common.settings.nodes).finish_non_exhaustive()
     }
 }

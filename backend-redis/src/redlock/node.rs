@@ -8,11 +8,11 @@ use redis::Value;
 
 use crate::address::Address;
 use crate::answers::{self, Took};
+use crate::calls::{Calls, Item};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
-use crate::lane::{Item, Lane};
 use crate::script::{COUNTERS, Script};
-use crate::wire::{Ear, Wire};
+use crate::wire::{Subscriber, Wire};
 
 /// How often a node that looks dead is asked whether it is.
 const PROBE: Duration = Duration::from_millis(250);
@@ -20,7 +20,7 @@ const PROBE: Duration = Duration::from_millis(250);
 const REPAIR: Duration = Duration::from_millis(500);
 
 pub(crate) struct Node {
-    pub(crate) lane: Lane,
+    pub(crate) calls: Calls,
     /// The key of the note that says which run has its counters.
     whole_note: String,
     right: Mutex<Right>,
@@ -60,13 +60,18 @@ impl Right {
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, ear: Ear, whole_note: String, timeout: Duration) -> Self {
-        let wire = Wire::new(address, Some(ear));
+    pub(crate) fn new(
+        address: Address,
+        subscriber: Subscriber,
+        whole_note: String,
+        timeout: Duration,
+    ) -> Self {
+        let wire = Wire::new(address, Some(subscriber));
         let right =
             Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
-        let lane = Lane::new(Arc::new(wire), timeout);
+        let calls = Calls::new(Arc::new(wire), timeout);
         Self {
-            lane,
+            calls,
             whole_note,
             right: Mutex::new(right),
             examining: tokio::sync::Mutex::default(),
@@ -81,7 +86,7 @@ impl Node {
 
     /// Why nobody is to wait for the node, if it looks dead. It is then probed in the background.
     pub(crate) fn looks_dead(&self) -> Option<Error> {
-        let wire = self.lane.wire();
+        let wire = self.calls.wire();
         if !wire.looks_dead() {
             return None;
         }
@@ -91,7 +96,7 @@ impl Node {
 
     fn probe(&self) {
         if due(&self.probe_at, PROBE) {
-            let wire = Arc::clone(self.lane.wire());
+            let wire = Arc::clone(self.calls.wire());
             drop(tokio::spawn(async move { wire.probe().await }));
         }
     }
@@ -119,7 +124,7 @@ impl Node {
             return no_vote(text);
         }
         let script = item.script;
-        let answer = self.lane.call_within(item, limit).await?;
+        let answer = self.calls.call_within(item, limit).await?;
         if answer.generation != generation {
             return no_vote("a node's connection was replaced while it voted");
         }
@@ -128,10 +133,10 @@ impl Node {
 
     /// The number of the connection, which is made if there is none.
     pub(crate) async fn generation(&self, limit: Duration) -> Result<u64> {
-        if let Some((_, generation)) = self.lane.wire().ready() {
+        if let Some((_, generation)) = self.calls.wire().ready() {
             return Ok(generation);
         }
-        match tokio::time::timeout(limit, self.lane.wire().link()).await {
+        match tokio::time::timeout(limit, self.calls.wire().link()).await {
             Ok(Ok((_, generation))) => Ok(generation),
             Ok(Err(error)) => Err(no_link(&error)),
             Err(_) => Err(no_answer(None)),
@@ -197,7 +202,7 @@ impl Node {
         longest_ttl: Duration,
     ) -> Result<Right> {
         let asked_at = Moment::now();
-        let info = check::info(self.lane.wire(), limit).await?;
+        let info = check::info(self.calls.wire(), limit).await?;
         if info.get("role") == "slave" {
             let text = "a node is a replica: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
@@ -227,8 +232,9 @@ impl Node {
             slot: 0,
             keys: vec![self.whole_note.clone()].into(),
             args: Arc::default(),
+            takes: None,
         };
-        match self.lane.call_within(item, limit).await.ok()?.value {
+        match self.calls.call_within(item, limit).await.ok()?.value {
             Value::Array(values) => answers::text(values.first()).ok(),
             value => answers::text(Some(&value)).ok(),
         }
@@ -242,7 +248,7 @@ impl Node {
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("appendfsync");
         let asked = tokio::time::timeout(limit, async {
-            let (mut link, _) = self.lane.wire().link().await?;
+            let (mut link, _) = self.calls.wire().link().await?;
             link.query(&command).await
         });
         let words = match asked.await {
@@ -265,8 +271,8 @@ impl Node {
         args: impl Into<Arc<Vec<String>>>,
         limit: Duration,
     ) -> Result<(Vec<i64>, u64)> {
-        let item = Item { script, slot: 0, keys: keys.into(), args: args.into() };
-        let answer = self.lane.call_within(item, limit).await?;
+        let item = Item { script, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+        let answer = self.calls.call_within(item, limit).await?;
         let numbers = match &answer.value {
             Value::Array(values) => {
                 values.iter().map(|value| answers::int(Some(value))).collect::<Result<Vec<_>>>()?

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, lease};
+use lockcore::backend::valid_until;
+use lockcore::{Error, ErrorKind, Grant, Moment, Renewal};
 
 use super::Shared;
 use super::node::Node;
 use super::tally::majority;
+use crate::calls::Item;
+use crate::error::no_answer;
 use crate::items::{self, millis, owner};
-use crate::lane::Item;
 use crate::script::{PLANT, RENEW};
 
 /// What the nodes said about one lease.
@@ -23,14 +25,18 @@ struct Votes {
 }
 
 /// Extends leases. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
-pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[Grant]) -> Vec<Renewal> {
+pub(super) async fn renew(
+    shared: &Arc<Shared>,
+    nodes: &[Arc<Node>],
+    grants: &[Grant],
+    until: Moment,
+) -> Vec<Renewal> {
     let began = Moment::now();
     let majority = majority(nodes.len());
-    let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or_default();
     // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
-    let limit = lease::Lease::patience(shortest) / 4 * 3;
-    let longest = shared.settings.longest_ttl;
-    let Item { keys, args, .. } = items::renewal(&shared.keys, grants, 0);
+    let limit = until.since(began) / 4 * 3;
+    let longest = shared.common.settings.longest_ttl;
+    let Item { keys, args, .. } = items::renewal(&shared.common.keys, grants, 0);
     let mut answers: FuturesUnordered<_> = nodes
         .iter()
         .enumerate()
@@ -42,7 +48,8 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
                     let counts = node.may_extend(generation, limit, longest).await?;
                     Ok::<_, Error>((numbers, counts))
                 };
-                (index, asked.await)
+                let late = |_| no_answer(None);
+                (index, tokio::time::timeout(limit, asked).await.map_err(late).flatten())
             }
         })
         .collect();
@@ -65,7 +72,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
             }
             Err(error) => complaint = Some(error),
         }
-        // Returns at the majority. The slow ones go on: their lanes send what was sent.
+        // Returns at the majority. The slow ones go on: what was sent is carried out.
         let decided = |votes: &Votes| votes.extended >= majority || votes.gone >= majority || open == 0;
         if votes.iter().all(decided) {
             break;
@@ -93,7 +100,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
     renewed
         .map(|(grant, votes)| {
             if votes.extended >= majority {
-                Renewal::Renewed(lease::belief(began, grant.claim().ttl()))
+                Renewal::Renewed(valid_until(began, grant.claim().ttl()))
             } else if votes.gone >= majority {
                 Renewal::Lost
             } else {
@@ -112,7 +119,7 @@ pub(super) async fn renew(shared: &Arc<Shared>, nodes: &[Arc<Node>], grants: &[G
 /// Sets locks again, in the background, at nodes that have lost them, so that the majority does not wear away.
 ///
 /// Only locks that a majority has just confirmed. It never counts as a vote of this renewal. A release that comes
-/// meanwhile waits until it is done (see [`Shared::planting`]), and one that came before is seen here.
+/// meanwhile waits until it is done (see [`Common::planting`](super::Common::planting)), and one that came before is seen here.
 fn plant(
     shared: &Arc<Shared>,
     nodes: &[Arc<Node>],
@@ -135,12 +142,15 @@ fn plant(
     }
     let shared = Arc::clone(shared);
     drop(tokio::spawn(async move {
-        let _no_release = shared.planting.write().await;
+        // Bounded: releases wait behind it, and one whose runtime is not driven may be in its way.
+        let Ok(_no_release) = tokio::time::timeout(limit, shared.common.planting.write()).await else {
+            return;
+        };
         for (node, grants) in bare {
             let (mut keys, mut args) = (Vec::new(), Vec::new());
             for grant in grants.iter().filter(|grant| !grant.claim().is_cancelled()) {
                 let claim = grant.claim();
-                keys.extend(shared.keys_of_holder(claim));
+                keys.extend(shared.common.keys_of_holder(claim));
                 args.extend([
                     owner(claim),
                     millis(claim.ttl()),

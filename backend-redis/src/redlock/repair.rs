@@ -22,7 +22,7 @@ use super::Shared;
 use super::node::Node;
 use super::tally::majority;
 use crate::answers;
-use crate::lane::{Item, unexpected};
+use crate::calls::{Item, unexpected};
 use crate::script::{COUNTERS, MEND};
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
         broken.note_whole(run.generation);
         return Ok(());
     }
-    let counters = shared.keys.all_token_buckets();
+    let counters = shared.common.keys.all_token_buckets();
     let reads = nodes.iter().map(|node| read(node, &counters));
     let mut whole = Vec::new();
     let mut all = Vec::new();
@@ -62,7 +62,7 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
     for bucket in 0..counters.len() {
         args.push(sources.iter().map(|values| values[bucket]).max().unwrap_or(0).to_string());
     }
-    let mut keys = vec![shared.keys.whole_note()];
+    let mut keys = vec![shared.common.keys.whole_note()];
     keys.extend(counters);
     let (_, generation) = broken.numbers(&MEND, keys, args, LIMIT).await?;
     // On another connection it may have been another run, which has forgotten again. Its note then names the wrong one.
@@ -76,10 +76,16 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
 /// The counters of a node, and whether it has not forgotten them.
 async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)> {
     // Before and after: a node that is repaired in between shows numbers from before its repair.
-    let known = node.lane.wire().ready().map(|(_, generation)| generation);
+    let known = node.calls.wire().ready().map(|(_, generation)| generation);
     let was_whole = known.is_some_and(|generation| node.is_whole_on(generation));
-    let item = Item { script: &COUNTERS, slot: 0, keys: counters.to_vec().into(), args: Arc::default() };
-    let answer = node.lane.call_within(item, LIMIT).await?;
+    let item = Item {
+        script: &COUNTERS,
+        slot: 0,
+        keys: counters.to_vec().into(),
+        args: Arc::default(),
+        takes: None,
+    };
+    let answer = node.calls.call_within(item, LIMIT).await?;
     let Value::Array(values) = answer.value else { return Err(unexpected()) };
     let values = values
         .iter()

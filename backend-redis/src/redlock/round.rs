@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::seats::SEAT_LIFE;
+use lockcore::backend::PLACE_TTL;
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
 
 use super::Shared;
 use super::node::Node;
 use super::tally::{Answer, Step, Tally, Why};
 use crate::answers::{Busy, Took};
+use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner};
-use crate::lane::Item;
 use crate::script::{INSTALL, JOIN_VOTE, LEAVE, Script, VOTE};
 
 /// What a round came to.
@@ -105,7 +105,7 @@ impl Round<'_> {
             }
         }
         if let Step::Granted(token) = step {
-            self.shared.highest.fetch_max(token, Ordering::Relaxed);
+            self.shared.common.highest.fetch_max(token, Ordering::Relaxed);
             let grant = Grant::new(self.claim, FencingToken::new(token), began);
             if !grant.deadline().has_passed() {
                 self.finish(replies, seat.is_some());
@@ -135,19 +135,19 @@ impl Round<'_> {
     fn ask_for_votes(&self, seat: Option<i64>) -> Replies {
         // A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let known = self.shared.highest.load(Ordering::Relaxed) + 1;
+        let known = self.shared.common.highest.load(Ordering::Relaxed) + 1;
         let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
         let (name, mode) = (self.claim.name(), self.claim.mode());
-        let keys = self.shared.keys.of(name);
-        let mut keys = vec![self.shared.keys.token_of_bucket(name), keys.lock, keys.queue, keys.seats];
+        let keys = self.shared.common.keys.of(name);
+        let mut keys = vec![self.shared.common.keys.token_of_bucket(name), keys.lock, keys.queue, keys.seats];
         let mut script: &Script = &VOTE;
         if !is_exclusive(self.claim) {
             script = &JOIN_VOTE;
-            keys.extend(self.shared.keys.group(name));
+            keys.extend(self.shared.common.keys.group(name));
         }
         let keys = Arc::new(keys);
         let args = vec![
-            SEAT_LIFE.as_micros().to_string(),
+            PLACE_TTL.as_micros().to_string(),
             owner(self.claim),
             millis(self.claim.ttl()),
             self.claim.label().to_owned(),
@@ -161,10 +161,12 @@ impl Round<'_> {
                 continue;
             }
             let mut args = args.clone();
-            args.push(seat.map_or_else(String::new, |seat| self.shared.seat(seat, index)));
+            args.push(seat.map_or_else(String::new, |seat| self.shared.place(seat, index)));
             args.push(self.claim.tokens().to_string());
-            let item = Item { script, slot: 0, keys: Arc::clone(&keys), args: args.into() };
-            let (node, limit, longest) = (Arc::clone(node), self.limit, self.shared.settings.longest_ttl);
+            let takes = Some(self.claim.clone());
+            let item = Item { script, slot: 0, keys: Arc::clone(&keys), args: args.into(), takes };
+            let (node, limit, longest) =
+                (Arc::clone(node), self.limit, self.shared.common.settings.longest_ttl);
             replies.push(Box::pin(
                 async move { Reply::Vote(index, node.vote(item, mode, limit, longest).await) },
             ));
@@ -209,7 +211,7 @@ impl Round<'_> {
     }
 
     fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {
-        let keys = Arc::new(self.shared.keys_of_holder(self.claim).to_vec());
+        let keys = Arc::new(self.shared.common.keys_of_holder(self.claim).to_vec());
         for &index in nodes {
             let (node, limit, keys) = (Arc::clone(&self.nodes[index]), self.limit, Arc::clone(&keys));
             let args = vec![owner(self.claim), token.to_string(), self.claim.tokens().to_string()];
@@ -228,7 +230,7 @@ impl Round<'_> {
         if replies.is_empty() && held.is_empty() {
             return;
         }
-        let keys = self.shared.keys.of(self.claim.name());
+        let keys = self.shared.common.keys.of(self.claim.name());
         let (owner, limit) = (owner(self.claim), self.limit);
         let mut nodes: Vec<_> = held.iter().map(|&node| Arc::clone(&self.nodes[node])).collect();
         let (shared, claim, number) = (Arc::clone(self.shared), self.claim.clone(), self.number);

@@ -1,132 +1,171 @@
 //! Waiting for a lock that a majority must free.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::seats::Seat;
+use lockcore::backend::{Answer, Queue, Waiter, wait_for_turn};
 use lockcore::{Claim, Error, Grant, Moment, Result};
 
 use super::gather::gather;
 use super::round::{self, Outcome};
-use super::{Redlock, bell};
-use crate::items::nap;
+use super::{Quorum, ticket_at};
+use crate::items::recheck;
 
-/// How long the words of the other nodes are waited for when the first has come.
+/// How long the notifications of the other nodes are waited for when the first has come.
 const TOGETHER: Duration = Duration::from_millis(3);
 
-/// Pauses for a random time that grows with the number of tries: contenders that split the votes must not meet again.
-pub(super) async fn back_off(tries: u32) {
-    let most = Duration::from_millis(2 << tries.min(5));
-    tokio::time::sleep(most.mul_f64(rand::random::<f64>())).await;
+/// A random pause that grows with the number of tries: contenders that split the votes must not meet again.
+pub(super) fn split_pause(tries: u32) -> Duration {
+    let longest = Duration::from_millis(2 << tries.min(5));
+    longest.mul_f64(rand::random::<f64>())
 }
 
 /// How long a node may take in the next round, when too few answered in this one: the network may be slow rather than
 /// down.
-pub(super) fn more_patient(limit: Duration, ttl: Duration) -> Duration {
+pub(super) fn longer(limit: Duration, ttl: Duration) -> Duration {
     (limit * 2).min((ttl / 2).max(limit))
 }
 
-impl Redlock {
+/// A claim that waits at the nodes.
+struct Waiting<'a> {
+    quorum: &'a Quorum,
+    state: Mutex<State>,
+}
+
+/// What the rounds so far have shown.
+struct State {
+    rounds: u32,
+    splits: u32,
+    dark_since: Option<Moment>,
+    /// How long a node may take in the next round.
+    limit: Duration,
+}
+
+/// The places of a claim in the queues of the nodes.
+pub(super) struct Places {
+    ticket: i64,
+    waiters: Vec<Waiter>,
+}
+
+impl Quorum {
     /// Tries, queues and waits for the turn.
     ///
-    /// A claim queues at every node that refuses it, and each node wakes the first of its own queue. Where the nodes
+    /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where the nodes
     /// agree about who is first, one waiter hears from a majority and tries alone. Where they do not, several hear from
     /// some: they wait a moment for the rest, and a random pause after a split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let listening = self.nodes.iter().filter(|node| node.lane.wire().is_listening()).count();
-        let mut ticket = None;
         // One that waited a moment ago is likely to wait again, and queues with its first call.
-        if listening >= self.majority() {
-            ticket = Some(self.sit(claim));
-        }
-        let (mut number, mut splits, mut dark_since) = (0, 0, None);
-        let mut limit = self.shared.settings.node_timeout(claim.ttl());
-        loop {
-            let seat = ticket.as_ref().map(|(seat, _)| *seat);
-            number += 1;
-            let round = round::play(&self.shared, &self.nodes, claim, number, seat, limit);
-            let outcome = claim.within_wait(async { Ok(round.await) }).await?;
-            let pause = match outcome {
-                // A slow node may still queue it: the release gives up what is left of its places, too.
-                Outcome::Granted(grant) => return Ok(Some(grant)),
-                Outcome::Held(busy) => {
-                    (splits, dark_since) = (0, None);
-                    nap(&busy)
-                }
-                Outcome::Split => {
-                    splits += 1;
-                    tokio::select! {
-                        () = back_off(splits) => (),
-                        () = claim.given_up() => return Ok(None),
-                    }
-                    continue;
-                }
-                Outcome::Dark(error) => {
-                    self.bear(error, *dark_since.get_or_insert_with(Moment::now))?;
-                    limit = more_patient(limit, claim.ttl());
-                    Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>())
-                }
-            };
-            let Some((_, bells)) = &ticket else {
-                // Listens before it queues, so that no word is sent before somebody hears it.
-                let claimed = self.sit(claim);
-                let listening = self.nodes.iter().map(|node| async {
-                    node.lane.wire().listen().await;
-                    Ok(())
-                });
-                tokio::select! {
-                    _ = gather(listening, self.majority(), Duration::from_millis(5)) => (),
-                    () = claim.given_up() => return Ok(None),
-                }
-                ticket = Some(claimed);
-                continue;
-            };
-            tokio::select! {
-                () = self.called(bells) => (),
-                () = tokio::time::sleep(pause) => (),
-                () = claim.given_up() => return Ok(None),
-            }
-            self.listen_again();
-        }
+        let places = (self.listening() >= self.majority()).then(|| {
+            claim.note_queued();
+            self.register(claim)
+        });
+        let limit = self.shared.common.settings.node_timeout(claim.ttl());
+        let state = State { rounds: 0, splits: 0, dark_since: None, limit };
+        wait_for_turn(&Waiting { quorum: self, state: Mutex::new(state) }, claim, places).await
     }
 
-    fn sit(&self, claim: &Claim) -> (i64, Vec<Seat>) {
-        claim.note_queued();
-        let ticket = self.shared.tickets.fetch_add(1, Ordering::Relaxed);
-        let seat = |node| self.shared.seats.sit(claim.name(), bell(ticket, node));
-        (ticket, (0..self.nodes.len()).map(seat).collect())
-    }
-
-    /// Whether to go on although too few nodes answer.
-    fn bear(&self, error: Error, since: Moment) -> Result<()> {
-        let patience = self.shared.settings.options.timeout;
-        if !error.is_retryable() || since.after(patience).has_passed() { Err(error) } else { Ok(()) }
-    }
-
-    /// Resolves when a majority of the nodes has called, or one has and the others do not follow.
-    async fn called(&self, bells: &[Seat]) {
-        let mut calls: FuturesUnordered<_> = bells.iter().map(Seat::called).collect();
-        calls.next().await;
-        let rest = async {
-            for _ in 1..self.majority() {
-                calls.next().await;
-            }
-        };
-        // Too few of them, or one that was late: then the random part keeps contenders apart.
-        let patience = TOGETHER.mul_f64(0.7 + 0.6 * rand::random::<f64>());
-        drop(tokio::time::timeout(patience, rest).await);
+    /// How many nodes notify us.
+    fn listening(&self) -> usize {
+        self.nodes.iter().filter(|node| node.calls.wire().is_listening()).count()
     }
 
     /// Subscribes again where a connection was replaced, without waiting for it.
     fn listen_again(&self) {
         for node in &self.nodes {
-            let wire = node.lane.wire();
+            let wire = node.calls.wire();
             if !wire.is_listening() && !wire.looks_dead() {
                 let node = Arc::clone(node);
-                drop(tokio::spawn(async move { node.lane.wire().listen().await }));
+                drop(tokio::spawn(async move { node.calls.wire().listen().await }));
             }
         }
+    }
+
+    fn register(&self, claim: &Claim) -> Places {
+        let ticket = self.shared.tickets.fetch_add(1, Ordering::Relaxed);
+        let waiter = |node| self.shared.waiters.register(claim.name(), ticket_at(ticket, node));
+        Places { ticket, waiters: (0..self.nodes.len()).map(waiter).collect() }
+    }
+}
+
+impl Waiting<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether to go on although too few nodes answer.
+    fn tolerate(&self, error: Error, since: Moment) -> Result<()> {
+        let limit = self.quorum.shared.common.settings.options.timeout;
+        if !error.is_retryable() || since.after(limit).has_passed() { Err(error) } else { Ok(()) }
+    }
+}
+
+/// Each round is a sign of life at every node that it reaches.
+impl Queue for Waiting<'_> {
+    type Place = Places;
+
+    async fn subscribe(&self) {
+        if self.quorum.listening() >= self.quorum.majority() {
+            return self.quorum.listen_again();
+        }
+        let listening = self.quorum.nodes.iter().map(|node| async {
+            node.calls.wire().listen().await;
+            Ok(())
+        });
+        gather(listening, self.quorum.majority(), Duration::from_millis(5)).await;
+    }
+
+    async fn ask(&self, claim: &Claim, place: Option<&Places>) -> Result<Answer> {
+        let Quorum { shared, nodes } = self.quorum;
+        let (number, limit) = {
+            let mut state = self.state();
+            state.rounds += 1;
+            (state.rounds, state.limit)
+        };
+        let ticket = place.map(|places| places.ticket);
+        let outcome = round::play(shared, nodes, claim, number, ticket, limit).await;
+        let mut state = self.state();
+        Ok(match outcome {
+            // A slow node may still queue it: the release gives up what is left of its places, too.
+            Outcome::Granted(grant) => Answer::Granted(grant),
+            Outcome::Held(busy) => {
+                (state.splits, state.dark_since) = (0, None);
+                Answer::Refused { recheck: recheck(&busy) }
+            }
+            Outcome::Split => {
+                state.splits += 1;
+                Answer::Undecided { pause: split_pause(state.splits) }
+            }
+            Outcome::Dark(error) => {
+                self.tolerate(error, *state.dark_since.get_or_insert_with(Moment::now))?;
+                state.limit = longer(limit, claim.ttl());
+                let recheck = Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>());
+                Answer::Refused { recheck }
+            }
+        })
+    }
+
+    /// The next round queues.
+    async fn enter(&self, claim: &Claim) -> Result<Places> {
+        Ok(self.quorum.register(claim))
+    }
+
+    /// Resolves when a majority of the nodes has notified, or one has and the others do not follow.
+    async fn notified(&self, places: &Places) {
+        let mut notified: FuturesUnordered<_> = places.waiters.iter().map(Waiter::notified).collect();
+        notified.next().await;
+        let rest = async {
+            for _ in 1..self.quorum.majority() {
+                notified.next().await;
+            }
+        };
+        // Too few of them, or one that was late: then the random part keeps contenders apart.
+        let limit = TOGETHER.mul_f64(0.7 + 0.6 * rand::random::<f64>());
+        drop(tokio::time::timeout(limit, rest).await);
+    }
+
+    async fn leave(&self, claim: &Claim) -> Result<()> {
+        self.quorum.give_up(claim).await.map(drop)
     }
 }

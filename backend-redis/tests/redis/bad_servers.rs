@@ -6,7 +6,9 @@ use lockcore::{Error, ErrorKind};
 use testbed::{Options, Redis};
 
 use crate::logs;
-use crate::servers::{backend, client, in_memory, keys, on_disk, redis, redis_with, refusal, tell, until};
+use crate::servers::{
+    backend, client, in_memory, keys, on_disk, redis, redis_with, refusal, soon, tell, until,
+};
 
 fn assert_is(error: &Error, kind: ErrorKind, part: &str) {
     assert_eq!(error.kind(), kind, "{error:#}");
@@ -140,7 +142,8 @@ async fn a_server_whose_memory_is_full() {
         assert_is(&error, ErrorKind::Misconfigured, "has reached its maxmemory");
     }
     assert!(locks.inspect("held").await.expect("an answer").is_held());
-    let renewal = backend(&server.url()).await.expect("a connection").renew(&[guard.grant().clone()]).await;
+    let renewal =
+        backend(&server.url()).await.expect("a connection").renew(&[guard.grant().clone()], soon()).await;
     assert!(matches!(renewal[0], lockcore::Renewal::Renewed(_)), "{renewal:?}");
     assert_eq!(keys(&server), ["lockwell:held"]);
     guard.release().await.expect("giving up needs no memory");
@@ -244,7 +247,7 @@ async fn a_server_with_too_many_clients() {
     let error = refusal(&format!("{}?timeout=500ms", server.url())).await;
     assert_is(&error, ErrorKind::Unreachable, "maxclients");
     assert!(error.is_retryable());
-    one.close().await;
+    one.close().await.expect("nothing is left");
     let late = client(&server.url()).await;
     late.lock("a").await.expect("a free lock").release().await.expect("held");
     drop((two, three));

@@ -187,7 +187,7 @@ async fn misconfigured(url: &str, hint: &str) {
     let start = Instant::now();
     let error = match backend(url).await {
         Err(error) => error,
-        Ok(backend) => Locks::new(backend).lock("a").await.expect_err("no locks here"),
+        Ok(backend) => Locks::new(backend).expect("a keeper").lock("a").await.expect_err("no locks here"),
     };
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error:#}");
     assert!(error.to_string().contains(hint), "{url}: {error:#}");

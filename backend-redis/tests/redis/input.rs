@@ -258,7 +258,7 @@ async fn what_an_address_cannot_say() {
     let error = refusal(&url).await;
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
     assert!(error.to_string().contains("named twice"), "{error:#}");
-    let locks = Locks::new(backend(&redlock_url(&nodes)).await.expect("a connection"));
+    let locks = Locks::new(backend(&redlock_url(&nodes)).await.expect("a connection")).expect("a keeper");
     let error = locks.permit("a", 3).await.expect_err("not offered");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:#}");
     assert!(nodes.iter().all(|node| keys(node).is_empty()));

@@ -7,7 +7,7 @@ use testbed::Redis;
 use tokio::task::JoinSet;
 
 use crate::programs::Program;
-use crate::servers::{backend, client, keys, on_disk, redis, redis_with, redlock_url, until};
+use crate::servers::{backend, client, keys, on_disk, redis, redis_with, redlock_url, soon, until};
 
 /// Lockwell, with another program on the same servers.
 struct Pair {
@@ -157,7 +157,7 @@ async fn it_is_kept_out_by_those_who_hold_together(mut pair: Pair, requests: [Lo
     pair.nothing_is_left().await;
     assert_eq!(pair.other.ask("try a 20000"), "yes");
     let ours = backend(&pair.url).await.expect("a connection");
-    let renewal = ours.renew(&[reader.grant().clone()]).await.remove(0);
+    let renewal = ours.renew(&[reader.grant().clone()], soon()).await.remove(0);
     assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
     assert_eq!(reader.release().await.expect_err("not ours").kind(), ErrorKind::Lost);
     assert_eq!(pair.other.ask("release a"), "done", "it is still the other program's");
@@ -181,7 +181,7 @@ async fn neither_touches_the_others(mut pair: Pair, calls: &[&str], refusal: &st
     pair.nothing_is_left().await;
     assert_eq!(pair.other.ask("try a 20000"), "yes");
     let ours = backend(&pair.url).await.expect("a connection");
-    let renewal = ours.renew(&[guard.grant().clone()]).await.remove(0);
+    let renewal = ours.renew(&[guard.grant().clone()], soon()).await.remove(0);
     assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
     let error = guard.release().await.expect_err("not ours");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");

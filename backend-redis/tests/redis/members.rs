@@ -6,7 +6,7 @@ use lockcore::{Claim, DistributedLock, ErrorKind, Grant, Mode, Released, Renewal
 use testbed::{Durability, Redis};
 
 use crate::asking::{claim, claim_as, life, parts, permit, queued};
-use crate::servers::{backend, client, in_memory, keys, redis, redis_with, tell, until};
+use crate::servers::{backend, client, in_memory, keys, redis, redis_with, soon, tell, until};
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ async fn take(backend: &dyn DistributedLock, claim: &Claim) -> Option<Grant> {
 }
 
 async fn is_renewed(backend: &dyn DistributedLock, grant: &Grant) -> bool {
-    match backend.renew(std::slice::from_ref(grant)).await.remove(0) {
+    match backend.renew(std::slice::from_ref(grant), soon()).await.remove(0) {
         Renewal::Renewed(_) => true,
         Renewal::Lost => false,
         other => panic!("{other:?}"),
@@ -211,7 +211,7 @@ async fn each_lease_of_a_call_has_its_own_answer() {
             tell(&server, &["HSET", "lockwell:0/3", "another", "program"]);
         }
     }
-    let answers = one.renew(&grants).await;
+    let answers = one.renew(&grants, soon()).await;
     let renewed: Vec<bool> = answers.iter().map(|it| matches!(it, Renewal::Renewed(_))).collect();
     assert_eq!(renewed, (0..grants.len()).map(|n| !gone(n)).collect::<Vec<_>>());
     assert!(answers.iter().all(|it| matches!(it, Renewal::Renewed(_) | Renewal::Lost)), "{answers:?}");

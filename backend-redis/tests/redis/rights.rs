@@ -7,7 +7,9 @@ use lockcore::{Error, ErrorKind, Locks, Renewal, Result};
 use testbed::Redis;
 
 use crate::logs;
-use crate::servers::{backend, client, keys, on_disk, redis, redis_with, redlock_url, refusal, tell, until};
+use crate::servers::{
+    backend, client, keys, on_disk, redis, redis_with, redlock_url, refusal, soon, tell, until,
+};
 
 /// The rights as docs/redis.md tells them.
 const RIGHTS: &str = include_str!("minimal.acl");
@@ -47,9 +49,9 @@ async fn three() -> Option<[Redis; 3]> {
 /// Every operation that there is, with a wait that must be ended by a wake-up. Says how long the hand-over took.
 async fn everything(url: &str) -> Result<Duration> {
     let backend = backend(url).await?;
-    let (one, two) = (Locks::new(Arc::clone(&backend)), client(url).await);
+    let (one, two) = (Locks::new(Arc::clone(&backend)).expect("a keeper"), client(url).await);
     let guard = one.lock("a").await?;
-    match backend.renew(&[guard.grant().clone()]).await.remove(0) {
+    match backend.renew(&[guard.grant().clone()], soon()).await.remove(0) {
         Renewal::Renewed(_) => (),
         Renewal::Unknown(error) => return Err(error),
         other => panic!("{other:?}"),
@@ -85,7 +87,7 @@ async fn every_mode(one: &Locks, two: &Locks) -> Result<()> {
     }
     let reader = writer.downgrade().await?;
     let second = waiting.await.expect("no panic")?;
-    let renewals = one.backend().renew(&[reader.grant().clone(), second.grant().clone()]).await;
+    let renewals = one.backend().renew(&[reader.grant().clone(), second.grant().clone()], soon()).await;
     assert!(renewals.iter().all(|one| matches!(one, Renewal::Renewed(_))), "{renewals:?}");
     second.release().await?;
     assert_eq!(one.force_release("a").await?, 1);
@@ -238,7 +240,7 @@ async fn a_right_that_is_taken_away_later_is_named() {
     let backend = backend(&url_of(&server, "app", &rights())).await.expect("a connection");
     for command in ["pexpire", "get"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
-        let renewal = backend.renew(&[guard.grant().clone()]).await.remove(0);
+        let renewal = backend.renew(&[guard.grant().clone()], soon()).await.remove(0);
         let Renewal::Unknown(error) = renewal else { panic!("{command}: {renewal:?}") };
         assert_refused(&error, &["lacks a right", &command.to_uppercase()]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);

@@ -65,9 +65,14 @@ pub(crate) async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
     })
 }
 
+/// By when a backend that is asked to renew must answer.
+pub(crate) fn soon() -> lockcore::Moment {
+    lockcore::Moment::now().after(std::time::Duration::from_secs(5))
+}
+
 /// A client with connections of its own.
 pub(crate) async fn client(url: &str) -> Locks {
-    Locks::new(backend(url).await.expect("a connection"))
+    Locks::new(backend(url).await.expect("a connection")).expect("a keeper")
 }
 
 /// Why no connection can be made to this address.

@@ -8,7 +8,7 @@ use testbed::{Proxy, Redis};
 
 use super::{nodes, url_of};
 use crate::asking::claim_as;
-use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
+use crate::servers::{backend, client, keys, on_disk, redlock_url, soon, tell, until};
 
 #[tokio::test]
 async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
@@ -72,7 +72,8 @@ async fn a_node_that_answers_last_gets_the_lock_again_too() {
 /// Releases a lock while its renewal, which finds that a node has lost it, is under way.
 async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
     let backend = backend(&redlock_url(nodes)).await.expect("a connection");
-    let keeper = backend.for_keeper().expect("a second handle");
+    // A runtime of its own, and so connections of its own, as the keeper has.
+    let keeper = lockcore::backend::OwnRuntime::start("test-keeper").expect("a thread");
     for round in 0..rounds {
         let name = format!("name {round}");
         // Long, so that what is left is seen.
@@ -84,9 +85,9 @@ async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
         let [members, details] =
             ["members", "details"].map(|what| format!("lockwell:\u{1f}{what}\u{1f}{name}"));
         tell(node, &["DEL", &key, &members, &details]);
-        let renewal = tokio::spawn({
-            let keeper = Arc::clone(&keeper);
-            async move { keeper.renew(&[grant]).await }
+        let renewal = keeper.spawn({
+            let backend = Arc::clone(&backend);
+            async move { backend.renew(&[grant], soon()).await }
         });
         // The timer of the runtime counts in milliseconds.
         std::thread::sleep(Duration::from_micros(u64::from(round % 20) * 40));

@@ -10,7 +10,7 @@ use testbed::Redis;
 
 use super::nodes;
 use crate::asking::{claim_as, parts};
-use crate::servers::{backend, client, keys, on_disk, redlock_url, tell, until};
+use crate::servers::{backend, client, keys, on_disk, redlock_url, soon, tell, until};
 
 async fn three() -> Option<Vec<Redis>> {
     nodes(3, &on_disk()).await
@@ -121,7 +121,7 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     until("all nodes have heard", || nodes.iter().all(|node| keys(node).len() == 3)).await;
     tell(&nodes[0], &["FLUSHALL"]);
     tell(&nodes[0], &["SET", "lockwell:a", value, "PX", "5000"]);
-    let renewal = one.renew(std::slice::from_ref(&reader)).await.remove(0);
+    let renewal = one.renew(std::slice::from_ref(&reader), soon()).await.remove(0);
     assert!(matches!(renewal, lockcore::Renewal::Renewed(_)), "{renewal:?}");
     until("it is extended", || crate::asking::life(&nodes[0], "lockwell:a") > 20_000).await;
     one.release(reader.claim()).await.expect("an answer");

@@ -45,17 +45,17 @@ fn vote_script(node: &Redis) -> String {
 async fn a_vote_that_is_repeated_late_does_not_bring_its_round_back() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let backend = backend(&redlock_url(&nodes)).await.expect("a connection");
-    let claim = claim("a", Duration::from_secs(30));
-    let acquire = || async { backend.acquire(&claim).await.expect("an answer").expect("a free lock") };
-    let release = || async { backend.release(&claim).await.expect("a majority") };
+    let (first, second) = (claim("a", Duration::from_secs(30)), claim("a", Duration::from_secs(30)));
+    let acquire = async |claim| backend.acquire(claim).await.expect("an answer").expect("a free lock");
+    let release = async |claim| backend.release(claim).await.expect("a majority");
     // The first call teaches the script to the nodes.
-    acquire().await;
-    release().await;
+    acquire(&first).await;
+    release(&first).await;
     let node = &nodes[0];
     tell(node, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    acquire().await;
+    acquire(&second).await;
     let script = vote_script(node);
-    release().await;
+    release(&second).await;
     let owner = "0123456789abcdef0123456789abcdef";
     let [counter, lock, queue, seats] = ["token", "b", "queue", "seats"];
     let vote = |round: &str| {
