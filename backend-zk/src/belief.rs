@@ -12,7 +12,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockcore::{Moment, lease};
+use lockcore::Moment;
+use lockcore::backend::valid_until;
 
 #[derive(Debug)]
 pub(crate) struct Belief {
@@ -48,7 +49,7 @@ impl Belief {
 
     /// Until when the session may be believed in.
     pub(crate) fn deadline(&self) -> Moment {
-        lease::belief(self.confirmed, self.timeout)
+        valid_until(self.confirmed, self.timeout)
     }
 }
 
@@ -66,12 +67,12 @@ mod tests {
     fn a_single_server_counts_from_the_last_answer() {
         let start = Moment::now();
         let mut belief = Belief::new(T, Duration::ZERO, start);
-        assert_eq!(belief.deadline(), lease::belief(start, T));
+        assert_eq!(belief.deadline(), valid_until(start, T));
         belief.answered(start.after(ms(500)));
-        assert_eq!(belief.deadline(), lease::belief(start.after(ms(500)), T));
+        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
         // Answers may come out of order.
         belief.answered(start.after(ms(200)));
-        assert_eq!(belief.deadline(), lease::belief(start.after(ms(500)), T));
+        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
     }
 
     #[test]
@@ -79,15 +80,15 @@ mod tests {
         let start = Moment::now();
         let mut belief = Belief::new(T, ms(1000), start);
         belief.answered(start.after(ms(500)));
-        assert_eq!(belief.deadline(), lease::belief(start, T), "not reported yet");
+        assert_eq!(belief.deadline(), valid_until(start, T), "not reported yet");
         belief.answered(start.after(ms(1400)));
-        assert_eq!(belief.deadline(), lease::belief(start, T));
+        assert_eq!(belief.deadline(), valid_until(start, T));
         belief.answered(start.after(ms(1500)));
-        assert_eq!(belief.deadline(), lease::belief(start.after(ms(500)), T));
+        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
         for at in 1501..4000 {
             belief.answered(start.after(ms(at)));
         }
         assert!(belief.recent.len() <= 10, "{}", belief.recent.len());
-        assert!(belief.deadline() >= lease::belief(start.after(ms(2800)), T));
+        assert!(belief.deadline() >= valid_until(start.after(ms(2800)), T));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Operation, Released,
-    Renewal, Result, ServerUrl, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
+    Released, Renewal, Result, ServerUrl, async_trait,
 };
 use zookeeper_client::{self as zk, EventType};
 
@@ -20,7 +20,7 @@ use crate::options::{Options, Recipe};
 use crate::pool::Pool;
 use crate::probe::{Limits, probe};
 use crate::shared::Shared;
-use crate::{acquire, downgrade, release, renew, simple};
+use crate::{acquire, downgrade, release, renew, simple, thread};
 
 /// Locks in ZooKeeper.
 ///
@@ -38,6 +38,7 @@ impl ZkLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(Options::read(url).map_err(context)?);
+        thread::start().map_err(context)?;
         let clock = ServerClock::default();
         let limits = match probe(&options, &clock).await {
             Ok(limits) => limits,
@@ -101,12 +102,8 @@ impl DistributedLock for ZkLock {
         }
     }
 
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
-        let shortest = grants.iter().map(|grant| grant.claim().ttl()).min().unwrap_or_default();
-        let patience = lease::Lease::patience(shortest);
-        tokio::time::timeout(patience, renew::renew(&self.shared, grants))
-            .await
-            .unwrap_or_else(|_| grants.iter().map(|_| Renewal::Unknown(no_answer())).collect())
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        renew::renew(&self.shared, grants, until).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {

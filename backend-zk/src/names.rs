@@ -3,6 +3,7 @@
 //! The mapping is injective and leaves plain names alone, so that an operator finds a lock, and Curator and kazoo can
 //! be pointed at it. What a path cannot hold is percent-encoded, and so is the percent sign itself.
 
+use lockcore::backend::escape;
 use lockcore::{Error, ErrorKind, LockName, Result};
 
 /// A child of the base that no lock name maps to, since what follows its percent sign is not hexadecimal.
@@ -10,25 +11,10 @@ pub(crate) const CLOCK: &str = "%clock-";
 
 /// The path of the node that stands for this lock.
 pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
-    let mut path = String::with_capacity(base.len() + name.as_str().len() + 8);
-    path.push_str(base);
-    path.push('/');
     let text = name.as_str();
     // "." and ".." have a meaning in a path, and "zookeeper" is the server's own below the root.
     let reserved = matches!(text, "." | ".." | "zookeeper");
-    for (at, c) in text.char_indices() {
-        if is_plain(c) && !(reserved && at == 0) {
-            path.push(c);
-        } else {
-            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                path.push('%');
-                path.extend(
-                    [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
-                );
-            }
-        }
-    }
-    path
+    format!("{base}/{}", escape(text, |at, c| is_plain(c) && !(reserved && at == 0)))
 }
 
 /// Whether the server takes this character as it is. It looks at UTF-16 units, so everything beyond the basic plane is

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 use zookeeper_client::{self as zk, EventType};
 
@@ -13,7 +14,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 
 /// What is known of a node.
-enum Word {
+enum State {
     /// It is there, and ours.
     There,
     Gone,
@@ -24,7 +25,9 @@ enum Word {
 /// One question to the leader for each session is a sign of life for all of its grants. It also brings our server up to
 /// date, so that the news of all that happened before comes ahead of its answer: a node that is watched, and of which
 /// no news has come by then, is there. Only the nodes without a watch are asked for by name.
-pub(crate) async fn renew(shared: &Arc<Shared>, grants: &[Grant]) -> Vec<Renewal> {
+///
+/// Sessions are waited for side by side: one that is silent until `until` does not take the answers of the others with it.
+pub(crate) async fn renew(shared: &Arc<Shared>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
     let sent = Moment::now();
     let mut sessions: HashMap<i64, &Arc<Session>> = HashMap::new();
     for node in grants.iter().filter_map(Grant::record::<Node>) {
@@ -40,55 +43,65 @@ pub(crate) async fn renew(shared: &Arc<Shared>, grants: &[Grant]) -> Vec<Renewal
             Some(node.session.client.check_stat(&node.path))
         })
         .collect();
-    let mut alive: HashMap<i64, Result<(), zk::Error>> = HashMap::new();
-    for (id, answer) in confirming {
-        let answer = answer.await;
-        if answer.is_ok() {
-            sessions[&id].answered(sent);
-        }
-        alive.insert(id, answer);
-    }
-    let mut renewals = Vec::with_capacity(grants.len());
-    for (grant, asked) in grants.iter().zip(asking) {
+    let alive: HashMap<i64, _> = confirming
+        .into_iter()
+        .map(|(id, answer)| {
+            let session = Arc::clone(sessions[&id]);
+            let confirmed = async move {
+                let answer = by(until, answer).await;
+                if answer.is_ok() {
+                    session.answered(sent);
+                }
+                answer
+            };
+            // All grants of the session wait for it.
+            (id, confirmed.boxed().shared())
+        })
+        .collect();
+    let renewals = grants.iter().zip(asking).map(async |(grant, asked)| {
         let Some(node) = grant.record::<Node>() else {
             let text = "the lock was granted through another client, whose session keeps it";
-            renewals.push(Renewal::Unknown(Error::new(ErrorKind::Unsupported, text)));
-            continue;
+            return Renewal::Unknown(Error::new(ErrorKind::Unsupported, text));
         };
-        let word = match (&alive[&node.session.id()], asked) {
-            (Err(error), _) => told(node, Err(error.clone())),
-            (Ok(()), Some(asked)) => told(node, asked.await),
-            (Ok(()), None) => heard(node).await,
+        let state = match (alive[&node.session.id()].clone().await, asked) {
+            (Err(error), _) => told(node, Err(error)),
+            (Ok(()), Some(asked)) => told(node, by(until, asked).await),
+            (Ok(()), None) => heard(node, until).await,
         };
-        renewals.push(match word {
-            Word::There => shared.lease(grant.claim(), node, sent).map_or(Renewal::Lost, Renewal::Renewed),
-            Word::Gone => Renewal::Lost,
-            Word::Unknown(error) => Renewal::Unknown(explain(&error)),
-        });
-    }
-    renewals
+        match state {
+            State::There => shared.lease(grant.claim(), node, sent).map_or(Renewal::Lost, Renewal::Renewed),
+            State::Gone => Renewal::Lost,
+            State::Unknown(error) => Renewal::Unknown(explain(&error)),
+        }
+    });
+    join_all(renewals).await
+}
+
+/// Waits for an answer until then.
+async fn by<T>(until: Moment, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
+    tokio::time::timeout(until.remaining(), answer).await.unwrap_or(Err(zk::Error::Timeout))
 }
 
 /// What the watch on the node has brought.
-async fn heard(node: &Node) -> Word {
+async fn heard(node: &Node, until: Moment) -> State {
     match node.event().now_or_never() {
-        None => Word::There,
+        None => State::There,
         Some(Some(event)) if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) => {
-            Word::Gone
+            State::Gone
         }
         // Its data changed, or the watch went to somebody who sets a new one.
-        Some(_) => told(node, node.session.bounded(node.session.client.check_stat(&node.path)).await),
+        Some(_) => told(node, by(until, node.session.client.check_stat(&node.path)).await),
     }
 }
 
 /// What the server has answered.
-fn told(node: &Node, answer: Result<Option<zk::Stat>, zk::Error>) -> Word {
+fn told(node: &Node, answer: Result<Option<zk::Stat>, zk::Error>) -> State {
     match answer {
         Ok(Some(stat)) if stat.ephemeral_owner == node.session.id() && stat.czxid == node.czxid => {
-            Word::There
+            State::There
         }
-        Ok(_) => Word::Gone,
-        Err(error) if fate(&error) == Fate::SessionOver => Word::Gone,
-        Err(error) => Word::Unknown(error),
+        Ok(_) => State::Gone,
+        Err(error) if fate(&error) == Fate::SessionOver => State::Gone,
+        Err(error) => State::Unknown(error),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use lockcore::{Capabilities, Claim, Grant, Moment, lease};
+use lockcore::backend::valid_until;
+use lockcore::{Capabilities, Claim, Grant, Moment};
 use uuid::Uuid;
 
 use crate::clock::ServerClock;
@@ -26,7 +27,7 @@ impl Shared {
     /// Starts or extends the lease of a claim that holds the lock since, or still at, `sent`. `None`: too late, the
     /// claim is being given up.
     pub(crate) fn lease(self: &Arc<Self>, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
-        let until = lease::belief(sent, claim.ttl());
+        let until = valid_until(sent, claim.ttl());
         let (alive, start) = self.table.lease(claim.owner().as_uuid(), until);
         if start {
             let sweeping = Arc::downgrade(self);

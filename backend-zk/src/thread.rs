@@ -5,33 +5,22 @@
 //! any runtime: they are a message to this thread, and the answer comes through a channel.
 
 use std::future::Future;
-use std::sync::{OnceLock, mpsc};
 
-use tokio::runtime::{Builder, Handle};
+use lockcore::Result;
+use lockcore::backend::SharedRuntime;
 use tokio::task::JoinHandle;
 
-/// The handle of the thread's runtime. The first call starts the thread, which lives as long as the process.
-///
-/// # Panics
-/// If the operating system refuses a thread.
-fn handle() -> &'static Handle {
-    static THREAD: OnceLock<Handle> = OnceLock::new();
-    THREAD.get_or_init(|| {
-        let (give, take) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("lockwell-zk".into())
-            .spawn(move || {
-                let runtime =
-                    Builder::new_current_thread().enable_all().build().expect("a runtime for the sessions");
-                give.send(runtime.handle().clone()).expect("the starter waits");
-                runtime.block_on(std::future::pending::<()>());
-            })
-            .expect("a thread for the sessions");
-        take.recv().expect("the runtime of the sessions starts")
-    })
+static SESSIONS: SharedRuntime = SharedRuntime::new("lockwell-zk");
+
+/// Starts the thread, which lives as long as the process.
+pub(crate) fn start() -> Result<()> {
+    SESSIONS.get().map(drop)
 }
 
 /// Runs a future on the thread of the sessions. It must never block.
+///
+/// # Panics
+/// If the operating system refuses a thread, which [`start`] has found out before.
 pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    handle().spawn(future)
+    SESSIONS.get().expect("the thread was started on connecting").spawn(future)
 }

@@ -54,7 +54,7 @@ pub(crate) fn url(addr: SocketAddr) -> String {
 /// A client, and the backend behind it.
 pub(crate) async fn connect(url: &str) -> (Locks, Arc<ZkLock>) {
     let lock = Arc::new(ZkLock::connect(&url.parse().expect("an address")).await.expect("a client"));
-    (Locks::new(Arc::clone(&lock) as Arc<_>), lock)
+    (Locks::new(Arc::clone(&lock) as Arc<_>).expect("a keeper"), lock)
 }
 
 pub(crate) async fn client(url: &str) -> Locks {
