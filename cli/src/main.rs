@@ -5,7 +5,6 @@ mod child;
 mod connect;
 mod exit;
 mod run;
-mod settle;
 mod signals;
 mod status;
 

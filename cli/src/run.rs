@@ -11,10 +11,9 @@ use crate::args::RunArgs;
 use crate::child::Child;
 use crate::connect::connect;
 use crate::exit::{self, Failure};
-use crate::settle::Watched;
 use crate::signals::{self, Signals};
 
-/// How long to try to free a lock that is lost.
+/// How long to try to free a lock that is lost, or to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
 
 /// How a run under the lock ended.
@@ -33,7 +32,6 @@ pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
         connected = connect(&args.server, args.label.as_deref(), patience) => connected?,
     };
-    let (backend, settled) = Watched::new(backend);
     let locks = Locks::with_config(backend, &config)?;
     let not_obtained = tokio::select! {
         biased;
@@ -43,7 +41,11 @@ pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
             Err(failure) => Err(failure),
         },
     };
-    settled.wait().await;
+    // A claim that is given up leaves its queue in the background. A process that ends at once would cut that off, and the
+    // dead claim would hold up the queue until the server notices.
+    if let Err(error) = locks.close_within(LAST_RELEASE).await {
+        tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
+    }
     not_obtained
 }
 

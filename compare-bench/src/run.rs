@@ -128,7 +128,7 @@ async fn measure(
         report.failures.push(failure);
     }
     let Bench { target, locks, floor, .. } = bench;
-    locks.close().await;
+    locks.close().await?;
     floor.finish().await?;
     // Blocks for a moment: the server is killed and its folder removed.
     drop(target);

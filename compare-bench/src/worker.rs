@@ -137,7 +137,7 @@ async fn work(name: String) -> Result<()> {
         let hold = Duration::from_nanos(hold.parse().map_err(|_| bad())?);
         answer(&fight(&prize, 0, hold, until.parse().map_err(|_| bad())?).await?)?;
     }
-    locks.close().await;
+    locks.close().await?;
     Ok(())
 }
 

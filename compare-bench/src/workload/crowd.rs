@@ -84,7 +84,7 @@ impl Workload for Crowd {
                         rivals: Rivals::default(),
                     };
                     measurements.push(self.with(*tasks, variant, bench).await?);
-                    locks.close().await;
+                    locks.close().await?;
                 }
             }
         }
