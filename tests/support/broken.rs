@@ -32,6 +32,21 @@ const CAUGHT: &[(Defect, &str, &str)] = &[
     (Defect::NewTokenWhenAskedAgain, "an_acquire_that_is_repeated_gets_the_same_grant", "another token"),
     (Defect::IgnoresCase, "odd_names_are_different_locks", "held under another name"),
     (Defect::KeepsThoseWhoGaveUp, "a_wait_that_ended_leaves_no_trace", "in the queue"),
+    (Defect::BelongsToOneRuntime, "the_end_of_a_runtime_costs_the_others_nothing", "the runtime has ended"),
+    (Defect::BelongsToOneRuntime, "a_runtime_that_is_not_driven_holds_nobody_up", "an answer: not within"),
+    (Defect::ReleasesLater, "close_waits_for_the_releases_under_way", "is held after close"),
+    (Defect::ForgetsTheRelease, "close_waits_for_the_releases_under_way", "is held after close"),
+    (
+        Defect::ForgetsTheRelease,
+        "a_guard_dropped_in_a_runtime_that_is_not_driven_is_released",
+        "after a drop in a runtime",
+    ),
+    (
+        Defect::ExtendsLittle,
+        "an_idle_lock_is_renewed_at_most_six_times_in_its_validity",
+        "renewals in three times its validity",
+    ),
+    (Defect::AnswersForAll, "many_leases_are_renewed_in_one_call", "but the answer is Unknown"),
 ];
 
 pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {
@@ -64,6 +79,6 @@ impl Harness for Workshop {
     }
 
     async fn client(&self) -> Result<Locks> {
-        Ok(Locks::new(Arc::clone(&self.0) as Arc<dyn DistributedLock>))
+        Locks::new(Arc::clone(&self.0) as Arc<dyn DistributedLock>)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lockwell::{
-    Capabilities, Claim, DistributedLock, FencingToken, Grant, LockName, LockStatus, MemoryLock, Moment,
-    OwnerId, Released, Renewal, Result, Wait, async_trait, lease,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
+    MemoryLock, Moment, OwnerId, Released, Renewal, Result, Wait, async_trait, backend::valid_until,
 };
 
 /// What is wrong with a lock.
@@ -26,18 +26,28 @@ pub(crate) enum Defect {
     OvertakesTheQueue,
     IgnoresCase,
     KeepsThoseWhoGaveUp,
+    /// All is done by tasks of the runtime that was the first to use it.
+    BelongsToOneRuntime,
+    /// A release is answered before it is done.
+    ReleasesLater,
+    /// A renewal extends the lease by next to nothing.
+    ExtendsLittle,
+    /// A renewal answers for all leases or for none.
+    AnswersForAll,
 }
 
 #[derive(Debug)]
 pub(crate) struct Broken {
     defect: Defect,
-    right: MemoryLock,
-    second: MemoryLock,
+    right: Arc<MemoryLock>,
+    second: Arc<MemoryLock>,
     /// What the memory backend knows a claim as, where that differs.
     aliases: Mutex<HashMap<OwnerId, Claim>>,
     tokens: Mutex<HashMap<LockName, u64>>,
     asked: AtomicU64,
     waiting: AtomicUsize,
+    /// The runtime that was the first to use it.
+    home: OnceLock<tokio::runtime::Handle>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -48,13 +58,27 @@ impl Broken {
     pub(crate) fn new(defect: Defect) -> Self {
         Self {
             defect,
-            right: MemoryLock::new(),
-            second: MemoryLock::new(),
+            right: Arc::default(),
+            second: Arc::default(),
             aliases: Mutex::default(),
             tokens: Mutex::default(),
             asked: AtomicU64::new(1),
             waiting: AtomicUsize::new(0),
+            home: OnceLock::new(),
         }
+    }
+
+    /// Does something where this lock does everything, if it belongs to one runtime.
+    async fn at_home<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        if !self.is(Defect::BelongsToOneRuntime) {
+            return work.await;
+        }
+        let home = self.home.get_or_init(tokio::runtime::Handle::current);
+        let gone = |_| Error::new(ErrorKind::Unreachable, "the runtime has ended");
+        home.spawn(work).await.map_err(gone).flatten()
     }
 
     fn is(&self, defect: Defect) -> bool {
@@ -62,7 +86,7 @@ impl Broken {
     }
 
     /// The store that keeps this claim. Half of the claims go to a second one if the lock grants twice.
-    fn store(&self, claim: &Claim) -> &MemoryLock {
+    fn store(&self, claim: &Claim) -> &Arc<MemoryLock> {
         let odd = claim.owner().as_uuid().as_bytes()[15] % 2 == 1;
         if self.is(Defect::GrantsTwice) && odd { &self.second } else { &self.right }
     }
@@ -101,7 +125,10 @@ impl Broken {
                     () = claim.given_up() => Ok(None),
                 }
             }
-            _ => self.store(claim).acquire(claim).await,
+            _ => {
+                let (store, claim) = (Arc::clone(self.store(claim)), claim.clone());
+                self.at_home(async move { store.acquire(&claim).await }).await
+            }
         }
     }
 
@@ -156,21 +183,28 @@ impl DistributedLock for Broken {
         Ok(self.ask(claim).await?.map(|grant| self.spoil(claim, &grant)))
     }
 
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         let mut answers = Vec::new();
         for grant in grants {
             let ttl = grant.claim().ttl();
             let inner = Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
-            let answer = self.store(grant.claim()).renew(&[inner]).await.pop();
+            let answer = self.store(grant.claim()).renew(&[inner], until).await.pop();
             answers.push(match answer.expect("one answer for one grant") {
                 Renewal::Renewed(deadline) if self.is(Defect::BelievesTooLongAfterRenewal) => {
                     Renewal::Renewed(deadline.after(ttl / 2))
                 }
+                Renewal::Renewed(_) if self.is(Defect::ExtendsLittle) => {
+                    Renewal::Renewed(Moment::now().after(ttl / 30))
+                }
                 Renewal::Lost if self.is(Defect::RenewsTheDead) => {
-                    Renewal::Renewed(lease::belief(Moment::now(), ttl))
+                    Renewal::Renewed(valid_until(Moment::now(), ttl))
                 }
                 answer => answer,
             });
+        }
+        if self.is(Defect::AnswersForAll) && answers.iter().any(|one| matches!(one, Renewal::Lost)) {
+            let unknown = || Renewal::Unknown(Error::new(ErrorKind::Unreachable, "one of them is lost"));
+            return grants.iter().map(|_| unknown()).collect();
         }
         answers
     }
@@ -188,7 +222,15 @@ impl DistributedLock for Broken {
             }
             _ => (),
         }
-        self.store(claim).release(&self.alias(claim)).await
+        let (store, claim) = (Arc::clone(self.store(claim)), self.alias(claim));
+        if self.is(Defect::ReleasesLater) {
+            drop(tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                store.release(&claim).await
+            }));
+            return Ok(Released::Released);
+        }
+        self.at_home(async move { store.release(&claim).await }).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -75,3 +75,17 @@ pub(super) async fn a_downgrade_of_what_is_not_held_is_an_error(stage: Stage) {
     let (guard, _) = free_by(&two, &name, secs(2), "after a failed downgrade").await;
     release(guard).await;
 }
+
+/// A permit is not a writer. It stays what it is.
+pub(super) async fn a_permit_that_cannot_be_downgraded_stays(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("permit");
+    let permit = one.permit(&name, 1).await.expect("a free permit");
+    let token = permit.token();
+    let (error, left) = permit.downgrade().await.expect_err("not a writer").into_parts();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+    let permit = left.expect("the permit");
+    assert!(permit.is_held() && permit.token() == token);
+    assert!(two.permit(&name, 1).try_now().await.expect("an answer").is_none(), "it was given up");
+    release(permit).await;
+}

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::stage::{Stage, done, millis, pause, queued, release, secs};
-use crate::sync::lock;
+use crate::system::lock;
 
 /// Each waiter is seen in the queue before the next one comes, so their order is known.
 pub(super) async fn waiters_are_served_in_order_across_clients(stage: Stage) {

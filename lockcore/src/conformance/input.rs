@@ -9,7 +9,7 @@ use super::stage::{Stage, release, secs};
 use crate::conformance::Need;
 use crate::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockConfig, LockGuard, LockName,
-    LockStatus, Locks, Released, Renewal, Requirement, Result,
+    LockStatus, Locks, Moment, Released, Renewal, Requirement, Result,
 };
 
 /// A backend with the promises of another, which must never be asked for anything.
@@ -24,7 +24,7 @@ impl DistributedLock for Untouchable {
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         panic!("{claim:?} reached the backend")
     }
-    async fn renew(&self, grants: &[Grant]) -> Vec<Renewal> {
+    async fn renew(&self, grants: &[Grant], _: Moment) -> Vec<Renewal> {
         panic!("{grants:?} reached the backend")
     }
     async fn release(&self, claim: &Claim) -> Result<Released> {
@@ -39,7 +39,7 @@ impl DistributedLock for Untouchable {
 }
 
 async fn untouchable(stage: &Stage) -> Locks {
-    Locks::new(Arc::new(Untouchable(stage.client().await.capabilities().clone())))
+    Locks::new(Arc::new(Untouchable(stage.client().await.capabilities().clone()))).expect("a keeper")
 }
 
 /// The refusal of an attempt: of this kind, with this in its text.
@@ -76,7 +76,7 @@ pub(super) async fn bad_input_is_refused_before_anything_is_sent(stage: Stage) {
     refused(name().wait(Duration::MAX).await, bad, "longer than the clock can count");
     refused(name().label("x".repeat(256)).await, bad, "at most 255 bytes");
     refused(name().label("a\tb").await, bad, "no control characters");
-    let error = refused(name().ttl(Duration::ZERO).run(async |_| ()).await, bad, bounds);
+    let error = refused(name().ttl(Duration::ZERO).run(async |_| ()).await.map_err(Error::from), bad, bounds);
     assert_eq!(error.lock().map(LockName::as_str), Some("fine"), "{error:#}");
     assert_eq!(error.backend(), Some(promised.backend), "{error:#}");
     refused(locks.permit("fine", 0).await, bad, "at least one permit");

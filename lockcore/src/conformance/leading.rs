@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::stage::{Stage, done, holder, millis, pause, queued, secs, ttl_of};
-use crate::{ErrorKind, Loss};
+use crate::{ErrorKind, Loss, Moment};
 
 /// One leads, the next follows when it resigns, and observers see both.
 pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
@@ -85,4 +85,19 @@ pub(super) async fn work_is_restarted_with_each_term(stage: Stage) {
     assert_eq!(holder(&two, &name).await, None, "leadership was resigned");
     let bad = one.run_as_leader("", |_| async {}).await.expect_err("not a name");
     assert_eq!(bad.kind(), ErrorKind::InvalidInput, "{bad:#}");
+}
+
+/// A campaign that says how long it waits ends then, if somebody else leads.
+pub(super) async fn a_campaign_ends_with_its_wait(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("leader");
+    let leading = one.campaign(&name).await.expect("nobody leads");
+    let began = Moment::now();
+    let campaign = two.campaign(&name).wait(millis(300)).run_as_leader(async |_| panic!("another leads"));
+    let error = done("the campaign", secs(20), campaign).await.expect_err("another leads");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
+    assert!(Moment::now().since(began) >= millis(300));
+    leading.resign().await.expect("it still leads");
+    let value = done("a term", secs(20), two.campaign(&name).wait(secs(15)).run_as_leader(async |_| 7)).await;
+    assert_eq!(value.expect("nobody else leads"), 7);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::stage::{Stage, done, free_by, millis, pause, poll_once, queued, release, secs, status, ttl_of};
-use crate::{ErrorKind, FencingToken, LockName, Locks, Moment};
+use crate::{ErrorKind, FencingToken, HandOver, LockConfig, LockName, Locks, Moment};
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
 async fn crowd(
@@ -164,4 +164,16 @@ pub(super) async fn a_lost_lock_is_not_passed_on(stage: Stage) {
     let status = status(&two, &name).await;
     assert!(status.is_held(), "{status:?}");
     release(next).await;
+}
+
+/// No configuration makes a claim reserve more tokens than the bound allows.
+pub(super) async fn a_configuration_reserves_no_more_tokens_than_the_bound(stage: Stage) {
+    let backend = Arc::clone(stage.client().await.backend());
+    let config = LockConfig::new("unused://").hand_over(u32::MAX, secs(1));
+    let one = Locks::with_config(backend, &config).expect("a keeper");
+    let guard = one.lock(stage.name("block")).await.expect("a free lock");
+    let reserved = guard.grant().last_token().get() - guard.token().get();
+    assert!(reserved <= u64::from(HandOver::MOST), "{reserved} tokens are reserved");
+    assert!(reserved > 0, "none is reserved for those who get the lock next");
+    release(guard).await;
 }

@@ -166,3 +166,49 @@ pub(super) async fn a_holder_that_is_not_heard_is_told_in_time(stage: Stage) {
 pub(super) async fn a_holder_that_is_cut_off_is_told_in_time(stage: Stage) {
     cut_off(stage, |link| link.cut()).await;
 }
+
+/// A task that waits for the end of a hold ends with it, however that comes.
+pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
+    let one = stage.client().await;
+    let mut watchers = Vec::new();
+    for round in 0..20 {
+        let guard = one.lock(stage.name(round)).wait(secs(20)).await.expect("a free lock");
+        let held = guard.held();
+        watchers.push(tokio::spawn(async move { held.ended().await }));
+        match round % 2 {
+            0 => release(guard).await,
+            _ => drop(guard),
+        }
+    }
+    for watcher in watchers {
+        assert_eq!(done("a watcher", secs(5), watcher).await.expect("no panic"), None, "it was given up");
+    }
+    let guard = one.lock(stage.name("lost")).max_hold(millis(50)).await.expect("a free lock");
+    let loss = done("the loss", secs(5), guard.held().ended()).await;
+    assert_eq!(loss, Some(Loss::HeldTooLong));
+}
+
+/// Every lock that was lost is counted, once, however soon its guard is dropped.
+pub(super) async fn every_loss_is_counted(stage: Stage) {
+    const LOCKS: usize = 10;
+    let one = stage.client().await;
+    let longest = millis(200);
+    let mut guards = Vec::new();
+    for number in 0..LOCKS {
+        guards
+            .push(one.lock(stage.name(number)).max_hold(longest).wait(secs(20)).await.expect("a free lock"));
+    }
+    while guards.iter().any(LockGuard::is_held) {
+        // The keeper is not given a chance to be first.
+        std::thread::yield_now();
+    }
+    drop(guards);
+    let lost = async {
+        while one.stats().lost != LOCKS as u64 {
+            pause(5).await;
+        }
+    };
+    done("the count", secs(5), lost).await;
+    pause(300).await;
+    assert_eq!(one.stats().lost, LOCKS as u64, "{:?}", one.stats());
+}

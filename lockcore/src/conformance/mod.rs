@@ -19,7 +19,7 @@
 //!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted]
 //!     }
 //!     async fn client(&self) -> Result<Locks> {
-//!         Ok(Locks::new(Arc::new(MemoryLock::named("conformance"))))
+//!         Locks::new(Arc::new(MemoryLock::named("conformance")))
 //!     }
 //! }
 //!
@@ -61,10 +61,12 @@ mod ownership;
 mod reentrancy;
 mod renewal;
 mod running;
+mod runtimes;
 mod secrets;
 mod stage;
 mod table;
 mod tokens;
+mod troubled;
 mod waiting;
 mod workload;
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::stage::{Stage, claim, done, holder, millis, pause, queued, release, secs, ttl_of, within};
+use super::stage::{Stage, claim, done, holder, millis, pause, queued, release, secs, soon, ttl_of, within};
 use crate::{Mode, Moment, Released, Renewal, Wait};
 
 /// The same claim, asked for again after a lost answer, gets the same grant.
@@ -97,7 +97,7 @@ pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     let end = Moment::now().after(secs(5));
     loop {
         // A renewal of a short lease is given up soon, which on a busy machine says nothing.
-        let answers = one.backend().renew(std::slice::from_ref(&grant)).await;
+        let answers = one.backend().renew(std::slice::from_ref(&grant), soon()).await;
         if !matches!(answers[..], [Renewal::Unknown(_)]) || end.has_passed() {
             assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
             break;
@@ -126,7 +126,7 @@ pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
         if renewed {
             pause(100).await;
             latest = Moment::now().after(ttl);
-            match one.backend().renew(&[grant]).await.pop() {
+            match one.backend().renew(&[grant], soon()).await.pop() {
                 Some(Renewal::Renewed(until)) => deadline = until,
                 other => panic!("a lease with time left is renewed, but {other:?}"),
             }

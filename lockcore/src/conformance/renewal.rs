@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::dropping::elsewhere;
-use super::stage::{Stage, claim, done, free_by, holder, millis, pause, release, secs, ttl_of};
+use super::stage::{Stage, claim, done, free_by, holder, millis, pause, release, secs, soon, ttl_of};
 use crate::{ErrorKind, Grant, LockGuard, Locks, Mode, Moment, Renewal, Wait};
 
 /// A lock is held for five times its lease, and no one else gets it in that time.
@@ -80,14 +80,14 @@ pub(super) async fn many_leases_are_renewed_in_one_call(stage: Stage) {
     let [one, two] = stage.clients().await;
     let ttl = ttl_of(&one, 60_000);
     let grants = take_many(&one, &stage, MANY, ttl).await;
-    assert!(one.backend().renew(&[]).await.is_empty(), "no grants, no answers");
+    assert!(one.backend().renew(&[], soon()).await.is_empty(), "no grants, no answers");
     let is_lost = |at: usize| at % 97 == 13;
     for (at, grant) in grants.iter().enumerate().filter(|(at, _)| is_lost(*at)) {
         let freed = two.force_release(grant.claim().name()).await.expect("an answer");
         assert_eq!(freed, 1, "lock {at}");
     }
     let sent = Moment::now();
-    let answers = done("the renewal", secs(30), one.backend().renew(&grants)).await;
+    let answers = done("the renewal", secs(30), one.backend().renew(&grants, soon())).await;
     assert_eq!(answers.len(), MANY, "one answer for each grant");
     for (at, answer) in answers.iter().enumerate() {
         match answer {

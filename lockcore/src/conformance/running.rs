@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::stage::{Stage, done, free_by, holder, pause, queued, release, secs, ttl_of};
+use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::ErrorKind;
 
 /// The value of the work comes back, and the lock is free afterwards.
@@ -71,4 +71,19 @@ pub(super) async fn run_can_be_dropped(stage: Stage) {
     let (guard, _) = free_by(&two, &name, secs(2), "after the work was dropped").await;
     queued(&two, &name, 0, secs(1)).await;
     release(guard).await;
+}
+
+/// Work that has come to its end when the loss is noticed is not thrown away.
+pub(super) async fn run_gives_back_what_was_finished_too_late(stage: Stage) {
+    let one = stage.client().await;
+    let work = one.lock(stage.name("late")).max_hold(millis(50)).run(async |held| {
+        // Work that does not await cannot be stopped.
+        while held.is_held() {
+            std::thread::sleep(millis(5));
+        }
+        42
+    });
+    let error = work.await.expect_err("it was lost before the work had ended");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
+    assert_eq!(error.into_left(), Some(42));
 }

@@ -67,6 +67,11 @@ pub(super) fn within(span: Duration) -> Wait {
     Wait::Until(Moment::now().after(span))
 }
 
+/// By when a backend that is asked to renew must answer.
+pub(super) fn soon() -> Moment {
+    Moment::now().after(secs(5))
+}
+
 pub(super) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -6,8 +6,8 @@ use super::Need::{
 use super::{Case, Need, Pace, Run};
 use super::{
     cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits, local,
-    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, secrets, tokens,
-    waiting,
+    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, runtimes, secrets,
+    tokens, troubled, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -79,6 +79,8 @@ const ALL: &[Case] = cases! {
     loss {
         a_stolen_lock_is_reported_lost: Free [];
         a_release_after_a_theft_says_lost: Free [];
+        a_task_that_watches_a_lock_ends_with_it: Free [];
+        every_loss_is_counted: Free [];
         a_stopped_server_does_not_delay_the_news: Free [Server];
         a_holder_in_a_black_hole_is_told_in_time: Free [Link];
         a_holder_that_hears_nothing_is_told_in_time: Free [Link];
@@ -149,6 +151,7 @@ const ALL: &[Case] = cases! {
         a_downgraded_lock_is_kept_and_shown: Free [Downgrade];
         a_downgrade_can_be_dropped_anywhere: Free [Downgrade];
         a_downgrade_of_what_is_not_held_is_an_error: Free [Downgrade];
+        a_permit_that_cannot_be_downgraded_stays: Free [Permits];
     }
     limits {
         a_hold_ends_with_its_longest_time: Free [];
@@ -160,6 +163,7 @@ const ALL: &[Case] = cases! {
         one_claim_stands_for_all_tasks: Free [Counted];
         a_lock_is_passed_on_within_a_client: Free [];
         hand_overs_are_bounded: Free [];
+        a_configuration_reserves_no_more_tokens_than_the_bound: Free [TokenBlocks];
         tasks_may_leave_the_local_queue: Free [];
         a_lost_lock_is_not_passed_on: Free [];
     }
@@ -178,11 +182,28 @@ const ALL: &[Case] = cases! {
     leading {
         one_leads_and_the_next_follows: Free [Counted];
         work_is_restarted_with_each_term: Free [];
+        a_campaign_ends_with_its_wait: Free [];
     }
     running {
         run_returns_the_value_and_releases: Free [];
         run_stops_the_work_when_the_lock_is_lost: Free [];
         run_can_be_dropped: Free [];
+        run_gives_back_what_was_finished_too_late: Free [];
+    }
+    runtimes {
+        the_end_of_a_runtime_costs_the_others_nothing: Free [];
+        a_runtime_that_is_not_driven_holds_nobody_up: Free [];
+        a_future_that_is_not_polled_holds_nobody_up: Free [];
+        a_guard_dropped_in_a_runtime_that_is_not_driven_is_released: Free [];
+        a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves: Free [Counted];
+        a_turn_in_a_runtime_that_is_not_driven_goes_on: Free [];
+        close_waits_for_the_releases_under_way: Free [];
+        a_closed_client_refuses: Free [];
+    }
+    troubled {
+        one_lease_in_doubt_costs_the_others_nothing: Free [];
+        an_idle_lock_is_renewed_at_most_six_times_in_its_validity: Free [];
+        a_panic_in_a_renewal_costs_nothing: Free [];
     }
 };
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::stage::{Stage, claim, pause, queued, release, secs, within};
+use super::stage::{Stage, claim, pause, queued, release, secs, soon, within};
 use crate::{FencingToken, HandOver, LockGuard, Mode, Released, Renewal};
 
 /// Remembers the highest token and complains about one that is not higher.
@@ -65,7 +65,7 @@ pub(super) async fn a_claim_reserves_a_block_of_tokens(stage: Stage) {
         assert_eq!(grant.last_token().get() - grant.token().get(), u64::from(block.get()) - 1);
         assert!(Some(grant.token()) > highest.0, "{} after {:?}", grant.token(), highest.0);
         highest.0 = Some(grant.last_token());
-        assert!(matches!(one.backend().renew(&[grant]).await[..], [Renewal::Renewed(_)]));
+        assert!(matches!(one.backend().renew(&[grant], soon()).await[..], [Renewal::Renewed(_)]));
         assert_eq!(one.backend().release(&mine).await.expect("an answer"), Released::Released);
     }
     // One that had to wait, too.

@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::history::Belief;
-use super::stage::{claim, millis, within};
-use crate::sync::lock;
+use super::stage::{claim, millis, soon, within};
+use crate::system::lock;
 use crate::{ErrorKind, FencingToken, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
 
 /// What is to be done.
@@ -164,7 +164,7 @@ impl Actor {
         if self.random.random_bool(0.5) {
             tokio::time::sleep(short / 3).await;
             if let Some(Renewal::Renewed(deadline)) =
-                backend.renew(std::slice::from_ref(&grant)).await.first()
+                backend.renew(std::slice::from_ref(&grant), soon()).await.first()
             {
                 until = *deadline;
             }
@@ -177,7 +177,7 @@ impl Actor {
         drop(tokio::spawn(async move {
             tokio::time::sleep(short * 2).await;
             if last_words {
-                drop(backend.renew(&[grant]).await);
+                drop(backend.renew(&[grant], soon()).await);
             }
             drop(backend.release(&claim).await);
         }));

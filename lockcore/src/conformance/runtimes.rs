@@ -1,0 +1,240 @@
+//! One client on several runtimes, and futures that nobody polls: none depends on another.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::dropping::elsewhere;
+use super::stage::{Stage, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
+use crate::{Locks, Moment};
+
+/// A thread with a runtime that is driven while it is told what to do, and is kept without being driven after that.
+struct Undriven {
+    over: mpsc::Sender<()>,
+}
+
+impl Undriven {
+    /// Runs the work to its end; then the runtime is not driven any more, until this is dropped.
+    async fn after<W: Future<Output = ()>>(work: impl FnOnce() -> W + Send + 'static) -> Self {
+        let (over, waits) = mpsc::channel();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(work());
+            assert!(tell.send(()).is_ok(), "the case waits for it");
+            // An error says that the case is over, too.
+            let _over = waits.recv();
+            runtime.shutdown_background();
+        });
+        told.await.expect("the other runtime's thread does not panic");
+        Self { over }
+    }
+
+    fn end(self) {
+        assert!(self.over.send(()).is_ok(), "its thread waits for the end");
+    }
+}
+
+/// Takes and releases locks of its own for so long. Any error is a failure.
+async fn work(locks: Locks, stage: Stage, who: &'static str, span: Duration) -> u32 {
+    let end = Moment::now().after(span);
+    let mut cycles = 0;
+    while !end.has_passed() {
+        let guard = locks.lock(stage.name(format!("{who}/{}", cycles % 7))).wait(secs(20)).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{who}, cycle {cycles}: {error:#}"));
+        guard.release().await.unwrap_or_else(|error| panic!("{who}, cycle {cycles}: {error:#}"));
+        cycles += 1;
+        // A backend in memory never waits, and would keep its thread.
+        tokio::task::yield_now().await;
+    }
+    cycles
+}
+
+/// A client that is used on two runtimes goes on working on one when the other ends.
+pub(super) async fn the_end_of_a_runtime_costs_the_others_nothing(stage: Stage) {
+    // Made there, so that whatever belongs to the first runtime belongs to the one that ends.
+    let (give, take) = tokio::sync::oneshot::channel();
+    let there = tokio::spawn(elsewhere({
+        let stage = stage.clone();
+        async move {
+            let locks = stage.client().await;
+            // The first to use it is the one that ends.
+            release(locks.lock(stage.name("first")).await.expect("a free lock")).await;
+            drop(give.send(locks.clone()));
+            for task in ["there/1", "there/2", "there/3"] {
+                tokio::spawn(work(locks.clone(), stage.clone(), task, secs(60)));
+            }
+            pause(300).await;
+        }
+    }));
+    let locks = take.await.expect("a client");
+    let cycles = done("the work", secs(30), work(locks, stage.clone(), "here", secs(1))).await;
+    assert!(cycles > 0);
+    there.await.expect("no panic");
+}
+
+/// A runtime that is kept but not driven, with requests and tasks under way, costs the others nothing.
+pub(super) async fn a_runtime_that_is_not_driven_holds_nobody_up(stage: Stage) {
+    let (give, take) = tokio::sync::oneshot::channel();
+    let undriven = Undriven::after({
+        let stage = stage.clone();
+        move || async move {
+            let locks = stage.client().await;
+            for task in ["there/1", "there/2", "there/3"] {
+                tokio::spawn(work(locks.clone(), stage.clone(), task, secs(60)));
+            }
+            // Somebody waits there, too: what listens for notifications was started by that runtime.
+            let held = stage.client().await.lock(stage.name("held")).await.expect("a free lock");
+            tokio::spawn(locks.lock(stage.name("held")).into_future());
+            pause(100).await;
+            drop(give.send((locks, held)));
+        }
+    })
+    .await;
+    let (locks, held) = take.await.expect("a client");
+    for round in 0..20 {
+        let name = stage.name(format!("here/{round}"));
+        let asked = Moment::now();
+        let guard = done("an answer", secs(5), locks.lock(&name).try_now()).await.expect("an answer");
+        assert!(Moment::now().since(asked) < secs(2), "round {round}: {:?}", Moment::now().since(asked));
+        done("the release", secs(5), release(guard.expect("a free lock"))).await;
+    }
+    // And one who waits here is notified here.
+    let (two, name) = (stage.client().await, stage.name("mine"));
+    let other = two.lock(&name).await.expect("a free lock");
+    let waiting = tokio::spawn(locks.lock(&name).wait(secs(20)).into_future());
+    pause(100).await;
+    release(other).await;
+    release(done("its turn", secs(5), waiting).await.expect("no panic").expect("its turn comes")).await;
+    drop(held);
+    undriven.end();
+}
+
+/// A future that was polled and is kept without being polled any more costs the others nothing.
+pub(super) async fn a_future_that_is_not_polled_holds_nobody_up(stage: Stage) {
+    let locks = stage.client().await;
+    release(locks.lock(stage.name("warm")).await.expect("a free lock")).await;
+    let mut idle = Vec::new();
+    for number in 0..4 {
+        let mut future = Box::pin(locks.lock(stage.name(format!("idle/{number}"))).into_future());
+        assert!(poll_once(future.as_mut()).await.is_none_or(|answer| answer.is_ok()));
+        idle.push(future);
+    }
+    for round in 0..20 {
+        let name = stage.name(format!("here/{round}"));
+        let guard = done("an answer", secs(5), locks.lock(&name).wait(secs(4)).into_future())
+            .await
+            .expect("its turn comes");
+        done("the release", secs(5), release(guard)).await;
+    }
+    drop(idle);
+}
+
+/// A guard that is dropped in a runtime which is not driven any more is released all the same, long before its lease
+/// ends.
+pub(super) async fn a_guard_dropped_in_a_runtime_that_is_not_driven_is_released(stage: Stage) {
+    let two = stage.client().await;
+    let (name, ttl) = (stage.name("dropped"), ttl_of(&two, 30_000));
+    let undriven = Undriven::after({
+        let (stage, name) = (stage.clone(), name.clone());
+        move || async move {
+            let guard = stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock");
+            drop(guard);
+        }
+    })
+    .await;
+    let (guard, _) = free_by(&two, &name, secs(5), "after a drop in a runtime that is not driven").await;
+    undriven.end();
+    release(guard).await;
+}
+
+/// A waiter whose future was dropped in a runtime which is not driven any more leaves its queue.
+pub(super) async fn a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves(stage: Stage) {
+    let two = stage.client().await;
+    let (name, ttl) = (stage.name("left"), ttl_of(&two, 30_000));
+    let held = two.lock(&name).ttl(ttl).await.expect("a free lock");
+    let undriven = Undriven::after({
+        let (stage, name, two) = (stage.clone(), name.clone(), two.clone());
+        move || async move {
+            let one = stage.client().await;
+            let waiting = one.lock(&name).ttl(ttl).wait(secs(60)).into_future();
+            tokio::select! {
+                answer = waiting => panic!("it is held: {answer:?}"),
+                () = queued(&two, &name, 1, secs(20)) => (),
+            }
+        }
+    })
+    .await;
+    queued(&two, &name, 0, secs(5)).await;
+    undriven.end();
+    release(held).await;
+    let (guard, _) = free_by(&two, &name, secs(5), "after the waiter has gone").await;
+    release(guard).await;
+}
+
+/// A client whose tasks queue in memory: the turn of a guard, and that of a waiter, which were dropped in a runtime that is
+/// not driven any more, come to the tasks of other runtimes.
+pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage) {
+    let locks = stage.client().await.coalesce();
+    let name = stage.name("turn");
+    let undriven = Undriven::after({
+        let (name, locks) = (name.clone(), locks.clone());
+        move || async move {
+            let guard = locks.lock(&name).wait(secs(20)).await.expect("a free lock");
+            // It has the turn to claim, and waits at the server.
+            let mut next = Box::pin(locks.lock(&name).wait(secs(60)).into_future());
+            assert!(poll_once(next.as_mut()).await.is_none(), "it is held");
+            // And this one waits in memory.
+            let mut last = Box::pin(locks.lock(&name).wait(secs(60)).into_future());
+            assert!(poll_once(last.as_mut()).await.is_none(), "it is held");
+            pause(50).await;
+            drop((guard, next, last));
+        }
+    })
+    .await;
+    let guard = done("the turn", secs(10), locks.lock(&name).wait(secs(9)).into_future()).await;
+    undriven.end();
+    release(guard.expect("its turn comes")).await;
+}
+
+/// A program that drops its guards, closes its client and ends leaves nothing held.
+pub(super) async fn close_waits_for_the_releases_under_way(stage: Stage) {
+    let two = stage.client().await;
+    for round in 0..5 {
+        let names = [0, 1, 2].map(|which| stage.name(format!("{round}/{which}")));
+        let ended = Undriven::after({
+            let (stage, names) = (stage.clone(), names.clone());
+            move || async move {
+                let one = stage.client().await;
+                let ttl = ttl_of(&one, 30_000);
+                let mut guards = Vec::new();
+                for name in &names {
+                    guards.push(one.lock(name).ttl(ttl).await.expect("a free lock"));
+                }
+                drop(guards);
+                one.close().await.expect("everything was released");
+            }
+        })
+        .await;
+        for name in &names {
+            let guard = two.lock(name).try_now().await.expect("an answer");
+            release(guard.unwrap_or_else(|| panic!("round {round}: {name} is held after close"))).await;
+        }
+        ended.end();
+    }
+}
+
+/// What is asked of a closed client is refused, by all of its clones.
+pub(super) async fn a_closed_client_refuses(stage: Stage) {
+    let one = stage.client().await;
+    let clone = one.clone();
+    release(one.lock(stage.name("a")).await.expect("a free lock")).await;
+    one.close().await.expect("nothing is left");
+    for error in [
+        clone.lock(stage.name("a")).await.expect_err("closed"),
+        clone.lock(stage.name("a")).try_now().await.expect_err("closed"),
+        clone.lock_all([stage.name("a")]).await.expect_err("closed"),
+    ] {
+        assert_eq!(error.kind(), crate::ErrorKind::Closed, "{error:#}");
+    }
+}
