@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockwell::{Locks, Result};
+use lockwell::{FencingToken, Locks, Result};
 
 /// The work of a leader. It never ends by itself: it is dropped when leadership is lost.
 async fn schedule(candidate: usize, leading: lockwell::Held) {
@@ -16,6 +16,19 @@ async fn schedule(candidate: usize, leading: lockwell::Held) {
         // Whatever a leader orders carries its token, so that orders of a former leader can be refused.
         println!("  candidate {candidate}: order {round} under token {}", leading.token());
     }
+}
+
+/// Waits until somebody leads who came after the leader with this token, for ten seconds at most.
+async fn next_leader(locks: &Locks, after: Option<FencingToken>) -> Result<Option<FencingToken>> {
+    for _ in 0..500 {
+        let status = locks.inspect("scheduler").await?;
+        let token = status.holders.first().map(|leader| leader.token);
+        if token > after {
+            return Ok(token);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(after)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,12 +55,15 @@ async fn main() -> Result<()> {
     }
 
     // The leaders go, one after the other: the process of the first ends, the second is deposed by an operator.
+    let first = next_leader(&locks, None).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     println!("the first leader's process ends");
     candidates.remove(0).abort();
+    let second = next_leader(&locks, first).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     println!("an operator deposes the leader");
     locks.force_release("scheduler").await?;
+    next_leader(&locks, second).await?;
     tokio::time::sleep(ttl).await;
 
     for candidate in candidates {
