@@ -142,8 +142,10 @@ impl Service for Scripts {
         let script = batch[0].script;
         let sent = Moment::now();
         let limit = attempt.until.remaining().min(self.one_try);
+        let mut silence = Silence { wire: &self.wire, generation, sent, over: false };
         let called = tokio::time::timeout(limit, self.invoke(&mut link, script, batch)).await;
-        if called.is_ok() {
+        silence.over = called.is_ok();
+        if silence.over {
             self.wire.note_answer();
         }
         let answer = |value| Outcome::Answered(Answer { value, sent, in_doubt: false, generation });
@@ -164,10 +166,24 @@ impl Service for Scripts {
                 Verdict::Unknown => of_all(&|| Outcome::Unavailable(no_answer(None))),
                 Verdict::Fatal => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
             },
-            Err(_) => {
-                self.wire.note_silence(generation, limit);
-                of_all(&|| Outcome::Unknown(no_answer(None)))
-            }
+            Err(_) => of_all(&|| Outcome::Unknown(no_answer(None))),
+        }
+    }
+}
+
+/// A call without an answer. Dropping it notes the silence: also when the callers' time is over before ours, and the
+/// call is dropped with them.
+struct Silence<'a> {
+    wire: &'a Wire,
+    generation: u64,
+    sent: Moment,
+    over: bool,
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.wire.note_silence(self.generation, Moment::now().since(self.sent));
         }
     }
 }
