@@ -104,6 +104,10 @@ impl<S: Service> Entry<S> {
         slot.waker = None;
     }
 
+    pub(super) fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::Relaxed)
     }

@@ -12,6 +12,10 @@ use crate::Moment;
 /// A request that has waited for so long goes before those that are more urgent: nobody waits for ever.
 const LONG: Duration = Duration::from_millis(250);
 
+/// How many of those who wait are looked at for the next batch: a queue that a silent server has made long must not cost
+/// more for each call.
+const SCAN: usize = 1024;
+
 /// How many keys are kept while nothing waits for them: the same ones come again and again.
 const IDLE_KEPT: usize = 64;
 
@@ -23,7 +27,10 @@ pub(super) struct Queues<S: Service> {
 }
 
 struct KeyQueue<S: Service> {
+    /// Those who wait, and some who have [gone](Self::gone).
     waiting: VecDeque<Arc<Entry<S>>>,
+    /// How many of them have gone. They are taken out together, since each would have to be searched for.
+    gone: usize,
     flights: Vec<Arc<Flight<S>>>,
     /// The callers of the last batch have just been answered, and often ask again at once. The next call begins when
     /// they have had their turn, so that they meet in it.
@@ -40,6 +47,65 @@ pub(super) enum Part<S: Service> {
     Wait,
 }
 
+impl<S: Service> KeyQueue<S> {
+    fn new() -> Self {
+        Self { waiting: VecDeque::new(), gone: 0, flights: Vec::new(), settling: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.len() == self.gone
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Arc<Entry<S>>> {
+        self.waiting.iter().filter(|entry| entry.is_queued())
+    }
+
+    fn note_gone(&mut self) {
+        self.gone += 1;
+        if self.gone > 32 && self.gone * 2 > self.waiting.len() {
+            self.waiting.retain(|entry| entry.is_queued());
+            self.gone = 0;
+        }
+    }
+
+    /// Takes out the one that stands at this place, if it has not gone.
+    fn take(&mut self, at: usize) -> Option<Arc<Entry<S>>> {
+        let entry = self.waiting.remove(at)?;
+        if entry.queued.swap(false, Ordering::Relaxed) {
+            return Some(entry);
+        }
+        self.gone -= 1;
+        None
+    }
+
+    /// The most urgent of those who wait, and those that can share its call. What is left keeps its order.
+    fn take_batch(&mut self, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
+        let service = &inner.service;
+        let now = Moment::now();
+        let urgency = |entry: &Arc<Entry<S>>| {
+            if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
+        };
+        let places = self.waiting.iter().enumerate().filter(|(_, entry)| entry.is_queued());
+        let Some((first, _)) = places.take(SCAN).min_by_key(|(_, entry)| urgency(entry)) else {
+            return Vec::new();
+        };
+        let mut batch: Vec<_> = self.take(first).into_iter().collect();
+        let mut rest = Vec::new();
+        for _ in 0..SCAN.min(self.waiting.len()) {
+            if batch.len() >= inner.bounds.batch {
+                break;
+            }
+            let fits = |entry: &Arc<Entry<S>>| service.shares(&batch[0].request, &entry.request);
+            match self.waiting.front() {
+                Some(entry) if entry.is_queued() && !fits(entry) => rest.extend(self.waiting.pop_front()),
+                _ => batch.extend(self.take(0)),
+            }
+        }
+        rest.into_iter().rev().for_each(|entry| self.waiting.push_front(entry));
+        batch
+    }
+}
+
 impl<S: Service> Queues<S> {
     pub(super) fn new() -> Self {
         Self { queues: HashMap::new(), waiting: 0 }
@@ -52,10 +118,9 @@ impl<S: Service> Queues<S> {
         }
         self.waiting += 1;
         entry.queued.store(true, Ordering::Relaxed);
-        let new = || KeyQueue { waiting: VecDeque::new(), flights: Vec::new(), settling: false };
         let queue = match self.queues.get_mut(&entry.key) {
             Some(queue) => queue,
-            None => self.queues.entry(entry.key.clone()).or_insert_with(new),
+            None => self.queues.entry(entry.key.clone()).or_insert_with(KeyQueue::new),
         };
         queue.waiting.push_back(Arc::clone(entry));
         true
@@ -66,10 +131,9 @@ impl<S: Service> Queues<S> {
         if !entry.queued.swap(false, Ordering::Relaxed) {
             return;
         }
-        let Some(queue) = self.queues.get_mut(&entry.key) else { return };
-        if let Some(at) = queue.waiting.iter().position(|one| Arc::ptr_eq(one, entry)) {
-            queue.waiting.remove(at);
-            self.waiting -= 1;
+        self.waiting -= 1;
+        if let Some(queue) = self.queues.get_mut(&entry.key) {
+            queue.note_gone();
         }
     }
 
@@ -86,14 +150,14 @@ impl<S: Service> Queues<S> {
             return Part::Drive(flight);
         }
         let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
-        if queue.waiting.is_empty() || queue.flights.len() >= inner.bounds.under_way {
+        if queue.is_empty() || queue.flights.len() >= inner.bounds.under_way {
             return Part::Wait;
         }
         if queue.settling && !has_yielded {
             return Part::Yield;
         }
         queue.settling = false;
-        let batch = take_batch(&mut queue.waiting, inner);
+        let batch = queue.take_batch(inner);
         self.waiting -= batch.len();
         let flight = Flight::new(inner, batch);
         queue.flights.push(Arc::clone(&flight));
@@ -110,7 +174,7 @@ impl<S: Service> Queues<S> {
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.flights.retain(|one| !Arc::ptr_eq(one, flight));
         queue.settling = flight.batch.len() > 1;
-        if queue.flights.is_empty() && queue.waiting.is_empty() && self.queues.len() > IDLE_KEPT {
+        if queue.flights.is_empty() && queue.is_empty() && self.queues.len() > IDLE_KEPT {
             self.queues.remove(key);
         }
     }
@@ -118,43 +182,14 @@ impl<S: Service> Queues<S> {
     /// Those who could begin the next call, if there is something to send and nothing in the way.
     pub(super) fn next(&self, key: &S::Key, under_way: usize) -> Vec<Arc<Entry<S>>> {
         match self.queues.get(key) {
-            Some(queue) if queue.flights.len() < under_way => queue.waiting.iter().take(8).cloned().collect(),
+            Some(queue) if queue.flights.len() < under_way => queue.live().take(8).cloned().collect(),
             _ => Vec::new(),
         }
     }
 
-    /// Everybody who could go on with a call that its caller has left: those of its batch, and those who wait behind it.
+    /// Those who could go on with a call that its caller has left: those of its batch, and some who wait behind it.
     pub(super) fn heirs(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
-        let waiting = self.queues.get(key).into_iter().flat_map(|queue| &queue.waiting);
+        let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
         flight.batch.iter().chain(waiting).cloned().collect()
     }
-}
-
-/// The most urgent of those who wait, and all that can share its call. What is left keeps its order.
-fn take_batch<S: Service>(waiting: &mut VecDeque<Arc<Entry<S>>>, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
-    let service = &inner.service;
-    let now = Moment::now();
-    let urgency = |at: &usize| {
-        let entry = &waiting[*at];
-        if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
-    };
-    let first = (0..waiting.len()).min_by_key(urgency).unwrap_or_default();
-    let Some(first) = waiting.remove(first) else { return Vec::new() };
-    first.queued.store(false, Ordering::Relaxed);
-    let mut batch = vec![first];
-    if waiting.is_empty() {
-        return batch;
-    }
-    let mut rest = VecDeque::with_capacity(waiting.len());
-    for entry in waiting.drain(..) {
-        let fits = batch.len() < inner.bounds.batch && service.shares(&batch[0].request, &entry.request);
-        if fits {
-            entry.queued.store(false, Ordering::Relaxed);
-            batch.push(entry);
-        } else {
-            rest.push_back(entry);
-        }
-    }
-    *waiting = rest;
-    batch
 }

@@ -16,6 +16,8 @@ struct Server {
     go: Option<Arc<Semaphore>>,
     failures: AtomicUsize,
     doubts: AtomicUsize,
+    /// How often two requests were compared.
+    looks: AtomicUsize,
 }
 
 const PANICS: u32 = 666;
@@ -28,6 +30,7 @@ impl Service for Server {
     type Answer = u32;
 
     fn shares(&self, first: &u32, other: &u32) -> bool {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         first % 2 == other % 2
     }
 
@@ -36,6 +39,7 @@ impl Service for Server {
     }
 
     fn urgency(&self, request: &u32) -> u8 {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         u8::from(*request < 1000)
     }
 
@@ -222,6 +226,27 @@ async fn too_many_are_refused() {
     assert_eq!(answer(one.await), 20);
     assert_eq!(answer(two.await), 40);
     assert_eq!(answer(batcher.call(0, 6, LONG).await), 60);
+}
+
+#[tokio::test]
+async fn a_long_queue_does_not_make_each_call_dearer() {
+    let batcher = batcher(Server::default(), Bounds { batch: 2, ..Bounds::default() });
+    let mut waiting: Vec<_> = (0..60_000).map(|number| batcher.call(0, number * 2, LONG)).collect();
+    // Most of them go, in an order that suits no queue.
+    for step in [2, 3] {
+        let mut place = 0;
+        waiting.retain(|_| {
+            place += 1;
+            place % step == 0
+        });
+    }
+    assert_eq!(waiting.len(), 10_000);
+    let odd = batcher.call(0, 1, LONG);
+    assert_eq!(answer(waiting.pop().unwrap().await), 1_199_980);
+    let looks = batcher.service().looks.load(Ordering::SeqCst);
+    let calls = calls(&batcher).len();
+    assert!(looks <= calls * 2 * 1024, "{looks} for {calls} calls");
+    assert_eq!(answer(odd.await), 10);
 }
 
 #[tokio::test]
