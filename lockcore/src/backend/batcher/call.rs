@@ -138,12 +138,17 @@ impl<S: Service> Future for Call<S> {
             }
         }
         loop {
-            if let Poll::Ready(answer) = this.entry.poll(cx) {
+            let polled = if this.drives.is_some() { this.entry.take() } else { this.entry.poll(cx) };
+            if let Poll::Ready(answer) = polled {
                 this.end();
                 return Poll::Ready(answer);
             }
             if this.drive(cx).is_ready() {
                 continue;
+            }
+            if let Poll::Ready(answer) = this.entry.poll(cx) {
+                this.end();
+                return Poll::Ready(answer);
             }
             match this.poll_timer(cx) {
                 Poll::Pending => return Poll::Pending,

@@ -71,6 +71,14 @@ impl<S: Service> Entry<S> {
         Poll::Pending
     }
 
+    /// The answer, if it is there. Until it is polled again the caller is not woken by it: one that polls its call itself
+    /// would wake itself, which makes a runtime poll it once more, on another thread.
+    pub(super) fn take(&self) -> Poll<Result<Reply<S::Answer>>> {
+        let mut slot = lock(&self.slot);
+        slot.waker = None;
+        slot.answer.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
     pub(super) fn settle(&self, answer: Result<S::Answer>) {
         let in_doubt = self.in_doubt.load(Ordering::Relaxed);
         let mut slot = lock(&self.slot);
