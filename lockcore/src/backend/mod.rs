@@ -4,13 +4,14 @@
 //!
 //! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
-//!   itself needs neither.
+//!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
 mod backoff;
 mod batcher;
 mod escape;
+mod hand_over;
 mod per_runtime;
 mod record;
 mod waiters;
@@ -19,6 +20,7 @@ mod waiting;
 pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 pub use escape::{escape, unescape};
+pub use hand_over::{PushedGrant, SignOfLife};
 pub use per_runtime::PerRuntime;
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::LockName;
+use super::{PushedGrant, SignOfLife};
 use crate::system::lock;
+use crate::{LockName, Moment};
 
 /// How long a place in a queue at a server is kept without a sign of life from its waiter.
 pub const PLACE_TTL: Duration = Duration::from_secs(4);
@@ -25,8 +26,15 @@ pub struct Waiters {
 
 #[derive(Debug, Default)]
 struct Rows {
-    by_ticket: BTreeMap<i64, (LockName, Arc<Notify>)>,
+    by_ticket: BTreeMap<i64, (LockName, Arc<Inbox>)>,
     by_name: HashMap<LockName, usize>,
+}
+
+/// What has been said to a waiter.
+#[derive(Debug, Default)]
+struct Inbox {
+    notified: Notify,
+    granted: Mutex<Option<PushedGrant>>,
 }
 
 /// One waiter, from its registration until it is dropped.
@@ -34,7 +42,14 @@ struct Rows {
 pub struct Waiter {
     waiters: Arc<Waiters>,
     ticket: i64,
-    notified: Arc<Notify>,
+    inbox: Arc<Inbox>,
+    signs: Mutex<Signs>,
+}
+
+#[derive(Debug, Default)]
+struct Signs {
+    last: u64,
+    answered: Option<SignOfLife>,
 }
 
 impl Waiters {
@@ -58,27 +73,35 @@ impl Waiters {
 
     /// Registers a waiter. The ticket is the number that the server, or the client itself, has given to its place.
     pub fn register(self: &Arc<Self>, name: &LockName, ticket: i64) -> Waiter {
-        let notified = Arc::new(Notify::new());
+        let inbox = Arc::<Inbox>::default();
         {
             let mut rows = self.rows();
-            rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&notified)));
+            rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox)));
             *rows.by_name.entry(name.clone()).or_default() += 1;
         }
         self.arrived.notify_one();
-        Waiter { waiters: Arc::clone(self), ticket, notified }
+        Waiter { waiters: Arc::clone(self), ticket, inbox, signs: Mutex::default() }
     }
 
     /// Notifies the waiter with this ticket.
     pub fn notify(&self, ticket: i64) {
-        if let Some((_, notified)) = self.rows().by_ticket.get(&ticket) {
-            notified.notify_one();
+        if let Some((_, inbox)) = self.rows().by_ticket.get(&ticket) {
+            inbox.notified.notify_one();
+        }
+    }
+
+    /// Notifies the waiter with this ticket of what a release has granted to it.
+    pub fn grant(&self, ticket: i64, granted: PushedGrant) {
+        if let Some((_, inbox)) = self.rows().by_ticket.get(&ticket) {
+            *lock(&inbox.granted) = Some(granted);
+            inbox.notified.notify_one();
         }
     }
 
     /// Notifies all, when notifications of the server may have been missed.
     pub fn notify_all(&self) {
-        for (_, notified) in self.rows().by_ticket.values() {
-            notified.notify_one();
+        for (_, inbox) in self.rows().by_ticket.values() {
+            inbox.notified.notify_one();
         }
     }
 
@@ -111,7 +134,29 @@ impl Waiter {
 
     /// Resolves when the waiter should ask again. A notification that came before is not forgotten.
     pub async fn notified(&self) {
-        self.notified.notified().await;
+        self.inbox.notified.notified().await;
+    }
+
+    /// A number for the next sign of life. A request that is repeated keeps its number, and what it is answered is then
+    /// not to be [noted](Self::note_sign): it may be another copy that the server has seen last.
+    pub fn next_sign(&self) -> u64 {
+        let mut signs = lock(&self.signs);
+        signs.last += 1;
+        signs.last
+    }
+
+    /// Notes a sign of life that the server has answered with "wait".
+    pub fn note_sign(&self, sign: SignOfLife) {
+        lock(&self.signs).answered = Some(sign);
+    }
+
+    /// What a release has granted to this waiter, with when the validity begins and ends, if that can be believed in at
+    /// `now`. Each grant is looked at once; where there is none, the waiter asks.
+    pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
+        let granted = lock(&self.inbox.granted).take()?;
+        let sign = lock(&self.signs).answered?;
+        let deadline = granted.deadline(Some(&sign), now)?;
+        Some((granted, sign.sent, deadline))
     }
 }
 

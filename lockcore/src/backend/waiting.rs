@@ -44,6 +44,13 @@ pub trait Queue: Sync {
     /// Resolves when the place is notified. A notification that came before is not forgotten.
     fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
 
+    /// What a release has granted to the place meanwhile, if the claim can believe in it without asking. It is called after
+    /// each notification. Without such grants there is nothing to be done.
+    fn taken(&self, claim: &Claim, place: &Self::Place) -> Option<Grant> {
+        let _: (&Claim, &Self::Place) = (claim, place);
+        None
+    }
+
     /// Gives the server a sign of life of the waiter; false if the place is gone. Where asking is a sign of life by
     /// itself, there is nothing to be done.
     fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
@@ -116,7 +123,14 @@ pub async fn wait_for_turn<Q: Queue>(
         tokio::select! {
             biased;
             () = claim.given_up() => return Ok(None),
-            () = queue.notified(waiting) => (),
+            () = queue.notified(waiting) => {
+                if let Some(grant) = queue.taken(claim, waiting) {
+                    if let Some(place) = place {
+                        queue.granted(place);
+                    }
+                    return Ok(Some(grant));
+                }
+            }
             () = Clock::system().sleep_for(pause) => (),
         }
         if kept.after(KEEP_EVERY).has_passed() {

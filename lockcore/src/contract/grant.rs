@@ -15,6 +15,7 @@ pub struct Grant {
     last_token: FencingToken,
     sent: Moment,
     deadline: Moment,
+    provisional: bool,
     record: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -28,7 +29,15 @@ impl Grant {
     /// started the lease later than that, so the holder's belief ends before the server's does.
     pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
         let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
-        let grant = Self { claim: claim.clone(), token, last_token, sent, deadline: sent, record: None };
+        let grant = Self {
+            claim: claim.clone(),
+            token,
+            last_token,
+            sent,
+            deadline: sent,
+            provisional: false,
+            record: None,
+        };
         grant.with_deadline(lease::valid_until(sent, claim.ttl()))
     }
 
@@ -45,6 +54,18 @@ impl Grant {
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
         self.deadline = deadline.before(self.claim.rest());
         self
+    }
+
+    /// Sets the end of a provisional lease: one that a release has set for a waiter, shorter than the claim's ttl. The
+    /// keeper extends it to the whole ttl soon, unless the lock is released before that.
+    #[must_use]
+    pub fn provisional(self, deadline: Moment) -> Self {
+        Self { provisional: true, ..self.with_deadline(deadline) }
+    }
+
+    /// Whether the lease is provisional.
+    pub fn is_provisional(&self) -> bool {
+        self.provisional
     }
 
     /// The same grant after a downgrade: of the same owner, with the same token, to the lock as a reader.

@@ -50,6 +50,9 @@ impl HeldLock {
         counters: &Arc<Counters>,
     ) -> Self {
         let mut lease = Lease::new(grant.sent(), grant.deadline());
+        if grant.is_provisional() {
+            lease = lease.provisional(grant.claim().clock().now());
+        }
         if limits != Limits::default() {
             lease = lease.limited(grant.claim().clock().now(), limits);
         }

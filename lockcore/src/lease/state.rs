@@ -87,6 +87,10 @@ const RENEWAL_TIMEOUT: (Duration, Duration) = (Duration::from_millis(5), Duratio
 /// The shortest and the longest pause between two renewals of a lease in doubt.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
+/// When a provisional lease is renewed. Whoever holds a lock for a shorter time saves the renewal, and the keeper is not
+/// woken by each hand-over of a busy lock.
+const SOON: Duration = Duration::from_millis(20);
+
 /// The state of one lease.
 ///
 /// All its times derive from the *validity* of the last grant or renewal: the time from the sending of the request to
@@ -126,6 +130,14 @@ impl Lease {
             hold_ends: Moment::NEVER,
             progress_ends: Moment::NEVER,
         }
+    }
+
+    /// The lease as a provisional one: renewed soon.
+    #[must_use]
+    pub(crate) fn provisional(mut self, now: Moment) -> Self {
+        self.renew_at = now.after(SOON.min(self.deadline.since(now) / 3));
+        self.not_before = self.renew_at;
+        self
     }
 
     /// The lease with limits that count from `now`.

@@ -39,6 +39,18 @@ fn renews_when_a_third_is_gone_and_starts_anew() {
 }
 
 #[test]
+fn a_provisional_lease_is_renewed_soon_and_then_like_any_other() {
+    // Counted from a sign of life that was sent a second ago.
+    let mut lease = Lease::new(at(0), at(3_000)).provisional(at(1_000));
+    assert_eq!(lease.renew_at(), at(1_020));
+    assert_eq!(lease.on(at(1_010), Event::Tick), Advice::Rest(at(1_020)), "not even along with others");
+    assert_eq!(lease.on(at(1_020), Event::Tick), Advice::Renew);
+    lease.on(at(1_020), Event::Sent);
+    assert_eq!(lease.on(at(1_021), Event::Renewed(at(1_020), at(10_020))), Advice::Rest(at(4_020)));
+    assert_eq!(lease.deadline(), at(10_020));
+}
+
+#[test]
 fn all_times_follow_the_validity_of_the_last_renewal() {
     // The ttl is nine seconds, but a session allows 600 ms.
     let mut lease = Lease::new(at(0), at(600));

@@ -1,0 +1,105 @@
+//! Until when a waiter may believe in a grant that a release made for it.
+//!
+//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and tells it
+//! by a notification. Nothing about that message says when the lease began: it may be late, by any time. What counts is
+//! the sign of life that the server had last seen when it granted. The grant names it; it was sent before the grant, so
+//! the lease ends a whole length of it after `sent`, or later.
+//!
+//! Where a release reads the clock before it sees the queue and commits, a sign of life in between can be younger than the
+//! lease. So two readings of the server's clock count as well: `clock` in the answer to the sign of life, and `ends`, the
+//! end of the provisional lease. The lease ends `ends - clock` after `sent`, or later. That difference alone would not do:
+//! the clock may have been set forward between the two. The shorter of the two times counts.
+//!
+//! No other sign of life will do. One that came after the lease had lapsed, and has made a new place in the queue, meets
+//! an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor does one that has no answer.
+//! And another connection may lead to another server, with another clock.
+//!
+//! `tests/hand_over_model` searches every order of events with this very code, and finds what breaks without each rule.
+
+use std::time::Duration;
+
+use crate::lease::valid_until;
+use crate::{FencingToken, Moment};
+
+/// A sign of life of a waiter that the server has answered: any request of which the answer tells the server's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignOfLife {
+    /// When it was sent.
+    pub sent: Moment,
+    /// The server's clock when it answered, in microseconds.
+    pub clock: u64,
+    /// Its number, which the server keeps with the place in the queue. Each has another.
+    pub number: u64,
+    /// The connection that the answer came over.
+    pub generation: u64,
+}
+
+/// A grant that a release made for a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushedGrant {
+    /// The last of the tokens that the claim wants.
+    pub token: FencingToken,
+    /// The end of the provisional lease by the server's clock, in microseconds.
+    pub ends: u64,
+    /// The length of the provisional lease.
+    pub lease: Duration,
+    /// The number of the last sign of life that the server had seen.
+    pub seen: u64,
+    /// The connection that the message came over.
+    pub generation: u64,
+}
+
+impl PushedGrant {
+    /// Until when the waiter may believe in the grant, given its last answered sign of life. `None`: it proves too
+    /// little, or there is hardly any time left; the waiter asks the server, which takes as long as a renewal.
+    pub fn deadline(&self, sign: Option<&SignOfLife>, now: Moment) -> Option<Moment> {
+        let sign = sign.filter(|sign| sign.number == self.seen && sign.generation == self.generation)?;
+        let left = Duration::from_micros(self.ends.checked_sub(sign.clock)?);
+        let deadline = valid_until(sign.sent, self.lease.min(left));
+        (now.after(self.lease / 8) < deadline).then_some(deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(3);
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    /// Sent at 10 s, answered when the server's clock said 100 s.
+    fn sign() -> SignOfLife {
+        SignOfLife { sent: at(10_000), clock: 100_000_000, number: 5, generation: 1 }
+    }
+
+    fn ends(ends: u64) -> PushedGrant {
+        PushedGrant { token: FencingToken::new(7), ends, lease: LEASE, seen: 5, generation: 1 }
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_sign_of_life_before_it() {
+        let pushed = ends(104_200_000);
+        assert_eq!(pushed.deadline(Some(&sign()), at(11_200)), Some(valid_until(at(10_000), LEASE)));
+        assert_eq!(pushed.deadline(Some(&sign()), at(12_700)), None, "hardly any time is left");
+        assert_eq!(pushed.deadline(None, at(11_200)), None);
+    }
+
+    #[test]
+    fn a_lease_that_is_older_than_the_sign_of_life_ends_as_much_earlier() {
+        let deadline = valid_until(at(10_000), Duration::from_secs(1));
+        assert_eq!(ends(101_000_000).deadline(Some(&sign()), at(10_001)), Some(deadline));
+        assert_eq!(ends(99_999_999).deadline(Some(&sign()), at(10_001)), None, "it had ended before");
+    }
+
+    #[test]
+    fn another_connection_has_another_clock_and_another_sign_of_life_another_place() {
+        for other in
+            [PushedGrant { generation: 2, ..ends(104_200_000) }, PushedGrant { seen: 4, ..ends(104_200_000) }]
+        {
+            assert_eq!(other.deadline(Some(&sign()), at(11_200)), None);
+        }
+    }
+}

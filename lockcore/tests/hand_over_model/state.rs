@@ -1,0 +1,383 @@
+//! A server, its clock, three processes, and the messages between them.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lockcore::backend::{PushedGrant, SignOfLife, valid_until};
+use lockcore::{FencingToken, Moment};
+
+/// A step of time. Nothing happens in between, so the margins of a lease, which are shorter, do not show.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a lease lasts, a provisional one, and a place in the queue without a sign of life, in ticks.
+const TTL: u8 = 3;
+const PROVISIONAL: u8 = 2;
+const KEEP: u8 = 3;
+/// What the server's clock says at the start.
+const CLOCK: u8 = 10;
+
+/// Process 0 holds the lock at the start, the others wait for it.
+pub(crate) const PROCESSES: usize = 3;
+
+static START: LazyLock<Moment> = LazyLock::new(Moment::now);
+
+fn moment(tick: u8) -> Moment {
+    START.after(TICK * u32::from(tick))
+}
+
+/// The first tick at which this moment has come.
+fn tick(moment: Moment) -> u8 {
+    u8::try_from(moment.since(*START).as_nanos().div_ceil(TICK.as_nanos())).expect("a short time")
+}
+
+fn clock_of(clock: u8) -> u64 {
+    u64::from(clock) * 1_000_000
+}
+
+/// A rule that looks right and is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Twist {
+    /// Validity counts from the last sign of life, answered or not.
+    Unanswered,
+    /// It counts from the arrival of the message.
+    Arrival,
+    /// Only the two readings of the clock count, not the length of the lease.
+    ClockOnly,
+    /// Only the length of the lease counts, not the two readings of the clock.
+    LengthOnly,
+    /// The last answered sign of life counts, also if it is not the one that the release saw.
+    AnySign,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Message {
+    Ask {
+        who: usize,
+        number: u8,
+        sent: u8,
+        generation: u8,
+    },
+    /// Refused: the answer to a sign of life.
+    Waits {
+        who: usize,
+        number: u8,
+        sent: u8,
+        clock: u8,
+        generation: u8,
+    },
+    Granted {
+        who: usize,
+        sent: u8,
+        token: u8,
+    },
+    Release {
+        who: usize,
+    },
+    /// `seen`: the number of the last sign of life that the server had when it granted.
+    Push {
+        who: usize,
+        token: u8,
+        ends: u8,
+        seen: u8,
+        generation: u8,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Waits,
+    /// Believes in the lock until this tick; by a grant of a release, for one.
+    Holds {
+        until: u8,
+        pushed: bool,
+    },
+    Done,
+    Crashed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub(crate) phase: Phase,
+    /// The last answered sign of life: its number, when it was sent, the clock in the answer, the connection.
+    sign: Option<(u8, u8, u8, u8)>,
+    /// When it last sent one.
+    sent: Option<u8>,
+    pub(crate) generation: u8,
+    pub(crate) asked: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Lock {
+    who: usize,
+    token: u8,
+    /// By the server's clock.
+    ends: u8,
+}
+
+/// The place of a waiter in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Seat {
+    who: usize,
+    /// Until when it is kept without a sign of life, by the server's clock.
+    until: u8,
+    /// The number of the last one.
+    seen: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) now: u8,
+    pub(crate) clock: u8,
+    lock: Option<Lock>,
+    queue: Vec<Seat>,
+    /// A release that has read the clock and has not committed.
+    pub(crate) committing: Option<(usize, u8)>,
+    pub(crate) messages: BTreeSet<Message>,
+    pub(crate) processes: [Process; PROCESSES],
+    pub(crate) crashes: u8,
+    pub(crate) steps: u8,
+    pub(crate) reconnects: u8,
+    counter: u8,
+    /// The highest token that anybody has believed in, and who.
+    highest: (u8, usize),
+    /// A grant was believed in that is older than another.
+    pub(crate) fell: bool,
+}
+
+impl State {
+    pub(crate) fn new(released: bool) -> Self {
+        let process = |phase| Process { phase, sign: None, sent: None, generation: 0, asked: 0 };
+        let first = process(Phase::Holds {
+            until: tick(valid_until(moment(0), TICK * u32::from(TTL))),
+            pushed: false,
+        });
+        let mut state = Self {
+            now: 0,
+            clock: CLOCK,
+            lock: Some(Lock { who: 0, token: 1, ends: CLOCK + TTL }),
+            queue: Vec::new(),
+            committing: None,
+            messages: BTreeSet::new(),
+            processes: [first, process(Phase::Waits), process(Phase::Waits)],
+            crashes: 0,
+            steps: 0,
+            reconnects: 0,
+            counter: 1,
+            highest: (1, 0),
+            fell: false,
+        };
+        if released {
+            state.give_up(0);
+        }
+        state
+    }
+
+    pub(crate) fn believers(&self) -> usize {
+        let believes = |one: &&Process| matches!(one.phase, Phase::Holds { until, .. } if self.now < until);
+        self.processes.iter().filter(believes).count()
+    }
+
+    /// Forgets what makes no difference any more: fewer states.
+    pub(crate) fn settle(&mut self) {
+        for process in &mut self.processes {
+            if matches!(process.phase, Phase::Done | Phase::Crashed) {
+                let phase = process.phase;
+                *process = Process { phase, sign: None, sent: None, generation: 0, asked: 0 };
+            }
+        }
+        let (now, processes) = (self.now, &self.processes);
+        self.messages.retain(|message| match *message {
+            Message::Ask { .. } | Message::Release { .. } => true,
+            Message::Waits { who, number, .. } => {
+                let Process { phase, sign, .. } = &processes[who];
+                *phase == Phase::Waits && sign.is_none_or(|(last, ..)| last < number)
+            }
+            Message::Granted { who, sent, .. } => {
+                now < sent + TTL && matches!(processes[who].phase, Phase::Waits | Phase::Holds { .. })
+            }
+            Message::Push { who, .. } => processes[who].phase == Phase::Waits,
+        });
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.now += 1;
+        self.clock += 1;
+    }
+
+    /// Sets the server's clock. Forward, that ends running leases early, a weakness of every lease that is told
+    /// elsewhere: here they are spared, to see what becomes of the next.
+    pub(crate) fn set_clock(&mut self, forward: bool) {
+        self.steps += 1;
+        if forward {
+            self.clock += 2;
+            if let Some(lock) = &mut self.lock {
+                lock.ends += 2;
+            }
+        } else {
+            self.clock -= 2;
+        }
+    }
+
+    /// A sign of life of a waiter, or a renewal.
+    pub(crate) fn ask(&mut self, who: usize) {
+        let sent = self.now;
+        let process = &mut self.processes[who];
+        process.asked += 1;
+        process.sent = Some(sent);
+        self.messages.insert(Message::Ask {
+            who,
+            number: process.asked,
+            sent,
+            generation: process.generation,
+        });
+    }
+
+    /// Gives up what it has: the lock, or its place.
+    pub(crate) fn give_up(&mut self, who: usize) {
+        self.processes[who].phase = Phase::Done;
+        self.messages.insert(Message::Release { who });
+    }
+
+    fn holder(&self) -> Option<Lock> {
+        self.lock.filter(|lock| self.clock < lock.ends)
+    }
+
+    /// The first in the queue who shows signs of life. Those before it lose their places.
+    fn first(&mut self) -> Option<Seat> {
+        let clock = self.clock;
+        // One that lasts longer than any can is from before the clock was set back.
+        let lives = |until: u8| clock < until && until <= clock + KEEP;
+        while self.queue.first().is_some_and(|seat| !lives(seat.until)) {
+            self.queue.remove(0);
+        }
+        self.queue.first().copied()
+    }
+
+    /// The server carries a claim out; `None` while a release has its row. The second part: of the same claim.
+    pub(crate) fn answer(&mut self, who: usize, number: u8, sent: u8, generation: u8) -> Option<Message> {
+        let clock = self.clock;
+        let waits = Message::Waits { who, number, sent, clock, generation };
+        let seat = Seat { who, until: clock + KEEP, seen: number };
+        let sits = |state: &mut Self| match state.queue.iter_mut().find(|one| one.who == who) {
+            Some(old) => *old = seat,
+            None => state.queue.push(seat),
+        };
+        match self.holder() {
+            Some(lock) if lock.who == who => {
+                if self.committing.is_some() {
+                    return None;
+                }
+                self.lock = Some(Lock { ends: clock + TTL, ..lock });
+                return Some(Message::Granted { who, sent, token: lock.token });
+            }
+            Some(_) => sits(self),
+            None if self.committing.is_some() => return None,
+            None => match self.first() {
+                Some(first) if first.who != who => sits(self),
+                _ => {
+                    self.queue.retain(|seat| seat.who != who);
+                    let token = self.set_lock(who, clock + TTL);
+                    return Some(Message::Granted { who, sent, token });
+                }
+            },
+        }
+        Some(waits)
+    }
+
+    fn set_lock(&mut self, who: usize, ends: u8) -> u8 {
+        self.counter += 1;
+        self.lock = Some(Lock { who, token: self.counter, ends });
+        self.counter
+    }
+
+    /// A release: frees what the process has, and grants to the first in the queue. `read` is the clock as the release
+    /// has read it.
+    pub(crate) fn release(&mut self, who: usize, read: u8) {
+        self.queue.retain(|seat| seat.who != who);
+        if self.lock.is_some_and(|lock| lock.who == who) {
+            self.lock = None;
+        } else if self.holder().is_some() {
+            return;
+        }
+        let Some(next) = self.first() else { return };
+        self.queue.remove(0);
+        let ends = read + PROVISIONAL;
+        let Seat { who, seen, .. } = next;
+        let token = self.set_lock(who, ends);
+        let generation = self.processes[who].generation;
+        self.messages.insert(Message::Push { who, token, ends, seen, generation });
+    }
+
+    /// A message reaches a process.
+    pub(crate) fn deliver(&mut self, message: Message, twist: Option<Twist>) {
+        match message {
+            Message::Waits { who, number, sent, clock, generation } => {
+                let sign = &mut self.processes[who].sign;
+                if sign.is_none_or(|(last, ..)| last < number) {
+                    *sign = Some((number, sent, clock, generation));
+                }
+            }
+            Message::Granted { who, sent, token } => {
+                self.believe(who, token, valid_until(moment(sent), TICK * u32::from(TTL)), false);
+            }
+            Message::Push { who, token, ends, seen, generation }
+                if self.processes[who].phase == Phase::Waits =>
+            {
+                let pushed = PushedGrant {
+                    token: FencingToken::new(token.into()),
+                    ends: clock_of(ends),
+                    lease: TICK * u32::from(PROVISIONAL),
+                    seen: seen.into(),
+                    generation: generation.into(),
+                };
+                if let Some(deadline) = self.deadline(who, pushed, twist) {
+                    self.believe(who, token, deadline, true);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn deadline(&self, who: usize, pushed: PushedGrant, twist: Option<Twist>) -> Option<Moment> {
+        let Process { sign, sent, .. } = &self.processes[who];
+        let now = moment(self.now);
+        let counted = |from| Some(valid_until(from, pushed.lease)).filter(|end| now < *end);
+        let mut sign = sign.map(|(number, sent, clock, generation)| SignOfLife {
+            sent: moment(sent),
+            clock: clock_of(clock),
+            number: number.into(),
+            generation: generation.into(),
+        });
+        match (twist, &mut sign) {
+            (Some(Twist::Unanswered), _) => return counted(moment((*sent)?)),
+            (Some(Twist::Arrival), _) => return counted(now),
+            (Some(Twist::AnySign), Some(sign)) => sign.number = pushed.seen,
+            (Some(Twist::ClockOnly), Some(sign)) => {
+                let left = Duration::from_micros(pushed.ends.checked_sub(sign.clock)?);
+                let seen = sign.number == pushed.seen && sign.generation == pushed.generation;
+                return Some(valid_until(sign.sent, left)).filter(|end| seen && now < *end);
+            }
+            (Some(Twist::LengthOnly), Some(sign)) => {
+                sign.clock = pushed.ends - clock_of(PROVISIONAL);
+            }
+            _ => (),
+        }
+        pushed.deadline(sign.as_ref(), now)
+    }
+
+    fn believe(&mut self, who: usize, token: u8, deadline: Moment, pushed: bool) {
+        let until = tick(deadline);
+        let before = match self.processes[who].phase {
+            Phase::Waits => 0,
+            // A renewal counts only while the lease is believed in.
+            Phase::Holds { until, .. } if self.now < until => until,
+            _ => return,
+        };
+        if self.now >= until {
+            return;
+        }
+        self.fell |= (token, who) != self.highest && token <= self.highest.0;
+        self.highest = self.highest.max((token, who));
+        self.processes[who].phase = Phase::Holds { until: until.max(before), pushed };
+    }
+}
