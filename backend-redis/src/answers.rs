@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lockcore::backend::PushedGrant;
 use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use redis::Value;
 
 use crate::calls::unexpected;
-use crate::error::of_item;
+use crate::error::{of_claim, of_item};
 use crate::script::Script;
 
 /// The answer to a claim.
@@ -14,6 +15,50 @@ use crate::script::Script;
 pub(crate) enum Took {
     Granted(FencingToken),
     Busy(Busy),
+}
+
+/// The answer to a claim that may leave no trace.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(FencingToken),
+    /// Another holds it.
+    Held,
+    /// The script that knows all cases must look.
+    Unclear,
+}
+
+/// The answer to a release by the short script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Let {
+    Go,
+    NotHeld,
+    /// The script that knows all cases must look.
+    Unclear,
+}
+
+/// What a waiter is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) ticket: i64,
+    /// What a release has granted to it. Without that it asks.
+    pub(crate) granted: Option<PushedGrant>,
+}
+
+impl Told {
+    /// The message with this text, which came over this connection: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`.
+    pub(crate) fn parse(text: &str, generation: u64) -> Option<Self> {
+        let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
+        let ticket = i64::try_from(parts.next()??).ok()?;
+        let Some(token) = parts.next() else { return Some(Self { ticket, granted: None }) };
+        let granted = PushedGrant {
+            token: FencingToken::new(token?),
+            ends: parts.next()??,
+            lease: Duration::from_millis(parts.next()??),
+            seen: parts.next()??,
+            generation,
+        };
+        Some(Self { ticket, granted: Some(granted) })
+    }
 }
 
 /// Why a claim has to wait.
@@ -48,6 +93,60 @@ pub(crate) fn took(value: Value, script: &Script, asked: Mode) -> Result<Took> {
         (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
         _ => Err(unexpected()),
     }
+}
+
+pub(crate) fn acquired(value: &Value) -> Result<Acquired> {
+    match value {
+        Value::Int(0) => Ok(Acquired::Unclear),
+        Value::Int(1) => Ok(Acquired::Held),
+        token => Ok(Acquired::Granted(FencingToken::new(number(Some(token))?))),
+    }
+}
+
+pub(crate) fn let_go(value: &Value) -> Result<Let> {
+    match value {
+        Value::Int(0) => Ok(Let::Unclear),
+        Value::Int(1) => Ok(Let::NotHeld),
+        Value::Int(2) => Ok(Let::Go),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The answer to a claim in any mode; of one that waits also the server's clock. `asked` is how the lock was to be held.
+pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(Took, u64)> {
+    let parts = parts(value)?;
+    match (int(parts.first())?, parts.get(1)) {
+        (1, token) => Ok((Took::Granted(FencingToken::new(number(token)?)), 0)),
+        (0, left) => {
+            let busy = Busy {
+                left: u64::try_from(int(left)?).ok().map(Duration::from_millis),
+                first: int(parts.get(2))? == 1,
+                foreign: int(parts.get(3))? == 1,
+            };
+            Ok((Took::Busy(busy), u64::try_from(int(parts.get(4))?).map_err(|_| unexpected())?))
+        }
+        (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The answer to the giving up of a claim: whether it had anything, and whom of our own process to tell what.
+pub(crate) fn given_up(value: &Value, generation: u64) -> Result<(bool, Vec<Told>)> {
+    let (freed, told) = freed_for(parts(value)?, generation)?;
+    Ok((freed == 1, told))
+}
+
+/// The same of a script for one lock, with how many were freed.
+pub(crate) fn freed_all(value: &Value, generation: u64) -> Result<(usize, Vec<Told>)> {
+    let Value::Array(parts) = value else { return Err(unexpected()) };
+    freed_for(parts, generation)
+}
+
+fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Told>)> {
+    let freed = usize::try_from(int(parts.first())?).map_err(|_| unexpected())?;
+    let told =
+        parts.iter().skip(1).map(|one| Told::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
+    Ok((freed, told.collect::<Result<_>>()?))
 }
 
 pub(crate) fn freed(value: Value, script: &Script) -> Result<Freed> {
@@ -85,6 +184,17 @@ fn item(value: Value, script: &Script) -> Result<Vec<Value>> {
         return Err(of_item(&text(parts.get(1))?, script));
     }
     Ok(parts)
+}
+
+/// The parts of the answer to one claim, or the error that the script caught for it.
+fn parts(value: &Value) -> Result<&[Value]> {
+    let Value::Array(parts) = value else { return Err(unexpected()) };
+    match int(parts.first())? {
+        code @ (2 | 4) if matches!(parts.get(1), Some(Value::BulkString(_))) => {
+            Err(of_claim(&text(parts.get(1))?, code == 4))
+        }
+        _ => Ok(parts),
+    }
 }
 
 pub(crate) fn int(value: Option<&Value>) -> Result<i64> {

@@ -151,6 +151,8 @@ impl Service for Scripts {
         let answer = |value| Outcome::Answered(Answer { value, sent, in_doubt: false, generation });
         match called {
             Ok(Ok(value)) if script.lead.is_none() => vec![answer(value)],
+            // The shortest scripts answer to one item as it is.
+            Ok(Ok(value @ (Value::Int(_) | Value::BulkString(_)))) if batch.len() == 1 => vec![answer(value)],
             Ok(Ok(Value::Array(values))) if values.len() == batch.len() => {
                 values.into_iter().map(answer).collect()
             }

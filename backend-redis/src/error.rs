@@ -95,6 +95,18 @@ pub(crate) fn of_item(text: &str, script: &Script) -> Error {
     of_server(code, detail, Some(script))
 }
 
+/// The same where the script says whether it was the lock's own key that is in the way.
+pub(crate) fn of_claim(text: &str, at_lock: bool) -> Error {
+    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    match (code, at_lock) {
+        ("WRONGTYPE", true) => Error::new(ErrorKind::KindClash, NO_LOCK).with_source(text.to_owned()),
+        ("WRONGTYPE", false) => Error::new(ErrorKind::Misconfigured, SPOILT).with_source(text.to_owned()),
+        _ => of_server(code, detail, None),
+    }
+}
+
+const NO_LOCK: &str =
+    "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson";
 const WRONG_PASSWORD: &str = "user or password is wrong";
 const TOO_OLD: &str = "the server is too old: Redis 6.0 is needed";
 const SPOILT: &str = "one of the keys beside the lock holds something else than lockwell wrote";
@@ -117,10 +129,7 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             "the server asks for a password, and the address has none: redis://USER:PASSWORD@HOST",
         ),
         "WRONGTYPE" => match call.map(|call| call.key) {
-            Some("lock") => (
-                ErrorKind::KindClash,
-                "the lock's key holds something that is not a plain lock: another program's data, or a lock of Redisson",
-            ),
+            Some("lock") => (ErrorKind::KindClash, NO_LOCK),
             Some("fence") | None => {
                 (ErrorKind::KindClash, "the key holds something else than lockwell wrote")
             }
@@ -160,7 +169,7 @@ fn line_of(detail: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::TAKE;
+    use crate::script::{FORCE, RELEASE};
 
     #[test]
     fn kinds_follow_the_code() {
@@ -171,20 +180,20 @@ mod tests {
             ("ERR something else", ErrorKind::Internal),
             ("", ErrorKind::Internal),
         ] {
-            assert_eq!(of_item(text, &TAKE).kind(), kind, "{text}");
+            assert_eq!(of_item(text, &FORCE).kind(), kind, "{text}");
         }
     }
 
     #[test]
     fn a_missing_right_is_named() {
         let line =
-            include_str!("scripts/take.lua").lines().position(|line| line.contains("GETSET")).unwrap() + 1;
+            include_str!("scripts/release.lua").lines().position(|line| line.contains("'DEL'")).unwrap() + 1;
         let text = format!(
             "ERR The user executing the script can't run this command or subcommand script: \
                             2f, on @user_script:{line}."
         );
-        let error = of_item(&text, &TAKE);
+        let error = of_item(&text, &RELEASE);
         assert_eq!(error.kind(), ErrorKind::Refused);
-        assert!(error.to_string().contains("GETSET"), "{error}");
+        assert!(error.to_string().contains("DEL"), "{error}");
     }
 }

@@ -1,19 +1,20 @@
-//! Which script serves a claim, and what it is told. Exclusive locks have scripts of their own: the shortest.
+//! What scripts are told: of renewals, and of Redlock's releases.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{KEEP_EVERY, PLACE_TTL};
+use lockcore::backend::KEEP_EVERY;
 use lockcore::{Claim, Grant, LockName, Mode};
 
 use crate::answers::Busy;
 use crate::calls::Item;
 use crate::keys::{Keys, LockKeys};
-use crate::script::{DOWNGRADE, FORCE, INSPECT, JOIN, PART, RELEASE, RENEW, Script, TAKE};
+use crate::script::{DOWNGRADE_VOTE, FORCE_VOTE, FREE, FREE_GROUP, INSPECT, RENEW, Script};
 
 /// How often the first in the queue asks while another program holds the lock, since that will not tell.
 const FOREIGN: Duration = Duration::from_millis(50);
 
-/// Who calls a script, as far as it wakes others.
+/// Who calls a script of Redlock at one node, as far as it wakes others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) keys: &'a Keys,
@@ -52,32 +53,6 @@ impl Caller<'_> {
         if self.exact { "exact" } else { "" }.to_owned()
     }
 
-    /// The taking of a lock. With a ticket the claim queues, and gives a sign of life.
-    pub(crate) fn take(&self, claim: &Claim, ticket: Option<i64>) -> Item {
-        let LockKeys { lock, queue, seats, token, slot } = self.keys.of(claim.name());
-        let mut keys = vec![token, lock, queue, seats];
-        let seat = ticket.map(|ticket| format!("{}:{ticket}", self.channel));
-        let mut args = vec![self.keys.token_life().to_owned(), PLACE_TTL.as_micros().to_string()];
-        let of_claim = [
-            owner(claim),
-            millis(claim.ttl()),
-            claim.label().to_owned(),
-            seat.unwrap_or_default(),
-            claim.tokens().to_string(),
-        ];
-        let script: &Script = if is_exclusive(claim) {
-            args.extend(of_claim);
-            &TAKE
-        } else {
-            keys.extend(self.keys.group(claim.name()));
-            args.push(self.exact());
-            args.extend(of_claim);
-            args.push(claim.mode().code().to_string());
-            &JOIN
-        };
-        Item { script, slot, keys: keys.into(), args: args.into(), takes: Some(claim.clone()) }
-    }
-
     /// The releasing of a claim, and of its place in the queue if it may have one. `round`: only what this round of
     /// Redlock has taken; empty for all.
     pub(crate) fn release(&self, claim: &Claim, queued: bool, round: String) -> Item {
@@ -86,39 +61,39 @@ impl Caller<'_> {
         let args = vec![self.channel.to_owned(), self.exact(), owner(claim), queued.to_owned(), round];
         let mut keys = vec![lock, queue, seats];
         let script: &Script = if is_exclusive(claim) {
-            &RELEASE
+            &FREE
         } else {
             keys.extend(self.keys.group(claim.name()));
-            &PART
+            &FREE_GROUP
         };
         Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
     }
 
     pub(crate) fn downgrade(&self, claim: &Claim) -> Item {
         let args = vec![self.channel.to_owned(), self.exact(), owner(claim)];
-        self.all_of(&DOWNGRADE, claim.name(), args)
+        self.all_of(&DOWNGRADE_VOTE, claim.name(), args)
     }
 
     pub(crate) fn inspect(&self, name: &LockName) -> Item {
-        self.all_of(&INSPECT, name, Vec::new())
+        inspection(self.keys, name)
     }
 
     pub(crate) fn force(&self, name: &LockName) -> Item {
-        self.all_of(&FORCE, name, vec![self.channel.to_owned(), self.exact()])
+        self.all_of(&FORCE_VOTE, name, vec![self.channel.to_owned(), self.exact()])
     }
 
     /// A call that needs all keys of a lock but its token counter.
     fn all_of(&self, script: &'static Script, name: &LockName, args: Vec<String>) -> Item {
-        let LockKeys { lock, queue, seats, slot, .. } = self.keys.of(name);
-        let [members, details] = self.keys.group(name);
-        Item {
-            script,
-            slot,
-            keys: vec![lock, queue, seats, members, details].into(),
-            args: args.into(),
-            takes: None,
-        }
+        Item { script, args: args.into(), ..inspection(self.keys, name) }
     }
+}
+
+/// The question who holds a lock.
+pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
+    let LockKeys { lock, queue, seats, slot, .. } = keys.of(name);
+    let [members, details] = keys.group(name);
+    let keys = vec![lock, queue, seats, members, details];
+    Item { script: &INSPECT, slot, keys: keys.into(), args: Arc::default(), takes: None }
 }
 
 /// The extending of leases.

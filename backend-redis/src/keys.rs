@@ -121,9 +121,9 @@ impl Keys {
         format!("{}{SEPARATOR}run", self.token)
     }
 
-    /// After how many seconds an unused token counter goes; `0` for never.
+    /// After how many seconds an unused token counter goes; empty for never.
     pub(crate) fn token_life(&self) -> &'static str {
-        if self.cluster { TOKEN_LIFE } else { "0" }
+        if self.cluster { TOKEN_LIFE } else { "" }
     }
 
     /// The channel on which a client hears that it is the turn of one of its waiters.

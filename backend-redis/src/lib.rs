@@ -13,12 +13,14 @@ mod calls;
 mod check;
 mod error;
 mod fenced;
+mod hot;
 mod items;
 mod keys;
 mod lock;
 mod options;
 mod redlock;
 mod replicas;
+mod requests;
 mod script;
 #[cfg(feature = "tls")]
 mod tls;

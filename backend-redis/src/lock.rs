@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, valid_until, wait_for_turn};
+use lockcore::backend::{self, PerRuntime, Queue, SignOfLife, Waiter, Waiters, valid_until, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
     Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::address::Address;
-use crate::answers::{self, Took};
+use crate::answers::{self, Acquired, Let, Took};
 use crate::calls::{Answer, Calls, Item};
-use crate::items::{self, Caller, recheck};
+use crate::hot::Hot;
+use crate::items::{self, recheck};
 use crate::keys::Keys;
 use crate::options::Options;
+use crate::requests::{Requests, is_simple};
 use crate::wire::{Subscriber, Wire};
 use crate::{check, replicas};
 
@@ -47,9 +49,10 @@ struct Client {
     shared: Arc<Shared>,
     calls: Calls,
     waiters: Arc<Waiters>,
-    /// Where this client is notified.
-    channel: Arc<str>,
+    /// Where and how this client is told of its grants.
+    subscriber: Subscriber,
     tickets: AtomicI64,
+    hot: Hot,
 }
 
 impl RedisLock {
@@ -84,51 +87,63 @@ impl Client {
         let Settings { address, options, .. } = &shared.settings;
         let waiters = Waiters::new();
         let channel: Arc<str> = shared.keys.channel(waiters.client().simple()).into();
-        let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
-        let wire = Arc::new(Wire::new(address.clone(), Some(subscriber)));
+        let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel, generation: 0 };
+        let wire = Arc::new(Wire::new(address.clone(), Some(subscriber.clone())));
         let calls = Calls::new(wire, options.timeout);
-        Self { shared: Arc::clone(shared), calls, waiters, channel, tickets: AtomicI64::new(1) }
+        let (tickets, hot) = (AtomicI64::new(1), Hot::new());
+        Self { shared: Arc::clone(shared), calls, waiters, subscriber, tickets, hot }
     }
 
     async fn check(&self) -> Result<()> {
         let (wire, settings) = (self.calls.wire(), &self.shared.settings);
         check::server(wire, &settings.options).await?;
         let mut more = Vec::new();
-        if settings.address.is_cluster() {
-            more.push("EXPIRE");
-        }
         if settings.wait_replicas > 0 {
             more.push("WAIT");
         }
         check::rights(wire, &self.shared.keys, &more, settings.options.timeout).await
     }
 
-    fn caller(&self) -> Caller<'_> {
+    fn requests(&self) -> Requests<'_> {
         let exact = !self.shared.settings.address.is_cluster();
-        Caller { keys: &self.shared.keys, channel: &self.channel, exact }
+        Requests { keys: &self.shared.keys, channel: &self.subscriber.channel, exact }
     }
 
-    fn ticket(&self) -> i64 {
-        self.tickets.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn notify(&self, ticket: Option<i64>) {
-        ticket.inspect(|&ticket| self.waiters.notify(ticket));
-    }
-
-    /// One call of the acquiring script: with a ticket it queues, and gives a sign of life. The item is in the queue when
-    /// this returns.
-    fn take(
-        &self,
-        claim: &Claim,
-        ticket: Option<i64>,
-    ) -> impl Future<Output = Result<(Took, Answered)>> + use<> {
-        let item = self.caller().take(claim, ticket);
-        let (script, mode) = (item.script, claim.mode());
-        let call = self.calls.call(item);
+    /// Asks for a lock once, and leaves no trace if it is refused. The item is in the queue when this returns.
+    fn acquire(&self, claim: &Claim) -> impl Future<Output = Result<(Took, Answered)>> {
+        let simple = is_simple(claim) && !self.hot.is_hot(claim.name());
+        let first = simple.then(|| self.calls.call(self.requests().acquire(claim)));
+        let second = (!simple).then(|| self.claim(claim, None));
+        let held = Took::Busy(answers::Busy { left: None, first: false, foreign: false });
         async move {
-            let Answer { value, sent, generation, .. } = call.await?;
-            Ok((answers::took(value, script, mode)?, Answered { sent, generation }))
+            if let Some(second) = second {
+                return second.await;
+            }
+            let Some(first) = first else { unreachable!("one of the two") };
+            let answer = first.await?;
+            match answers::acquired(&answer.value)? {
+                Acquired::Granted(token) => Ok((Took::Granted(token), answered(&answer))),
+                Acquired::Held => Ok((held, answered(&answer))),
+                Acquired::Unclear => self.claim(claim, None).await,
+            }
+        }
+    }
+
+    /// One call of the script that knows all cases: with a place it queues, and gives a sign of life. The item is in the
+    /// queue when this returns.
+    fn claim(&self, claim: &Claim, place: Option<&Waiter>) -> impl Future<Output = Result<(Took, Answered)>> {
+        let place = place.map(|waiter| (waiter, waiter.next_sign()));
+        let call = self.calls.call(self.requests().claim(claim, place));
+        let mode = claim.mode();
+        async move {
+            let answer = call.await?;
+            let (took, clock) = answers::claimed(&answer.value, mode)?;
+            // Of a request that was repeated, nobody knows which copy the server has seen last.
+            if let (Some((waiter, number)), Took::Busy(_), false) = (place, &took, answer.in_doubt) {
+                let Answer { sent, generation, .. } = answer;
+                waiter.note_sign(SignOfLife { sent, clock, number, generation });
+            }
+            Ok((took, answered(&answer)))
         }
     }
 
@@ -145,13 +160,39 @@ impl Client {
         }
     }
 
-    async fn free(&self, item: Item) -> Result<(bool, u64)> {
-        let script = item.script;
+    /// Gives up what a claim holds, and its place.
+    async fn give_up(&self, claim: &Claim, queued: bool) -> Result<bool> {
+        let mut in_doubt = false;
+        if !queued && is_simple(claim) && !self.hot.is_hot(claim.name()) {
+            let answer = self.calls.call(self.requests().release(claim)).await?;
+            in_doubt = answer.in_doubt;
+            match answers::let_go(&answer.value)? {
+                Let::Go => return Ok(true),
+                // An earlier try, whose answer was lost, may have done it.
+                Let::NotHeld => return Ok(in_doubt),
+                Let::Unclear => self.hot.note(claim.name()),
+            }
+        }
+        let answer = self.calls.call(self.requests().give_up(claim, queued)).await?;
+        let (released, told) = answers::given_up(&answer.value, answer.generation)?;
+        self.tell(told);
+        Ok(released || in_doubt || answer.in_doubt)
+    }
+
+    /// Tells waiters of this client what a script has answered for them.
+    fn tell(&self, told: Vec<answers::Told>) {
+        for told in told {
+            self.subscriber.tell(told);
+        }
+    }
+
+    /// Calls a script for one lock that frees something. Says how many were freed, and whether an earlier try may have
+    /// done it.
+    async fn free(&self, item: Item) -> Result<(usize, Answer)> {
         let answer = self.calls.call(item).await?;
-        let freed = answers::freed(answer.value, script)?;
-        self.notify(freed.next);
-        // An earlier try, whose answer was lost, may have done it.
-        Ok((freed.released || answer.in_doubt, answer.generation))
+        let (freed, told) = answers::freed_all(&answer.value, answer.generation)?;
+        self.tell(told);
+        Ok((freed, answer))
     }
 
     async fn renew_group(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
@@ -186,7 +227,10 @@ impl Queue for Client {
     }
 
     async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<backend::Answer> {
-        let (took, call) = self.take(claim, place.map(Waiter::ticket)).await?;
+        let (took, call) = match place {
+            None => self.acquire(claim).await?,
+            Some(_) => self.claim(claim, place).await?,
+        };
         Ok(match took {
             Took::Granted(token) => {
                 claim.note_left_queue();
@@ -197,7 +241,19 @@ impl Queue for Client {
     }
 
     async fn enter(&self, claim: &Claim) -> Result<Waiter> {
-        Ok(self.waiters.register(claim.name(), self.ticket()))
+        self.hot.note(claim.name());
+        Ok(self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Where a grant counts only when it is confirmed, the claim asks, which extends the lease.
+    fn taken(&self, claim: &Claim, place: &Waiter) -> Option<Grant> {
+        let Settings { options, wait_replicas, .. } = &self.shared.settings;
+        if options.strict || *wait_replicas > 0 {
+            return None;
+        }
+        let (granted, sent, deadline) = place.granted(Moment::now())?;
+        claim.note_left_queue();
+        Some(Grant::new(claim, granted.token, sent).provisional(deadline))
     }
 
     async fn notified(&self, place: &Waiter) {
@@ -205,13 +261,17 @@ impl Queue for Client {
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.free(self.caller().release(claim, true, String::new())).await.map(drop)
+        self.give_up(claim, true).await.map(drop)
     }
 }
 
 /// How long replicas may take. Other calls of the connection wait meanwhile.
 fn time_to_confirm(claim: &Claim) -> Duration {
     (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
+}
+
+fn answered(answer: &Answer) -> Answered {
+    Answered { sent: answer.sent, generation: answer.generation }
 }
 
 /// When the call that brought an answer was sent, and on which connection.
@@ -242,8 +302,9 @@ impl DistributedLock for RedisLock {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let client = self.client()?;
-        // One that waited a moment ago is likely to wait again, and queues with its first call.
-        let place = if claim.wait() != Wait::No && client.calls.wire().is_listening() {
+        // Where somebody waited a moment ago, it is likely to wait, too, and queues with its first call.
+        let hot = client.hot.is_hot(claim.name()) && client.calls.wire().is_listening();
+        let place = if hot && claim.wait() != Wait::No {
             claim.note_queued();
             Some(client.enter(claim).await?)
         } else {
@@ -259,7 +320,7 @@ impl DistributedLock for RedisLock {
             Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
         };
         // All are in the queue before the first is polled.
-        let asked: Vec<_> = claims.iter().map(|claim| client.take(claim, None)).collect();
+        let asked: Vec<_> = claims.iter().map(|claim| client.acquire(claim)).collect();
         let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
             (Took::Granted(token), call) => client.granted(claim, token, call).await.map(Some),
             (Took::Busy(_), _) => Ok(None),
@@ -297,8 +358,9 @@ impl DistributedLock for RedisLock {
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.client()?;
-        let (done, generation) = client.free(client.caller().downgrade(grant.claim())).await?;
-        if !done {
+        let (freed, Answer { in_doubt, generation, .. }) =
+            client.free(client.requests().downgrade(grant.claim())).await?;
+        if freed == 0 && !in_doubt {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
         client.confirm(generation, time_to_confirm(grant.claim())).await?;
@@ -307,22 +369,19 @@ impl DistributedLock for RedisLock {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let client = self.client()?;
-        let item = client.caller().release(claim, claim.may_be_queued(), String::new());
-        let (released, _) = client.free(item).await?;
+        let released = client.give_up(claim, claim.may_be_queued()).await?;
         Ok(if released { Released::Released } else { Released::NotHeld })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let client = self.client()?;
-        let answer = client.calls.call(client.caller().inspect(name)).await?;
+        let answer = client.calls.call(items::inspection(&self.shared.keys, name)).await?;
         Ok(answers::look(&answer.value)?.status(name))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let client = self.client()?;
-        let forced = answers::forced(&client.calls.call(client.caller().force(name)).await?.value)?;
-        client.notify(forced.next);
-        Ok(forced.owners.len())
+        Ok(client.free(client.requests().force(name)).await?.0)
     }
 
     async fn close(&self) {

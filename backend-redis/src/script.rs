@@ -14,7 +14,7 @@ pub(crate) struct Script {
     pub(crate) lead: Option<(usize, usize)>,
 }
 
-/// A call of Redis in a script: `redis.call('GET', lock)`.
+/// A call of Redis in a script: `redis.call('GET', lock)`, or `call` for short.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Call<'a> {
     pub(crate) command: &'a str,
@@ -38,7 +38,7 @@ impl Script {
     /// The call of Redis in this line of the script, for an error that names the line only.
     pub(crate) fn call_at(&self, line: usize) -> Option<Call<'_>> {
         let line = self.source.lines().nth(line.checked_sub(1)?)?;
-        let (_, rest) = line.split_once("redis.call('")?;
+        let (_, rest) = line.split_once("call('")?;
         let (command, rest) = rest.split_once('\'')?;
         let key = rest.trim_start_matches(", ").split([',', ')']).next()?;
         Some(Call { command, key })
@@ -65,7 +65,10 @@ macro_rules! parts {
     };
 }
 
-parts! { "clock.lua" "group.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "tokens.lua" "wake.lua" }
+parts! {
+    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "tokens.lua"
+    "waiters.lua" "wake.lua"
+}
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $lead:expr;)*) => {
@@ -79,14 +82,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Takes exclusive locks or joins their queues.
-    TAKE = "take.lua", Some((1, 2));
-    /// The same for readers and semaphores.
-    JOIN = "join.lua", Some((1, 3));
-    /// Gives exclusive claims up.
-    RELEASE = "release.lua", Some((0, 2));
-    /// Gives those of readers and semaphores up.
-    PART = "part.lua", Some((0, 2));
+    /// Takes exclusive locks that nobody holds or waits for.
+    ACQUIRE = "acquire.lua", Some((1, 1));
+    /// Takes locks in any mode, or joins their queues.
+    CLAIM = "claim.lua", Some((1, 4));
+    /// Gives exclusive locks up that nobody waits for.
+    RELEASE = "release.lua", Some((0, 0));
+    /// Gives claims in any mode up, and grants to those who wait.
+    GIVE_UP = "give_up.lua", Some((1, 4));
     /// Extends leases.
     RENEW = "renew.lua", None;
     /// Turns a writer into a reader.
@@ -95,6 +98,14 @@ scripts! {
     INSPECT = "inspect.lua", None;
     /// Frees a lock whoever holds it.
     FORCE = "force.lua", None;
+    /// Redlock: gives exclusive claims up at one node.
+    FREE = "redlock/free.lua", Some((0, 2));
+    /// Redlock: gives those of readers up at one node.
+    FREE_GROUP = "redlock/free_group.lua", Some((0, 2));
+    /// Redlock: turns a writer into a reader at one node.
+    DOWNGRADE_VOTE = "redlock/downgrade.lua", None;
+    /// Redlock: frees a lock at one node whoever holds it.
+    FORCE_VOTE = "redlock/force.lua", None;
     /// Redlock, phase 1 of exclusive claims.
     VOTE = "vote.lua", Some((0, 1));
     /// Redlock, phase 1 of readers.
@@ -125,14 +136,14 @@ mod tests {
 
     #[test]
     fn a_line_names_its_call() {
-        let call = |text| TAKE.call_at(line_with(&TAKE, text)).map(|call| (call.command, call.key));
-        assert_eq!(call("GETSET"), Some(("GETSET", "counter")));
+        let call = |text| FORCE.call_at(line_with(&FORCE, text)).map(|call| (call.command, call.key));
+        assert_eq!(call("'DEL', lock"), Some(("DEL", "lock")));
         // In a part that other scripts have, too.
         assert_eq!(call("'HDEL'"), Some(("HDEL", "seats")));
         assert_eq!(call("'TIME'"), Some(("TIME", "")));
-        assert_eq!(TAKE.call_at(1), None);
-        assert_eq!(TAKE.call_at(0), None);
-        assert_eq!(TAKE.call_at(9999), None);
+        assert_eq!(FORCE.call_at(1), None);
+        assert_eq!(FORCE.call_at(0), None);
+        assert_eq!(FORCE.call_at(9999), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use redis::{
 use tokio::sync::watch;
 
 use crate::address::{self, Address, Place};
+use crate::answers::Told;
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -63,18 +64,32 @@ impl Link {
 pub(crate) struct Subscriber {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) channel: Arc<str>,
+    /// The number of the connection.
+    pub(crate) generation: u64,
+}
+
+impl Subscriber {
+    /// Tells a waiter what it is to know.
+    pub(crate) fn tell(&self, told: Told) {
+        match told.granted {
+            Some(granted) => self.waiters.grant(told.ticket, granted),
+            None => self.waiters.notify(told.ticket),
+        }
+    }
 }
 
 impl AsyncPushSender for Subscriber {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match push.kind {
             PushKind::Message => {
-                let ticket = push.data.get(1).and_then(|payload| match payload {
-                    Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+                let told = push.data.get(1).and_then(|payload| match payload {
+                    Value::BulkString(bytes) => {
+                        Told::parse(std::str::from_utf8(bytes).ok()?, self.generation)
+                    }
                     _ => None,
                 });
-                match ticket {
-                    Some(ticket) => self.waiters.notify(ticket),
+                match told {
+                    Some(told) => self.tell(told),
                     None => self.waiters.notify_all(),
                 }
             }
@@ -292,7 +307,7 @@ impl Wire {
                     // It repeats commands by itself; every script bears that.
                     .retries(3)
                     .response_timeout(CONNECT);
-                if let Some(subscriber) = self.subscriber.clone() {
+                if let Some(subscriber) = self.next_subscriber() {
                     builder = builder.push_sender(subscriber);
                 }
                 #[cfg(feature = "tls")]
@@ -341,13 +356,19 @@ impl Wire {
         builder.build()
     }
 
+    /// Who hears what comes over the connection that is being made.
+    fn next_subscriber(&self) -> Option<Subscriber> {
+        let generation = self.slot().generation + 1;
+        self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber })
+    }
+
     fn config(&self) -> AsyncConnectionConfig {
         let config = AsyncConnectionConfig::new()
             // Every request has a deadline of its own.
             .set_response_timeout(None)
             .set_connection_timeout(Some(CONNECT))
             .set_pipeline_buffer_size(BUFFER);
-        let Some(subscriber) = self.subscriber.clone() else { return config };
+        let Some(subscriber) = self.next_subscriber() else { return config };
         config.set_push_sender(subscriber)
     }
 }

@@ -147,7 +147,8 @@ impl Quorum {
         let channel: Arc<str> = common.keys.channel(waiters.client().simple()).into();
         let settings = &common.settings;
         let node = |address: &crate::address::Address| {
-            let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
+            let subscriber =
+                Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel), generation: 0 };
             let note = common.keys.whole_note();
             Arc::new(Node::new(address.clone(), subscriber, note, settings.options.timeout))
         };

@@ -1,22 +1,24 @@
 -- Turns a writer into a reader, in one step. Owner, token and lease stay.
 --
--- KEYS  the lock, its queue, the seats of those in the queue, the members of the group that holds the lock, their details
--- ARGV  1, 2: as in release.lua; 3: owner
--- Answer: as in release.lua; released: 1 if the owner is a reader now, by this call or an earlier one
+-- KEYS  1: the token counter; the lock, its queue, the seats of those in the queue, the members of the group that holds the
+--       lock, their details
+-- ARGV  1 to 4: as in give_up.lua; 5: owner
+-- Answer: as in give_up.lua, of one claim; released: 1 if the owner is a reader now, by this call or an earlier one
 --
--- A reader who stands first in the queue is woken, and lets others in.
+-- Readers who stand first in the queue come in.
 
 -- include clock.lua
--- include queue.lua
--- include wake.lua
+-- include tokens.lua
+-- include waiters.lua
 -- include group.lua
+-- include hand_on.lua
 
-local lock, queue, seats, members, details = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local owner = ARGV[3]
+local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local owner = ARGV[5]
 local value = redis.call('GET', lock) or ''
 if mode_of(value) == '-1' then
   is_alive(members, details)
-  if (redis.call('HGET', details, owner) or '') == '' then return {0, ''} end
+  if (redis.call('HGET', details, owner) or '') == '' then return {0} end
 elseif string.sub(value, 1, 33) == owner .. ':' then
   local left = redis.call('PTTL', lock)
   begin_group(lock, members, details, '-1', math.max(left, 1))
@@ -24,6 +26,6 @@ elseif string.sub(value, 1, 33) == owner .. ':' then
   set_lease(members, owner, left * 1000)
   span(lock, members, details)
 else
-  return {0, ''}
+  return {0}
 end
-return {1, wake_first(queue, seats, '-1')}
+return {1, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, '-1'))}

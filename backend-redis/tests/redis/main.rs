@@ -5,6 +5,7 @@ mod bad_servers;
 mod cluster;
 mod crowd;
 mod fenced;
+mod hand_over;
 mod input;
 mod interop;
 mod login;

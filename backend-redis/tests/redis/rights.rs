@@ -199,13 +199,13 @@ async fn a_node_of_redlock_says_so_too() {
     assert_refused(&refusal(&url).await, &["user or password is wrong"]);
 }
 
-/// A right that is taken away later is named by the operation that misses it, and what it did is taken back as far as
-/// the rights go.
+/// A right that is taken away later is missed by the operation that needs it, which names it where the server does, and
+/// what it did is taken back as far as the rights go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_that_is_taken_away_later_is_named() {
     let Some(server) = redis().await else { return };
     let locks = client(&url_of(&server, "app", &rights())).await;
-    for command in ["time", "exists", "getset", "set", "evalsha"] {
+    for command in ["time", "exists", "set", "evalsha"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
         let error = locks.lock("a").await.expect_err("not allowed");
         let name = if command == "evalsha" { "'evalsha'" } else { &command.to_uppercase() };
@@ -216,8 +216,10 @@ async fn a_right_that_is_taken_away_later_is_named() {
     let mut guard = locks.lock("a").await.expect("a free lock");
     for command in ["pttl", "get"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
-        let error = locks.lock("a").try_now().await.expect_err("not allowed");
-        assert_refused(&error, &["lacks a right", &command.to_uppercase()]);
+        if command == "get" {
+            let error = locks.lock("a").try_now().await.expect_err("not allowed");
+            assert_refused(&error, &["lacks a right"]);
+        }
         let error = locks.inspect("a").await.expect_err("not allowed");
         assert_refused(&error, &["lacks a right", &command.to_uppercase(), "inspect"]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);
@@ -225,14 +227,14 @@ async fn a_right_that_is_taken_away_later_is_named() {
     for command in ["zadd", "zrange", "zrank", "hset", "pexpire"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
         let error = locks.lock("a").wait(Duration::from_secs(3)).await.expect_err("not allowed");
-        assert_refused(&error, &["lacks a right", &command.to_uppercase()]);
+        assert_refused(&error, &["lacks a right"]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);
         until("the place in the queue is given up", || keys(&server) == ["lockwell:a"]).await;
     }
     for command in ["del", "exists"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);
         let error = guard.release().await.expect_err("not allowed");
-        assert_refused(&error, &["lacks a right", &command.to_uppercase(), "release \"a\""]);
+        assert_refused(&error, &["lacks a right", "release \"a\""]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);
         until("the keeper frees it", || keys(&server).is_empty()).await;
         guard = locks.lock("a").await.expect("a free lock");

@@ -1,0 +1,110 @@
+//! What a claim asks of a server, a master or a cluster: which script serves it, and what that is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::backend::{PLACE_TTL, Waiter};
+use lockcore::{Claim, LockName};
+
+use crate::calls::Item;
+use crate::items::{is_exclusive, millis, owner};
+use crate::keys::{Keys, LockKeys};
+use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, GIVE_UP, RELEASE, Script};
+
+/// The longest provisional lease: that of a waiter to whom a release has granted the lock. One that is gone costs the
+/// others so much. It counts from the waiter's last sign of life, so it is longer than the time between two of them.
+const PROVISIONAL: Duration = Duration::from_secs(3);
+
+/// What one client asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests<'a> {
+    pub(crate) keys: &'a Keys,
+    /// Where this client is told of its grants.
+    pub(crate) channel: &'a str,
+    /// Whether the server's count of listeners is to be trusted: not in a cluster.
+    pub(crate) exact: bool,
+}
+
+/// Whether the short scripts serve a claim.
+pub(crate) fn is_simple(claim: &Claim) -> bool {
+    is_exclusive(claim) && claim.tokens().get() == 1
+}
+
+impl Requests<'_> {
+    /// The taking of an exclusive lock that is free. What is refused leaves no trace.
+    pub(crate) fn acquire(&self, claim: &Claim) -> Item {
+        let LockKeys { lock, seats, token, slot, .. } = self.keys.of(claim.name());
+        let args = vec![
+            self.keys.token_life().to_owned(),
+            owner(claim),
+            millis(claim.ttl()),
+            claim.label().to_owned(),
+        ];
+        let takes = Some(claim.clone());
+        Item { script: &ACQUIRE, slot, keys: vec![token, lock, seats].into(), args: args.into(), takes }
+    }
+
+    /// The taking of a lock in any mode. With a place the claim queues, and gives a sign of life of this number.
+    pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Waiter, u64)>) -> Item {
+        // Waiters of ours that come in along with the claim are told by messages, as others are.
+        let mut args = self.lead("");
+        args.extend([
+            owner(claim),
+            millis(claim.ttl()),
+            claim.label().to_owned(),
+            claim.tokens().to_string(),
+            claim.mode().code().to_string(),
+        ]);
+        if let Some((waiter, sign)) = place {
+            // With a lock delay, nothing of a short lease could be believed in.
+            let lease = claim.rest().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
+            args.extend([
+                format!("{}:{}", self.channel, waiter.ticket()),
+                lease.unwrap_or_default(),
+                sign.to_string(),
+            ]);
+        } else {
+            args.extend([const { String::new() }; 3]);
+        }
+        Item { takes: Some(claim.clone()), ..self.all_of(&CLAIM, claim.name(), args) }
+    }
+
+    /// The releasing of an exclusive lock that nobody waits for.
+    pub(crate) fn release(&self, claim: &Claim) -> Item {
+        let LockKeys { lock, seats, slot, .. } = self.keys.of(claim.name());
+        let args = Arc::new(vec![owner(claim)]);
+        Item { script: &RELEASE, slot, keys: vec![lock, seats].into(), args, takes: None }
+    }
+
+    /// The giving up of what a claim holds, and of its place if it may have one.
+    pub(crate) fn give_up(&self, claim: &Claim, queued: bool) -> Item {
+        let mut args = self.lead(self.channel);
+        args.extend([owner(claim), if queued { "1" } else { "" }.to_owned()]);
+        self.all_of(&GIVE_UP, claim.name(), args)
+    }
+
+    pub(crate) fn downgrade(&self, claim: &Claim) -> Item {
+        let mut args = self.lead(self.channel);
+        args.push(owner(claim));
+        self.all_of(&DOWNGRADE, claim.name(), args)
+    }
+
+    pub(crate) fn force(&self, name: &LockName) -> Item {
+        self.all_of(&FORCE, name, self.lead(self.channel))
+    }
+
+    /// What all calls are told that grant to waiters.
+    fn lead(&self, channel: &str) -> Vec<String> {
+        let exact = if self.exact { "exact" } else { "" };
+        let keep = PLACE_TTL.as_micros().to_string();
+        vec![self.keys.token_life().to_owned(), channel.to_owned(), exact.to_owned(), keep]
+    }
+
+    /// A call that needs all keys of a lock.
+    fn all_of(&self, script: &'static Script, name: &LockName, args: Vec<String>) -> Item {
+        let LockKeys { lock, queue, seats, token, slot } = self.keys.of(name);
+        let [members, details] = self.keys.group(name);
+        let keys = vec![token, lock, queue, seats, members, details];
+        Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
+    }
+}

@@ -1,0 +1,106 @@
+-- Takes locks in any mode, or joins their queues. Several claims travel together.
+--
+-- KEYS  1: the token counter; then for each claim: the lock, its queue, the seats of those in the queue, the members of
+--       the group that holds the lock, their details
+-- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: ''; 3: 'exact' if the count of listeners is to
+--       be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
+--       then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0: exclusive, -1: reader, otherwise
+--       how many permits there are), seat ('CLIENT:TICKET'; '' to leave no trace if refused), the length of a provisional
+--       lease in milliseconds ('' if no release may grant to it), the number of this sign of life
+-- Answer for each claim, in order:
+--       {1, token}                          granted, now or by an earlier call of the same owner; the last of its tokens
+--       {0, left, first, foreign, clock}    busy: milliseconds left of the holder's lease, for a semaphore of the one that
+--                                           ends first (-1 endless, -2 nothing to wait for), whether the claim stands first,
+--                                           whether the holder is another program; the server's time in microseconds
+--       {2, text}                           this claim failed, and has changed nothing that matters
+--       {3, mode}                           the lock is in use in this mode, which is of another kind
+--       {4, text}                           the lock's key holds something that is no lock
+--
+-- Idempotent for the owner: a repeated call finds what the first one did.
+
+-- include clock.lua
+-- include tokens.lua
+-- include waiters.lua
+-- include group.lua
+-- include hand_on.lua
+-- include each.lua
+
+-- How the lock is in use, if that is of another kind than this mode.
+local function clash(mode, used)
+  if used == mode or (tonumber(used) <= 0 and tonumber(mode) <= 0) then return nil end
+  return {3, tonumber(used)}
+end
+
+local function claim(lock, queue, seats, members, details, a, value, again)
+  local owner, ttl, label, tokens, mode, seat = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
+  local group = value and mode_of(value)
+  if group and not is_alive(members, details) then
+    redis.call('DEL', lock)
+    value, group = nil, nil
+  end
+  -- Asked again after a lost answer, or granted by a release. The lease counts from this request, as the asker's belief
+  -- does.
+  if value and string.sub(value, 1, 32) == owner then
+    redis.call('PEXPIRE', lock, ttl)
+    return {1, string.match(value, '^%x+:(%d+):')}
+  end
+  -- '' if an earlier version has let it in.
+  local mine = group and redis.call('HGET', details, owner)
+  if mine and mine ~= '' then
+    set_lease(members, owner, ttl * 1000)
+    span(lock, members, details)
+    return {1, string.match(mine, '^%d+')}
+  end
+  if value then
+    local other = clash(mode, group or '0')
+    if other then return other end
+  else
+    drop_gone(queue, seats)
+  end
+  local first, first_seat
+  if not mine then first, first_seat = waiter_at(queue, seats, 0) end
+  local others_first = first and first ~= owner
+  if others_first then
+    local other = clash(mode, first_seat.mode)
+    if other then return other end
+  end
+  local room = not value or (group == mode and (mine or has_room(members, mode)))
+  if room and not others_first then
+    local token = take_tokens(KEYS[1], tonumber(tokens))
+    if first or mine then leave(queue, seats, owner) end
+    local record = token .. ':' .. stamp .. ':0:' .. label
+    if mode == '0' then
+      redis.call('SET', lock, owner .. ':' .. record, 'NX', 'PX', ttl)
+      if not first then redis.call('DEL', seats) end
+    else
+      if not group then begin_group(lock, members, details, mode, ttl) end
+      redis.call('HSET', details, owner, record)
+      set_lease(members, owner, ttl * 1000)
+      span(lock, members, details)
+      hand_on(KEYS[1], lock, queue, seats, members, details, mode)
+    end
+    return {1, token}
+  end
+  -- Not ours to take, though one of those before us can, and we may come in with it.
+  if room and not again then
+    hand_on(KEYS[1], lock, queue, seats, members, details, value and group)
+    return claim(lock, queue, seats, members, details, a, redis.call('GET', lock), true)
+  end
+  local left = -2
+  if value and not group then
+    left = redis.call('PTTL', lock)
+  elseif value and not room then
+    local ends = redis.call('ZRANGE', members, 0, 0, 'WITHSCORES')[2]
+    left = math.ceil((tonumber(ends) - now) / 1000)
+  end
+  local foreign = value and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
+  local is_first = 0
+  if seat ~= '' then
+    local lease = ARGV[a + 6]
+    local form = lease ~= '' and 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label or ''
+    is_first = sit(queue, seats, owner, mode .. ':' .. seat, form)
+  end
+  return {0, left, is_first, foreign, now}
+end
+
+return each(5, 8, claim)

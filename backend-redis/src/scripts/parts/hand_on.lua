@@ -1,0 +1,79 @@
+-- Grants to those who wait, in their order. ARGV 2: the caller's channel, '' if its own waiters are to be told by messages,
+-- too; ARGV 3: 'exact' if the count of listeners is to be trusted (not in a cluster).
+
+-- The most who come in at a time.
+local MOST = 100
+
+-- Whether one more may join the members in this mode.
+local function has_room(members, mode)
+  if mode == '-1' then return true end
+  local last = mode - 1
+  return not redis.call('ZRANGE', members, last, last)[1]
+end
+
+-- Tells a waiter: 1 heard, 0 nobody listens. Those of the caller's own process are noted in `told` instead.
+local function tell(seat, text, told)
+  if seat.client == ARGV[2] then
+    told[#told + 1] = text
+    return 1
+  end
+  local heard = redis.call('PUBLISH', seat.client, text)
+  return (heard > 0 or ARGV[3] ~= 'exact') and 1 or 0
+end
+
+-- The lock is free (`mode` is nil), or a group holds it that others can join. Those at the head of the queue who can have
+-- it now have it when this returns, under a provisional lease, and are told. One that is not heard by anybody is passed
+-- over, and loses its place soon, unless it comes back. Returns what the caller is to tell waiters of its own process.
+local function hand_on(counter, lock, queue, seats, members, details, mode)
+  local told, place, joined = {}, 0, false
+  for turn = 0, MOST do
+    local owner, seat = waiter_at(queue, seats, place)
+    if not owner or (mode and (seat.mode ~= mode or not has_room(members, mode))) then break end
+    if turn == MOST then
+      -- It asks, and lets others in.
+      tell(seat, seat.ticket, told)
+      break
+    end
+    local tokens, lease, sign, label =
+      string.match(redis.call('HGET', seats, '+' .. owner) or '', '^g(%d+):(%d+):(%d+):(.*)$')
+    local heard
+    if not tokens then
+      heard = tell(seat, seat.ticket, told)
+      if heard == 1 then break end
+    else
+      local ends = string.format('%.0f', now + lease * 1000)
+      local token = take_tokens(counter, tonumber(tokens))
+      heard = tell(seat, seat.ticket .. ':' .. token .. ':' .. ends .. ':' .. lease .. ':' .. sign, told)
+      if heard == 1 then
+        leave(queue, seats, owner)
+        local record = token .. ':' .. stamp .. ':0:' .. label
+        if seat.mode == '0' then
+          redis.call('SET', lock, owner .. ':' .. record, 'PX', lease)
+          -- It matters to others who wait, and goes with them.
+          if redis.call('EXISTS', seats) == 1 then redis.call('HSET', seats, '=', '=' .. ends .. ':' .. seat.client) end
+          return told
+        end
+        if not mode then
+          mode = seat.mode
+          begin_group(lock, members, details, mode, lease)
+        end
+        redis.call('HSET', details, owner, record)
+        set_lease(members, owner, lease * 1000)
+        joined = true
+      end
+    end
+    if heard == 0 then
+      local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 500000))
+      redis.call('HSET', seats, owner, soon .. ':' .. seat.mode .. ':' .. seat.client .. ':' .. seat.ticket)
+      place = place + 1
+    end
+  end
+  if joined then span(lock, members, details) end
+  if redis.call('EXISTS', queue) == 1 then
+    redis.call('HDEL', seats, '=')
+  else
+    -- What is left of the seats belongs to nobody.
+    redis.call('DEL', seats)
+  end
+  return told
+end

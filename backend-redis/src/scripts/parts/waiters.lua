@@ -1,0 +1,70 @@
+-- Those who wait for a lock. `queue` is a sorted set of owners by arrival on this server's clock. `seats` is a hash:
+--   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a sign of life, how the lock is to be held, whom
+--            to tell
+--   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
+--            provisional lease in milliseconds, the number of its last sign of life. Claims of an earlier version have
+--            none: they are woken, and ask
+--   =        =ENDS:CLIENT, the last exclusive grant to a waiter, until it is released: the end of its provisional lease, and
+--            to whom. There is none where nobody else waits
+-- ARGV 4 is how long a place is kept, in microseconds.
+local keep = tonumber(ARGV[4])
+
+-- Times longer ahead than anything lasts are from before the clock was set back.
+local FAR = 60000000
+
+local function leave(queue, seats, owner)
+  redis.call('HDEL', seats, owner, '+' .. owner)
+  return redis.call('ZREM', queue, owner)
+end
+
+-- Takes or keeps a place, and says whether it is the first: 1 or 0. `seat` is MODE:CLIENT:TICKET.
+local function sit(queue, seats, owner, seat, form)
+  local tail = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  -- What an earlier version, which does not know of all fields, has left behind.
+  if not tail then redis.call('DEL', seats) end
+  local value = string.format('%.0f', now + keep) .. ':' .. seat
+  local new
+  if form == '' then
+    new = redis.call('HSET', seats, owner, value)
+  else
+    new = redis.call('HSET', seats, owner, value, '+' .. owner, form)
+  end
+  if new > 0 then
+    local place = now
+    if tail and tonumber(tail) >= now then place = tonumber(tail) + 1 end
+    redis.call('ZADD', queue, 'NX', string.format('%.0f', place), owner)
+  end
+  redis.call('PEXPIRE', queue, 60000)
+  redis.call('PEXPIRE', seats, 60000)
+  return redis.call('ZRANK', queue, owner) == 0 and 1 or 0
+end
+
+-- The lock is free. If there is still a note of the last grant, nobody has released that: it has lapsed. Then none of its
+-- client's waiters will come, but those that have shown a sign of life since. They lose their places.
+local function drop_gone(queue, seats)
+  local ends, gone = string.match(redis.call('HGET', seats, '=') or '', '^=(%d+):(.*)$')
+  if not ends then return end
+  redis.call('HDEL', seats, '=')
+  if tonumber(ends) > now then return end
+  local since = tonumber(ends) - keep / 2
+  for _, owner in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
+    local kept, client = string.match(redis.call('HGET', seats, owner) or '', '^(%d+):%-?%d+:(.*):%d+$')
+    if client == gone and tonumber(kept) - keep < since then leave(queue, seats, owner) end
+  end
+end
+
+-- Who stands at this place of the queue, counted from 0, and the seat. Those before it who show no signs of life lose their
+-- places.
+local function waiter_at(queue, seats, place)
+  while true do
+    local owner = redis.call('ZRANGE', queue, place, place)[1]
+    if not owner then return nil end
+    local text = redis.call('HGET', seats, owner) or ''
+    local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
+    local left = ends and tonumber(ends) - now
+    if left and left > 0 and left <= FAR then
+      return owner, {ends = ends, mode = mode, client = client, ticket = ticket}
+    end
+    leave(queue, seats, owner)
+  end
+end
