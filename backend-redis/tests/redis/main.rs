@@ -5,6 +5,7 @@ mod bad_servers;
 mod cluster;
 mod crowd;
 mod fenced;
+mod force;
 mod input;
 mod interop;
 mod login;
