@@ -1,8 +1,8 @@
-//! The scripts' calls on one connection.
+//! The scripts' calls.
 //!
-//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls travel on one connection,
-//! and a call that is made when another has ended is carried out after it: a release comes after the acquire that it
-//! cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on a second
+//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot travel on one
+//! connection, and a call that is made when another has ended is carried out after it: a release comes after the acquire
+//! that it cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on a second
 //! connection can be met by its own copy from the first one even after its release: such a claim is noted as
 //! [in doubt](Claim::note_in_doubt), and is released again.
 
@@ -13,9 +13,17 @@ use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service}
 use lockcore::{Claim, Error, Moment, Result};
 use redis::{RedisError, RedisResult, Value};
 
+use crate::cluster::slots::redirect;
 use crate::error::{Verdict, fatal, no_answer, no_link, verdict};
-use crate::script::Script;
+use crate::route::Route;
+use crate::script::{RENEW, Script};
 use crate::wire::{Link, Wire};
+
+/// How often a call is sent to another node of a cluster before it pauses.
+const REDIRECTS: usize = 5;
+
+/// How long a connection to a node of a cluster is waited for before it is looked whether another has its place.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How many calls of a script are on their way at a time: enough to fill the time of a round trip, few enough that
 /// requests meet. And the most items in one call: enough to share its cost, few enough not to hold the server up.
@@ -47,7 +55,8 @@ pub(crate) struct Answer {
     pub(crate) sent: Moment,
     /// Whether an earlier try may have been carried out without our hearing of it.
     pub(crate) in_doubt: bool,
-    /// The connection that it came over.
+    /// The connection that it came over: whose, and its number.
+    pub(crate) wire: Arc<Wire>,
     pub(crate) generation: u64,
 }
 
@@ -58,13 +67,13 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn new(wire: Arc<Wire>, timeout: Duration) -> Self {
+    pub(crate) fn new(route: Route, timeout: Duration) -> Self {
         let one_try = (timeout / 3).max(Duration::from_millis(50));
-        Self { batcher: Batcher::new(Scripts { wire, one_try }, BOUNDS), timeout }
+        Self { batcher: Batcher::new(Scripts { route, one_try }, BOUNDS), timeout }
     }
 
-    pub(crate) fn wire(&self) -> &Arc<Wire> {
-        &self.batcher.service().wire
+    pub(crate) fn route(&self) -> &Route {
+        &self.batcher.service().route
     }
 
     /// Calls a script and waits for its answer, at most for the calls's timeout.
@@ -88,6 +97,31 @@ impl Calls {
     }
 }
 
+/// The calls to one server, which is no cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct OneServer {
+    calls: Calls,
+    wire: Arc<Wire>,
+}
+
+impl OneServer {
+    pub(crate) fn new(wire: Arc<Wire>, timeout: Duration) -> Self {
+        Self { calls: Calls::new(Route::One(Arc::clone(&wire)), timeout), wire }
+    }
+
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+}
+
+impl std::ops::Deref for OneServer {
+    type Target = Calls;
+
+    fn deref(&self) -> &Calls {
+        &self.calls
+    }
+}
+
 /// What may share a call, and what does not wait for what: the items of a script in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -96,10 +130,10 @@ pub(crate) struct Key {
     script: usize,
 }
 
-/// Calls scripts on a wire.
+/// Calls scripts at the servers of their slots.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    wire: Arc<Wire>,
+    route: Route,
     /// How long one try may take before another connection is tried.
     one_try: Duration,
 }
@@ -123,57 +157,88 @@ impl Service for Scripts {
         }
     }
 
-    async fn prepare(&self, _: &Key, attempt: Attempt) -> Result<()> {
-        if self.wire.ready().is_some() {
+    async fn prepare(&self, key: &Key, attempt: Attempt) -> Result<()> {
+        if self.route.wire(key.slot).is_some_and(|wire| wire.ready().is_some()) {
             return Ok(());
         }
         // Boxed, since it is rare, and would make every call's future large.
-        match Box::pin(tokio::time::timeout(attempt.until.remaining(), self.wire.link())).await {
-            Ok(linked) => linked.map(drop).map_err(|error| no_link(&error)),
-            Err(_) => Err(no_answer(None)),
-        }
+        Box::pin(self.connect(key.slot, attempt)).await
     }
 
-    async fn call(&self, _: &Key, batch: &[&Item], attempt: Attempt) -> Vec<Outcome<Answer>> {
+    async fn call(&self, key: &Key, batch: &[&Item], attempt: Attempt) -> Vec<Outcome<Answer>> {
         let of_all = |outcome: &dyn Fn() -> Outcome<Answer>| batch.iter().map(|_| outcome()).collect();
-        let Some((mut link, generation)) = self.wire.ready() else {
+        let Some((wire, (link, generation))) =
+            self.route.wire(key.slot).and_then(|wire| wire.ready().map(|ready| (wire, ready)))
+        else {
             return of_all(&|| Outcome::Unavailable(no_answer(None)));
         };
         let script = batch[0].script;
-        let sent = Moment::now();
-        let limit = attempt.until.remaining().min(self.one_try);
-        let mut silence = Silence { wire: &self.wire, generation, sent, over: false };
-        let called = tokio::time::timeout(limit, self.invoke(&mut link, script, batch)).await;
-        silence.over = called.is_ok();
-        if silence.over {
-            self.wire.note_answer();
+        let end = Moment::now().after(attempt.until.remaining().min(self.one_try));
+        let mut way = Way { wire, link, generation, asking: false };
+        let (mut called, mut sent) = self.call_at(&mut way, batch, end).await;
+        for _ in 0..REDIRECTS {
+            let Called::Elsewhere(error) = &called else { break };
+            let Some(next) = Box::pin(self.follow(key.slot, error, &way, end)).await else { break };
+            // What is not wanted any more is not sent again: its release may be on its way.
+            if !batch.iter().all(|item| self.is_wanted(item)) {
+                break;
+            }
+            way = next;
+            (called, sent) = self.call_at(&mut way, batch, end).await;
         }
-        let answer = |value| Outcome::Answered(Answer { value, sent, in_doubt: false, generation });
+        let answer = |value| {
+            let (wire, generation) = (Arc::clone(&way.wire), way.generation);
+            Outcome::Answered(Answer { value, sent, in_doubt: false, wire, generation })
+        };
         match called {
-            Ok(Ok(value)) if script.lead.is_none() => vec![answer(value)],
-            Ok(Ok(Value::Array(values))) if values.len() == batch.len() => {
+            Called::Answered(value) if script.lead.is_none() => vec![answer(value)],
+            Called::Answered(Value::Array(values)) if values.len() == batch.len() => {
                 values.into_iter().map(answer).collect()
             }
-            Ok(Ok(_)) => of_all(&|| Outcome::Failed(unexpected())),
-            Ok(Err(error)) => match verdict(&error, self.wire.address.can_move()) {
-                Verdict::Again => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
-                Verdict::Broken => {
-                    tracing::debug!(%error, "a connection failed and is replaced");
-                    self.wire.hang_up(generation);
-                    of_all(&|| Outcome::Unknown(no_answer(Some(&error))))
-                }
-                // The script is not known, and some of the batch is not wanted any more.
-                Verdict::Unknown => of_all(&|| Outcome::Unavailable(no_answer(None))),
-                Verdict::Fatal => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
-            },
-            Err(_) => of_all(&|| Outcome::Unknown(no_answer(None))),
+            Called::Answered(_) => of_all(&|| Outcome::Failed(unexpected())),
+            Called::Failed(error) => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
+            Called::NotDone(error) | Called::Elsewhere(error) => {
+                of_all(&|| Outcome::Unavailable(no_answer(Some(&error))))
+            }
+            // Each of these locks can be renewed apart.
+            Called::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
+                of_all(&|| Outcome::Failed(no_answer(Some(&error))))
+            }
+            Called::Torn(error) => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
+            // The script is not known, and some of the batch is not wanted any more.
+            Called::Unwanted => of_all(&|| Outcome::Unavailable(no_answer(None))),
+            Called::Unknown(error) => of_all(&|| Outcome::Unknown(no_answer(error.as_ref()))),
         }
     }
+}
+
+/// The connection that a call is sent over.
+struct Way {
+    wire: Arc<Wire>,
+    link: Link,
+    generation: u64,
+    /// Whether the node is only receiving the slot, and answers to those who say that they know.
+    asking: bool,
+}
+
+/// What became of a call at one node.
+enum Called {
+    Answered(Value),
+    Failed(RedisError),
+    /// Not done; it will work in a moment.
+    NotDone(RedisError),
+    /// Not done, since the keys are at two nodes.
+    Torn(RedisError),
+    /// Not done; another node has to do it.
+    Elsewhere(RedisError),
+    Unwanted,
+    Unknown(Option<RedisError>),
 }
 
 /// A call without an answer. Dropping it notes the silence: also when the callers' time is over before ours, and the
 /// call is dropped with them.
 struct Silence<'a> {
+    route: &'a Route,
     wire: &'a Wire,
     generation: u64,
     sent: Moment,
@@ -184,21 +249,108 @@ impl Drop for Silence<'_> {
     fn drop(&mut self) {
         if !self.over {
             self.wire.note_silence(self.generation, Moment::now().since(self.sent));
+            self.route.note_trouble();
         }
     }
 }
 
 impl Scripts {
+    /// Finds the server of a slot, and connects to it.
+    async fn connect(&self, slot: u16, attempt: Attempt) -> Result<()> {
+        let left = attempt.until.remaining();
+        let in_cluster = matches!(self.route, Route::Cluster(_));
+        let limit = if in_cluster { left.min(LOOK) } else { left };
+        let linked = tokio::time::timeout(limit, async { self.route.find(slot).await?.link().await }).await;
+        if matches!(linked, Ok(Ok(_))) {
+            return Ok(());
+        }
+        self.route.note_trouble();
+        match linked {
+            Ok(linked) => linked.map(drop).map_err(|error| no_link(&error)),
+            // What the last attempt failed with says more than that this one takes long.
+            Err(_) => Err(match self.route.wire(slot).and_then(|wire| wire.failure()) {
+                Some(error) => no_link(&error),
+                None => no_answer(None),
+            }),
+        }
+    }
+
+    /// Sends a call over a connection. Also says when.
+    async fn call_at(&self, way: &mut Way, batch: &[&Item], end: Moment) -> (Called, Moment) {
+        let sent = Moment::now();
+        let generation = way.generation;
+        let wire = Arc::clone(&way.wire);
+        let mut silence = Silence { route: &self.route, wire: &wire, generation, sent, over: false };
+        let called = tokio::time::timeout(end.remaining(), self.invoke(way, batch)).await;
+        silence.over = called.is_ok();
+        if silence.over {
+            wire.note_answer();
+        }
+        let error = match called {
+            Ok(Ok(value)) => return (Called::Answered(value), sent),
+            Ok(Err(error)) => error,
+            Err(_) => return (Called::Unknown(None), sent),
+        };
+        let in_cluster = matches!(self.route, Route::Cluster(_));
+        let called = match verdict(&error, self.route.can_move()) {
+            Verdict::Elsewhere if in_cluster => Called::Elsewhere(error),
+            Verdict::Torn => Called::Torn(error),
+            Verdict::Again => {
+                self.route.note_trouble();
+                Called::NotDone(error)
+            }
+            Verdict::Broken => {
+                tracing::debug!(%error, "a connection failed and is replaced");
+                wire.hang_up(generation);
+                self.route.note_trouble();
+                Called::Unknown(Some(error))
+            }
+            Verdict::Unknown => Called::Unwanted,
+            Verdict::Fatal | Verdict::Elsewhere => Called::Failed(error),
+        };
+        if let (Called::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
+            cluster.note_moving(batch[0].slot);
+        }
+        (called, sent)
+    }
+
+    /// The way to the node that another one named.
+    async fn follow(&self, slot: u16, error: &RedisError, from: &Way, end: Moment) -> Option<Way> {
+        let Route::Cluster(cluster) = &self.route else { return None };
+        let name = redirect(error, &from.wire.host())?;
+        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
+        let wire = if asking {
+            cluster.note_moving(slot);
+            cluster.asked(&name)
+        } else {
+            cluster.moved(slot, &name)
+        };
+        let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
+        Some(Way { wire, link, generation, asking })
+    }
+
     /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is sent only
     /// for those who still want it.
-    async fn invoke(&self, link: &mut Link, script: &Script, items: &[&Item]) -> RedisResult<Value> {
-        match link.query(&command(script, false, items)).await {
+    async fn invoke(&self, way: &mut Way, items: &[&Item]) -> RedisResult<Value> {
+        let script = items[0].script;
+        match way.query(&command(script, false, items)).await {
             Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
-                link.query(&command(script, true, items)).await
+                way.query(&command(script, true, items)).await
             }
             answer => answer,
         }
     }
+}
+
+impl Way {
+    async fn query(&mut self, command: &redis::Cmd) -> RedisResult<Value> {
+        if self.asking { self.link.query_asking(command).await } else { self.link.query(command).await }
+    }
+}
+
+/// Whether the item renews several locks: one has two arguments, or three.
+fn renews_several(item: &Item) -> bool {
+    std::ptr::eq(item.script, std::ops::Deref::deref(&RENEW)) && item.args.len() > 3
 }
 
 fn is_unknown(error: &RedisError) -> bool {

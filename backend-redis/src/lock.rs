@@ -6,25 +6,34 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, valid_until, wait_for_turn};
+use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
     Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
-use crate::address::Address;
+use crate::address::{Address, Place};
 use crate::answers::{self, Took};
 use crate::calls::{Answer, Calls, Item};
-use crate::items::{self, Caller, recheck};
-use crate::keys::Keys;
+use crate::check;
+use crate::cluster::Cluster;
+use crate::doubts::Demands;
+use crate::error::SLOT_MOVES;
+use crate::items::{Caller, recheck};
+use crate::keys::{self, Keys};
 use crate::options::Options;
+use crate::replicas::{self, Confirmed};
+use crate::route::Route;
 use crate::wire::{Subscriber, Wire};
-use crate::{check, replicas};
+
+/// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
+const CONFIRMATIONS: u32 = 3;
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
-/// Each runtime that uses it has one connection, for its calls and its notifications; the keeper thread is one of them.
-/// The number of locks and waiters does not matter. Made by [`connect`](Self::connect).
+/// Each runtime that uses it has one connection to each server that its calls go to, for calls and notifications; the
+/// keeper thread is one of them. That is one server, or the masters of a cluster. The number of locks and waiters does not
+/// matter. Made by [`connect`](Self::connect).
 pub struct RedisLock {
     shared: Arc<Shared>,
     clients: PerRuntime<Client>,
@@ -37,15 +46,23 @@ struct Settings {
     wait_replicas: u32,
 }
 
-struct Shared {
+impl Settings {
+    /// What is to be said of a server that keeps these locks.
+    fn demands(&self) -> Demands {
+        let by_sentinels = matches!(self.address.place, Place::Sentinel { .. });
+        Demands { wait_replicas: self.wait_replicas, by_sentinels }
+    }
+}
+
+pub(crate) struct Shared {
     settings: Settings,
-    keys: Keys,
+    pub(crate) keys: Keys,
 }
 
 /// What one runtime has of the server.
-struct Client {
-    shared: Arc<Shared>,
-    calls: Calls,
+pub(crate) struct Client {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) calls: Calls,
     waiters: Arc<Waiters>,
     /// Where this client is notified.
     channel: Arc<str>,
@@ -59,8 +76,12 @@ impl RedisLock {
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
-        let options = Options::read(url, &["wait_replicas"]).map_err(context)?;
+        let own = ["wait_replicas", "sentinel_user", "sentinel_password"];
+        let options = Options::read(url, &own).map_err(context)?;
         let address = Address::read(url).map_err(context)?;
+        if address.is_cluster() {
+            keys::check_for_cluster(&options.namespace).map_err(context)?;
+        }
         let wait_replicas = url.parsed("wait_replicas", "a number of replicas").map_err(context)?;
         let keys = Keys::new(&options.namespace, address.is_cluster());
         let settings = Settings { address, options, wait_replicas: wait_replicas.unwrap_or(0) };
@@ -85,22 +106,33 @@ impl Client {
         let waiters = Waiters::new();
         let channel: Arc<str> = shared.keys.channel(waiters.client().simple()).into();
         let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
-        let wire = Arc::new(Wire::new(address.clone(), Some(subscriber)));
-        let calls = Calls::new(wire, options.timeout);
+        let demands = options.strict.then(|| shared.settings.demands());
+        let address = address.clone();
+        let route = if address.is_cluster() {
+            Route::Cluster(Arc::new(Cluster::new(address, subscriber, demands)))
+        } else {
+            Route::One(Arc::new(Wire::new(address, Some(subscriber)).demanding(demands)))
+        };
+        let calls = Calls::new(route, options.timeout);
         Self { shared: Arc::clone(shared), calls, waiters, channel, tickets: AtomicI64::new(1) }
     }
 
     async fn check(&self) -> Result<()> {
-        let (wire, settings) = (self.calls.wire(), &self.shared.settings);
-        check::server(wire, &settings.options).await?;
+        let settings = &self.shared.settings;
         let mut more = Vec::new();
         if settings.address.is_cluster() {
-            more.push("EXPIRE");
+            more.extend(["EXPIRE", "ASKING"]);
         }
         if settings.wait_replicas > 0 {
             more.push("WAIT");
         }
-        check::rights(wire, &self.shared.keys, &more, settings.options.timeout).await
+        let (options, demands) = (&settings.options, settings.demands());
+        check::route(self.calls.route(), &self.shared.keys, &more, options, demands).await
+    }
+
+    /// The slot of a lock; 0 where there is no cluster.
+    fn slot(&self, claim: &Claim) -> u16 {
+        self.shared.keys.slot(claim.name())
     }
 
     fn caller(&self) -> Caller<'_> {
@@ -127,53 +159,56 @@ impl Client {
         let (script, mode) = (item.script, claim.mode());
         let call = self.calls.call(item);
         async move {
-            let Answer { value, sent, generation, .. } = call.await?;
-            Ok((answers::took(value, script, mode)?, Answered { sent, generation }))
+            let Answer { value, sent, wire, generation, .. } = call.await?;
+            Ok((answers::took(value, script, mode)?, Answered { sent, wire, generation }))
         }
     }
 
-    async fn granted(&self, claim: &Claim, token: FencingToken, call: Answered) -> Result<Grant> {
-        self.confirm(call.generation, time_to_confirm(claim)).await?;
-        Ok(Grant::new(claim, token, call.sent))
+    /// Has a grant confirmed. One that came over a connection that has been replaced since is asked for again (see
+    /// [`replicas::confirm`]). `None`: the lock is another's by now.
+    async fn granted(&self, claim: &Claim, token: FencingToken, call: Answered) -> Result<Option<Grant>> {
+        let (mut token, mut call) = (token, call);
+        for _ in 0..CONFIRMATIONS {
+            match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
+                Confirmed::Yes => return Ok(Some(Grant::new(claim, token, call.sent))),
+                Confirmed::Replaced => (),
+            }
+            match self.take(claim, None).await? {
+                (Took::Granted(again), answered) => (token, call) = (again, answered),
+                (Took::Busy(_), _) => return Ok(None),
+            }
+        }
+        Err(replicas::lost())
     }
 
-    /// Waits until enough replicas have what was written on our connection.
-    async fn confirm(&self, generation: u64, limit: Duration) -> Result<()> {
+    /// Waits until enough replicas have what was written on this connection.
+    async fn confirm(&self, wire: &Arc<Wire>, generation: u64, limit: Duration) -> Result<Confirmed> {
         match self.shared.settings.wait_replicas {
-            0 => Ok(()),
-            replicas => replicas::confirm(self.calls.wire(), generation, replicas, limit).await,
+            0 => Ok(Confirmed::Yes),
+            replicas => replicas::confirm(wire, generation, replicas, limit).await,
         }
     }
 
-    async fn free(&self, item: Item) -> Result<(bool, u64)> {
+    /// The same where asking again is left to the caller.
+    pub(crate) async fn confirm_once(
+        &self,
+        wire: &Arc<Wire>,
+        generation: u64,
+        limit: Duration,
+    ) -> Result<()> {
+        match self.confirm(wire, generation, limit).await? {
+            Confirmed::Yes => Ok(()),
+            Confirmed::Replaced => Err(replicas::lost()),
+        }
+    }
+
+    async fn free(&self, item: Item) -> Result<(bool, Answer)> {
         let script = item.script;
-        let answer = self.calls.call(item).await?;
-        let freed = answers::freed(answer.value, script)?;
+        let mut answer = self.calls.call(item).await?;
+        let freed = answers::freed(std::mem::replace(&mut answer.value, redis::Value::Nil), script)?;
         self.notify(freed.next);
         // An earlier try, whose answer was lost, may have done it.
-        Ok((freed.released || answer.in_doubt, answer.generation))
-    }
-
-    async fn renew_group(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
-        let item = items::renewal(&self.shared.keys, grants.iter().copied(), slot);
-        let answer = self.calls.call_within(item, until.remaining()).await?;
-        let confirming = self.confirm(answer.generation, until.remaining());
-        let unknown = |_| Error::new(ErrorKind::Unreachable, "the replicas have not answered in time");
-        tokio::time::timeout(until.remaining(), confirming).await.map_err(unknown)??;
-        let values = match answer.value {
-            redis::Value::Array(values) => values,
-            one => vec![one],
-        };
-        let pairs = grants.iter().zip(&values);
-        pairs
-            .map(|(grant, value)| {
-                Ok(if answers::extended(value)? {
-                    Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
-                } else {
-                    Renewal::Lost
-                })
-            })
-            .collect()
+        Ok((freed.released || answer.in_doubt, answer))
     }
 }
 
@@ -181,19 +216,27 @@ impl Client {
 impl Queue for Client {
     type Place = Waiter;
 
-    async fn subscribe(&self) {
-        self.calls.wire().listen().await;
-    }
-
     async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<backend::Answer> {
-        let (took, call) = self.take(claim, place.map(Waiter::ticket)).await?;
-        Ok(match took {
-            Took::Granted(token) => {
-                claim.note_left_queue();
-                backend::Answer::Granted(self.granted(claim, token, call).await?)
+        let slot = self.slot(claim);
+        loop {
+            // Before each request that queues, so that no notification is missed.
+            if place.is_some() {
+                self.calls.route().listen(slot).await;
             }
-            Took::Busy(busy) => backend::Answer::Refused { recheck: recheck(&busy) },
-        })
+            match self.take(claim, place.map(Waiter::ticket)).await {
+                Ok((Took::Granted(token), call)) => {
+                    claim.note_left_queue();
+                    return Ok(match self.granted(claim, token, call).await? {
+                        Some(grant) => backend::Answer::Granted(grant),
+                        None => backend::Answer::Undecided { pause: Duration::ZERO },
+                    });
+                }
+                Ok((Took::Busy(busy), _)) => return Ok(backend::Answer::Refused { recheck: recheck(&busy) }),
+                // The slot will be at its new node in a moment, and nothing was done meanwhile.
+                Err(error) if is_waiting(claim) && error.is_retryable() && self.is_moving(claim) => (),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn enter(&self, claim: &Claim) -> Result<Waiter> {
@@ -209,6 +252,23 @@ impl Queue for Client {
     }
 }
 
+impl Client {
+    /// Whether the slot of a lock was found to be on its way to another node lately.
+    fn is_moving(&self, claim: &Claim) -> bool {
+        self.calls.route().is_moving(self.slot(claim))
+    }
+
+    /// Says why a wait came to nothing, if the slot of its lock was on its way to another node at its end.
+    fn explained(&self, claim: &Claim, error: Error) -> Error {
+        let vague = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
+        if vague && self.is_moving(claim) { Error::new(ErrorKind::Unreachable, SLOT_MOVES) } else { error }
+    }
+}
+
+fn is_waiting(claim: &Claim) -> bool {
+    claim.wait() != Wait::No && !claim.is_given_up()
+}
+
 /// How long replicas may take. Other calls of the connection wait meanwhile.
 fn time_to_confirm(claim: &Claim) -> Duration {
     (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
@@ -217,6 +277,7 @@ fn time_to_confirm(claim: &Claim) -> Duration {
 /// When the call that brought an answer was sent, and on which connection.
 struct Answered {
     sent: Moment,
+    wire: Arc<Wire>,
     generation: u64,
 }
 
@@ -243,13 +304,13 @@ impl DistributedLock for RedisLock {
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let client = self.client()?;
         // One that waited a moment ago is likely to wait again, and queues with its first call.
-        let place = if claim.wait() != Wait::No && client.calls.wire().is_listening() {
+        let place = if claim.wait() != Wait::No && client.calls.route().is_listening(client.slot(claim)) {
             claim.note_queued();
             Some(client.enter(claim).await?)
         } else {
             None
         };
-        wait_for_turn(&*client, claim, place).await
+        wait_for_turn(&*client, claim, place).await.map_err(|error| client.explained(claim, error))
     }
 
     /// All claims go into one call; in a cluster, into one for each slot.
@@ -261,47 +322,26 @@ impl DistributedLock for RedisLock {
         // All are in the queue before the first is polled.
         let asked: Vec<_> = claims.iter().map(|claim| client.take(claim, None)).collect();
         let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
-            (Took::Granted(token), call) => client.granted(claim, token, call).await.map(Some),
+            (Took::Granted(token), call) => client.granted(claim, token, call).await,
             (Took::Busy(_), _) => Ok(None),
         });
         join_all(answers).await
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        let client = match self.client() {
-            Ok(client) => client,
-            Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
-        };
-        // In a cluster each slot has a call of its own.
-        let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-        for (place, grant) in grants.iter().enumerate() {
-            let slot = self.shared.keys.slot(grant.claim().name());
-            match groups.iter_mut().find(|(one, _)| *one == slot) {
-                Some((_, places)) => places.push(place),
-                None => groups.push((slot, vec![place])),
-            }
+        match self.client() {
+            Ok(client) => client.renew(grants, until).await,
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
         }
-        let calls = groups.iter().map(async |(slot, places)| {
-            let group: Vec<_> = places.iter().map(|&place| &grants[place]).collect();
-            client
-                .renew_group(&group, *slot, until)
-                .await
-                .unwrap_or_else(|error| group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect())
-        });
-        let answers = join_all(calls).await;
-        let mut sorted: Vec<_> =
-            groups.into_iter().flat_map(|(_, places)| places).zip(answers.into_iter().flatten()).collect();
-        sorted.sort_by_key(|(place, _)| *place);
-        sorted.into_iter().map(|(_, renewal)| renewal).collect()
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.client()?;
-        let (done, generation) = client.free(client.caller().downgrade(grant.claim())).await?;
+        let (done, answer) = client.free(client.caller().downgrade(grant.claim())).await?;
         if !done {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
-        client.confirm(generation, time_to_confirm(grant.claim())).await?;
+        client.confirm_once(&answer.wire, answer.generation, time_to_confirm(grant.claim())).await?;
         Ok(grant.downgraded())
     }
 
@@ -326,7 +366,7 @@ impl DistributedLock for RedisLock {
     }
 
     async fn close(&self) {
-        self.clients.take_all().iter().for_each(|client| client.calls.wire().close());
+        self.clients.take_all().iter().for_each(|client| client.calls.route().close());
     }
 }
 

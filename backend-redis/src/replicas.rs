@@ -10,20 +10,35 @@ use crate::calls::unexpected;
 use crate::error::{Verdict, fatal, verdict};
 use crate::wire::Wire;
 
+/// What replicas have said of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmed {
+    Yes,
+    /// The connection of the write was replaced before they were asked.
+    Replaced,
+}
+
 /// Waits until `wanted` replicas have acknowledged what was written on the wire's connection of this number.
 ///
+/// `WAIT` is about the writes of its own connection, and so it goes over the very connection of the write, to that server
+/// only. On another one, which has written nothing, it would promise nothing. If that connection was replaced, the caller
+/// has to write again on the new one, and to wait there: an idempotent script does that by being asked again. If the lock
+/// still stands, the script writes (it extends the lease), and so whatever the server is by now, it has the lock, and its
+/// replicas have the lock when they have that write, which comes later in the order of the server's writes. If the lock
+/// is gone, the script says so.
+///
 /// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not survive a
-/// failover. The caller gives it up. So is a connection that was replaced meanwhile: on another one, which has written
-/// nothing, the server would have nothing to wait for. It answers other calls of this connection only afterwards.
-pub(crate) async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<()> {
+/// failover. The caller gives it up. The server answers other calls of this connection only afterwards.
+pub(crate) async fn confirm(
+    wire: &Arc<Wire>,
+    generation: u64,
+    wanted: u32,
+    limit: Duration,
+) -> Result<Confirmed> {
     let unknown = |text: &str| Error::new(ErrorKind::UnknownOutcome, text);
-    let (mut link, present) = match tokio::time::timeout(limit, wire.link()).await {
-        Ok(Ok(link)) => link,
-        Ok(Err(error)) => return Err(unknown(LOST).with_source(error.to_string())),
-        Err(_) => return Err(unknown(LOST)),
-    };
+    let Some((mut link, present)) = wire.ready() else { return Ok(Confirmed::Replaced) };
     if present != generation {
-        return Err(unknown(LOST));
+        return Ok(Confirmed::Replaced);
     }
     let mut command = redis::cmd("WAIT");
     command.arg(wanted).arg(limit.as_millis().max(1).to_string());
@@ -40,12 +55,17 @@ pub(crate) async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limi
         }
     };
     match answer {
-        Value::Int(have) if have >= i64::from(wanted) => Ok(()),
+        Value::Int(have) if have >= i64::from(wanted) => Ok(Confirmed::Yes),
         Value::Int(have) => Err(unknown(&format!(
             "{have} of {wanted} replicas have confirmed the lock: a failover could lose it"
         ))),
         _ => Err(unexpected()),
     }
+}
+
+/// The outcome of a write whose connection was replaced, where asking again is not worth it.
+pub(crate) fn lost() -> Error {
+    Error::new(ErrorKind::UnknownOutcome, LOST)
 }
 
 const LOST: &str = "the connection failed while replicas were to confirm the lock";
