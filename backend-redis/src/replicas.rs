@@ -14,7 +14,7 @@ use crate::wire::Wire;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmed {
     Yes,
-    /// The connection of the write was replaced before they were asked.
+    /// The connection of the write was replaced before they answered.
     Replaced,
 }
 
@@ -45,9 +45,9 @@ pub(crate) async fn confirm(
     let answer = match tokio::time::timeout(limit * 2, link.query(&command)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) if verdict(&error, true) == Verdict::Fatal => return Err(fatal(&error, None)),
-        Ok(Err(error)) => {
+        Ok(Err(_)) => {
             wire.hang_up(generation);
-            return Err(unknown(LOST).with_source(error.to_string()));
+            return Ok(Confirmed::Replaced);
         }
         Err(_) => {
             wire.hang_up(generation);
