@@ -103,8 +103,11 @@ impl Caller<'_> {
         self.all_of(&INSPECT, name, Vec::new())
     }
 
-    pub(crate) fn force(&self, name: &LockName) -> Item {
-        self.all_of(&FORCE, name, vec![self.channel.to_owned(), self.exact()])
+    /// The freeing of a lock that these hold, see [`Look::names`](crate::answers::Look::names).
+    pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
+        let mut args = vec![self.channel.to_owned(), self.exact()];
+        args.extend_from_slice(holders);
+        self.all_of(&FORCE, name, args)
     }
 
     /// A call that needs all keys of a lock but its token counter.

@@ -360,9 +360,16 @@ impl DistributedLock for RedisLock {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let client = self.client()?;
-        let forced = answers::forced(&client.calls.call(client.caller().force(name)).await?.value)?;
+        let found = client.calls.call(client.caller().inspect(name)).await?;
+        let holders: Vec<_> = answers::look(&found.value)?.names().map(str::to_owned).collect();
+        if holders.is_empty() {
+            return Ok(0);
+        }
+        // It names them, so that a repeated call does not free a successor.
+        let answer = client.calls.call(client.caller().force(name, &holders)).await?;
+        let forced = answers::forced(&answer.value)?;
         client.notify(forced.next);
-        Ok(forced.owners.len())
+        Ok(if answer.in_doubt { holders.len() } else { forced.freed })
     }
 
     async fn close(&self) {

@@ -9,6 +9,7 @@ mod cluster_hung;
 mod cluster_moving;
 mod crowd;
 mod fenced;
+mod force;
 mod input;
 mod interop;
 mod login;
