@@ -25,6 +25,7 @@ mod renewal;
 mod replicas;
 mod route;
 mod script;
+mod sending;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

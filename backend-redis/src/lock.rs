@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, wait_for_turn};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
-    Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
+    Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::address::{Address, Place};
@@ -22,12 +22,9 @@ use crate::error::SLOT_MOVES;
 use crate::items::{Caller, recheck};
 use crate::keys::{self, Keys};
 use crate::options::Options;
-use crate::replicas::{self, Confirmed};
+use crate::replicas::time_to_confirm;
 use crate::route::Route;
 use crate::wire::{Subscriber, Wire};
-
-/// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
-const CONFIRMATIONS: u32 = 3;
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
@@ -39,11 +36,11 @@ pub struct RedisLock {
     clients: PerRuntime<Client>,
 }
 
-struct Settings {
+pub(crate) struct Settings {
     address: Address,
     options: Options,
     /// How many replicas must have a grant before it counts.
-    wait_replicas: u32,
+    pub(crate) wait_replicas: u32,
 }
 
 impl Settings {
@@ -55,7 +52,7 @@ impl Settings {
 }
 
 pub(crate) struct Shared {
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) keys: Keys,
 }
 
@@ -150,7 +147,7 @@ impl Client {
 
     /// One call of the acquiring script: with a ticket it queues, and gives a sign of life. The item is in the queue when
     /// this returns.
-    fn take(
+    pub(crate) fn take(
         &self,
         claim: &Claim,
         ticket: Option<i64>,
@@ -161,44 +158,6 @@ impl Client {
         async move {
             let Answer { value, sent, wire, generation, .. } = call.await?;
             Ok((answers::took(value, script, mode)?, Answered { sent, wire, generation }))
-        }
-    }
-
-    /// Has a grant confirmed. One that came over a connection that has been replaced since is asked for again (see
-    /// [`replicas::confirm`]). `None`: the lock is another's by now.
-    async fn granted(&self, claim: &Claim, token: FencingToken, call: Answered) -> Result<Option<Grant>> {
-        let (mut token, mut call) = (token, call);
-        for _ in 0..CONFIRMATIONS {
-            match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
-                Confirmed::Yes => return Ok(Some(Grant::new(claim, token, call.sent))),
-                Confirmed::Replaced => (),
-            }
-            match self.take(claim, None).await? {
-                (Took::Granted(again), answered) => (token, call) = (again, answered),
-                (Took::Busy(_), _) => return Ok(None),
-            }
-        }
-        Err(replicas::lost())
-    }
-
-    /// Waits until enough replicas have what was written on this connection.
-    async fn confirm(&self, wire: &Arc<Wire>, generation: u64, limit: Duration) -> Result<Confirmed> {
-        match self.shared.settings.wait_replicas {
-            0 => Ok(Confirmed::Yes),
-            replicas => replicas::confirm(wire, generation, replicas, limit).await,
-        }
-    }
-
-    /// The same where asking again is left to the caller.
-    pub(crate) async fn confirm_once(
-        &self,
-        wire: &Arc<Wire>,
-        generation: u64,
-        limit: Duration,
-    ) -> Result<()> {
-        match self.confirm(wire, generation, limit).await? {
-            Confirmed::Yes => Ok(()),
-            Confirmed::Replaced => Err(replicas::lost()),
         }
     }
 
@@ -216,26 +175,32 @@ impl Client {
 impl Queue for Client {
     type Place = Waiter;
 
+    async fn subscribe(&self) {
+        // In a cluster that depends on the claim.
+        if let Route::One(wire) = self.calls.route() {
+            wire.listen().await;
+        }
+    }
+
     async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<backend::Answer> {
-        let slot = self.slot(claim);
-        loop {
-            // Before each request that queues, so that no notification is missed.
-            if place.is_some() {
-                self.calls.route().listen(slot).await;
+        if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
+            Box::pin(self.calls.route().listen(self.slot(claim))).await;
+        }
+        match self.take(claim, place.map(Waiter::ticket)).await {
+            Ok((Took::Granted(token), call)) => {
+                claim.note_left_queue();
+                Ok(match self.granted(claim, token, call).await? {
+                    Some(grant) => backend::Answer::Granted(grant),
+                    None => backend::Answer::Undecided { pause: Duration::ZERO },
+                })
             }
-            match self.take(claim, place.map(Waiter::ticket)).await {
-                Ok((Took::Granted(token), call)) => {
-                    claim.note_left_queue();
-                    return Ok(match self.granted(claim, token, call).await? {
-                        Some(grant) => backend::Answer::Granted(grant),
-                        None => backend::Answer::Undecided { pause: Duration::ZERO },
-                    });
-                }
-                Ok((Took::Busy(busy), _)) => return Ok(backend::Answer::Refused { recheck: recheck(&busy) }),
-                // The slot will be at its new node in a moment, and nothing was done meanwhile.
-                Err(error) if is_waiting(claim) && error.is_retryable() && self.is_moving(claim) => (),
-                Err(error) => return Err(error),
+            Ok((Took::Busy(busy), _)) => Ok(backend::Answer::Refused { recheck: recheck(&busy) }),
+            // It will be at its new node in a moment, and nothing was done meanwhile.
+            Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
+                let error = self.explained(claim, error);
+                Ok(backend::Answer::Unavailable { error, pause: Duration::from_millis(20) })
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -265,20 +230,11 @@ impl Client {
     }
 }
 
-fn is_waiting(claim: &Claim) -> bool {
-    claim.wait() != Wait::No && !claim.is_given_up()
-}
-
-/// How long replicas may take. Other calls of the connection wait meanwhile.
-fn time_to_confirm(claim: &Claim) -> Duration {
-    (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
-}
-
 /// When the call that brought an answer was sent, and on which connection.
-struct Answered {
-    sent: Moment,
-    wire: Arc<Wire>,
-    generation: u64,
+pub(crate) struct Answered {
+    pub(crate) sent: Moment,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) generation: u64,
 }
 
 #[async_trait]

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Result};
 use redis::Value;
 
+use crate::answers::Took;
 use crate::calls::unexpected;
 use crate::error::{Verdict, fatal, verdict};
+use crate::lock::{Answered, Client};
 use crate::wire::Wire;
+
+/// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
+const CONFIRMATIONS: u32 = 3;
 
 /// What replicas have said of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confirmed {
+enum Confirmed {
     Yes,
     /// The connection of the write was replaced before they answered.
     Replaced,
@@ -29,12 +34,7 @@ pub(crate) enum Confirmed {
 ///
 /// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not survive a
 /// failover. The caller gives it up. The server answers other calls of this connection only afterwards.
-pub(crate) async fn confirm(
-    wire: &Arc<Wire>,
-    generation: u64,
-    wanted: u32,
-    limit: Duration,
-) -> Result<Confirmed> {
+async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<Confirmed> {
     let unknown = |text: &str| Error::new(ErrorKind::UnknownOutcome, text);
     let Some((mut link, present)) = wire.ready() else { return Ok(Confirmed::Replaced) };
     if present != generation {
@@ -63,8 +63,71 @@ pub(crate) async fn confirm(
     }
 }
 
+impl Client {
+    /// `None`: the lock is another's by now.
+    pub(crate) async fn granted(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        call: Answered,
+    ) -> Result<Option<Grant>> {
+        match self.shared.settings.wait_replicas {
+            0 => Ok(Some(Grant::new(claim, token, call.sent))),
+            _ => Box::pin(self.confirmed(claim, token, call)).await,
+        }
+    }
+
+    /// Has a grant confirmed. One that came over a connection that has been replaced since is asked for again (see
+    /// [`confirm`]).
+    async fn confirmed(
+        &self,
+        claim: &Claim,
+        mut token: FencingToken,
+        mut call: Answered,
+    ) -> Result<Option<Grant>> {
+        for _ in 0..CONFIRMATIONS {
+            match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
+                Confirmed::Yes => return Ok(Some(Grant::new(claim, token, call.sent))),
+                Confirmed::Replaced if claim.is_cancelled() => break,
+                Confirmed::Replaced => (),
+            }
+            match self.take(claim, None).await? {
+                (Took::Granted(again), answered) => (token, call) = (again, answered),
+                (Took::Busy(_), _) => return Ok(None),
+            }
+        }
+        Err(lost())
+    }
+
+    /// Waits until enough replicas have what was written on this connection.
+    async fn confirm(&self, wire: &Arc<Wire>, generation: u64, limit: Duration) -> Result<Confirmed> {
+        match self.shared.settings.wait_replicas {
+            0 => Ok(Confirmed::Yes),
+            replicas => confirm(wire, generation, replicas, limit).await,
+        }
+    }
+
+    /// The same where asking again is left to the caller.
+    pub(crate) async fn confirm_once(
+        &self,
+        wire: &Arc<Wire>,
+        generation: u64,
+        limit: Duration,
+    ) -> Result<()> {
+        match self.confirm(wire, generation, limit).await? {
+            Confirmed::Yes => Ok(()),
+            Confirmed::Replaced => Err(lost()),
+        }
+    }
+}
+
+/// How long replicas may take. Other calls of the connection wait meanwhile.
+pub(crate) fn time_to_confirm(claim: &Claim) -> Duration {
+    (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
+}
+
 /// The outcome of a write whose connection was replaced, where asking again is not worth it.
-pub(crate) fn lost() -> Error {
+fn lost() -> Error {
     Error::new(ErrorKind::UnknownOutcome, LOST)
 }
 

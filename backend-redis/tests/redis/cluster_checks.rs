@@ -1,5 +1,8 @@
 //! What is checked when a client connects to a cluster.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use lockcore::ErrorKind;
 use testbed::RedisCluster;
 
@@ -103,4 +106,29 @@ async fn the_documented_rights_are_enough_and_asking_is_one() {
     let error = refusal(&url("less")).await;
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
     assert!(error.to_string().contains("ASKING"), "{error:#}");
+}
+
+/// Each runtime has one connection to each master that it uses: here that of the test, and the keeper.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_two_connections_to_each_master() {
+    if missing(RedisCluster::installed()) {
+        return;
+    }
+    let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster starts");
+    let (locks, ttl) = (client(&cluster.url()).await, Duration::from_secs(1));
+    let guards = join_all((0..60).map(|n| locks.lock(format!("{n}")).ttl(ttl).into_future())).await;
+    let waiting: Vec<_> = (0..60).map(|n| tokio::spawn(locks.lock(format!("{n}")).into_future())).collect();
+    tokio::time::sleep(3 * ttl).await;
+    for node in cluster.nodes() {
+        let list = tell(node, &["CLIENT", "LIST"]);
+        // One more asks for the list.
+        let connections = list.lines().filter(|line| line.starts_with("id=")).count() - 1;
+        assert_eq!(connections, 2, "{list}");
+    }
+    for guard in guards {
+        guard.expect("a free lock").release().await.expect("held");
+    }
+    for waiting in waiting {
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    }
 }

@@ -86,6 +86,11 @@ impl RedisCluster {
         format!("redis+cluster://{}", hosts(&self.addresses()))
     }
 
+    /// The ports at which the nodes take TLS connections, with the setting `tls-cluster yes`, in the same order.
+    pub fn tls_ports(&self) -> Vec<u16> {
+        self.nodes.iter().filter_map(|node| node.more_ports().get(1).copied()).collect()
+    }
+
     /// Waits until every node says that the cluster is well, and all say the same about who has which slots. For
     /// use after a restart of nodes; at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
@@ -102,7 +107,8 @@ async fn start_nodes(count: usize, options: &Options) -> Result<Vec<Redis>, Erro
     }
     let mut starts = Vec::new();
     for _ in 0..count {
-        let (program, options) = (Program::find(Role::ClusterNode)?, options.clone());
+        let (mut program, options) = (Program::find(Role::ClusterNode)?, options.clone());
+        program.tls = options.value("tls-cluster") == Some("yes");
         starts.push(async move { Redis::launch(program, &options).await });
     }
     start_all(starts).await
