@@ -186,7 +186,12 @@ impl Queue for Client {
         if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
             Box::pin(self.calls.route().listen(self.slot(claim))).await;
         }
-        match self.take(claim, place.map(Waiter::ticket)).await {
+        let call = self.take(claim, place.map(Waiter::ticket));
+        let took = match self.calls.route() {
+            Route::One(_) => call.await,
+            Route::Cluster(_) => Box::pin(self.within_wait(claim, call)).await,
+        };
+        match took {
             Ok((Took::Granted(token), call)) => {
                 claim.note_left_queue();
                 Ok(match self.granted(claim, token, call).await? {
@@ -221,6 +226,20 @@ impl Client {
     /// Whether the slot of a lock was found to be on its way to another node lately.
     fn is_moving(&self, claim: &Claim) -> bool {
         self.calls.route().is_moving(self.slot(claim))
+    }
+
+    /// Ends a wait for a slot that is on its way to another node in time to say so.
+    async fn within_wait<T>(&self, claim: &Claim, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if claim.wait() == Wait::No {
+            return call.await;
+        }
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            biased;
+            took = &mut call => return took,
+            () = claim.given_up() => (),
+        }
+        if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }
     }
 
     /// Says why a wait came to nothing, if the slot of its lock was on its way to another node at its end.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockcore::{ErrorKind, LockGuard, Locks, Standing};
-use testbed::{Redis, RedisCluster};
+use testbed::{Durability, Redis, RedisCluster};
 
 use crate::asking::queued;
 use crate::cluster::names;
@@ -111,4 +111,31 @@ async fn replicas_are_waited_for_at_the_locks_own_master() {
     cluster.replicas()[0].resume().expect("it is stopped");
     locks.lock(&*names[0]).await.expect("confirmed").release().await.expect("held");
     cluster.nodes()[1].resume().expect("it is stopped");
+}
+
+/// A cluster that serves all slots or none says so itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_down_is_told() {
+    if missing(RedisCluster::installed()) {
+        return;
+    }
+    let options = in_memory().durability(Durability::Disk);
+    let cluster = RedisCluster::start(3, &options).await.expect("a cluster starts");
+    let locks = client(&format!("{}?timeout=1s", cluster.url())).await;
+    let names = names(&cluster, "down");
+    let guard = locks.lock(&*names[0]).ttl(Duration::from_secs(30)).await.expect("a free lock");
+    cluster.nodes()[2].kill().expect("it runs");
+    until("the others notice", || {
+        tell(&cluster.nodes()[0], &["CLUSTER", "INFO"]).contains("cluster_state:fail")
+    })
+    .await;
+    for name in &names[..2] {
+        let error = locks.lock(&**name).try_now().await.expect_err("all slots or none");
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
+        assert!(error.is_retryable() && error.to_string().contains("not all slots are served"), "{error:#}");
+    }
+    cluster.nodes()[2].restart().await.expect("it starts again");
+    cluster.ready().await.expect("it joins the others");
+    assert_eq!(guard.standing(), Standing::Held);
+    locks.lock(&*names[1]).await.expect("a free lock").release().await.expect("held");
 }
