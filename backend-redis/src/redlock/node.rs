@@ -16,6 +16,8 @@ use crate::wire::{Subscriber, Wire};
 
 /// How often a node that looks dead is asked whether it is.
 const PROBE: Duration = Duration::from_millis(250);
+/// How long the note of a run may take.
+const NOTE: Duration = Duration::from_secs(2);
 /// How often the repair of a node is tried.
 const REPAIR: Duration = Duration::from_millis(500);
 
@@ -126,7 +128,13 @@ impl Node {
     /// lease that it can have granted is over, and its counters are repaired. A restart ends the connection, so asking
     /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection. A
     /// vote that did not count leaves a record of its round there, which no later round counts.
-    pub(crate) async fn vote(&self, item: Item, asked: Mode, limit: Duration, longest_ttl: Duration) -> Vote {
+    pub(crate) async fn vote(
+        self: &Arc<Self>,
+        item: Item,
+        asked: Mode,
+        limit: Duration,
+        longest_ttl: Duration,
+    ) -> Vote {
         let right = async {
             let generation = self.generation(limit).await?;
             Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
@@ -165,7 +173,7 @@ impl Node {
 
     /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.
     pub(crate) async fn may_extend(
-        &self,
+        self: &Arc<Self>,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
@@ -173,7 +181,12 @@ impl Node {
         Ok(self.right_on(generation, limit, longest_ttl).await?.votes_from.has_passed())
     }
 
-    async fn right_on(&self, generation: u64, limit: Duration, longest_ttl: Duration) -> Result<Right> {
+    async fn right_on(
+        self: &Arc<Self>,
+        generation: u64,
+        limit: Duration,
+        longest_ttl: Duration,
+    ) -> Result<Right> {
         let known = {
             let right = self.right();
             (right.asked_on == generation).then(|| right.clone())
@@ -216,7 +229,7 @@ impl Node {
 
     /// Asks the node what it remembers.
     pub(crate) async fn examine(
-        &self,
+        self: &Arc<Self>,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
@@ -239,11 +252,10 @@ impl Node {
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
         let votes_from = if remembers { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
-        let noted = !run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id);
-        if remembers && !noted {
-            self.note_run(&run_id, limit).await;
+        let whole = remembers || self.has_noted(&run_id, limit).await;
+        if remembers {
+            self.note(Arc::clone(&run_id));
         }
-        let whole = remembers || noted;
         let right = Right { asked_on: generation, run_id, votes_from, whole, keeps };
         *self.right() = right.clone();
         Ok(right)
@@ -264,14 +276,24 @@ impl Node {
         }
     }
 
+    async fn has_noted(&self, run_id: &str, limit: Duration) -> bool {
+        !run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id)
+    }
+
     /// Notes that this run of the server has its counters. Later in the run that cannot be told from its settings any more,
-    /// see [`has_rewritten`].
-    async fn note_run(&self, run_id: &str, limit: Duration) {
-        let (keys, args) = (vec![self.whole_note.clone()].into(), vec![run_id.to_owned()].into());
-        let item = Item { script: &MEND, slot: 0, keys, args, takes: None };
-        if let Err(error) = self.numbers(item, limit).await {
-            tracing::debug!(error = format!("{error:#}"), "the run of a node was not noted");
-        }
+    /// see [`has_rewritten`]. Nobody waits for it: votes and renewals do not depend on it now.
+    fn note(self: &Arc<Self>, run_id: Arc<str>) {
+        let node = Arc::clone(self);
+        drop(tokio::spawn(async move {
+            if node.has_noted(&run_id, NOTE).await {
+                return;
+            }
+            let (keys, args) = (vec![node.whole_note.clone()].into(), vec![run_id.to_string()].into());
+            let item = Item { script: &MEND, slot: 0, keys, args, takes: None };
+            if let Err(error) = node.numbers(item, NOTE).await {
+                tracing::debug!(error = format!("{error:#}"), "the run of a node was not noted");
+            }
+        }));
     }
 
     /// Whether the node answers only after its change is on the disk, also while it rewrites its file.
