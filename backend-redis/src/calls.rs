@@ -211,7 +211,8 @@ impl Service for Scripts {
 
 /// Whether the item renews several locks: one has two arguments, or three.
 fn renews_several(item: &Item) -> bool {
-    std::ptr::eq(item.script, std::ops::Deref::deref(&RENEW)) && item.args.len() > 3
+    let renew: &Script = &RENEW;
+    std::ptr::eq(item.script, renew) && item.args.len() > 3
 }
 
 pub(crate) fn unexpected() -> Error {

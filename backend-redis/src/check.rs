@@ -51,9 +51,15 @@ pub(crate) async fn route(
         }
         Route::Cluster(cluster) => {
             let end = Moment::now().after(timeout);
-            while let Err(error) = cluster.learn().await {
-                if end.has_passed() || !matches!(verdict(&error, true), Verdict::Again | Verdict::Broken) {
-                    return Err(no_link(&error));
+            let mut last = None;
+            loop {
+                match tokio::time::timeout(end.remaining(), cluster.learn()).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(error)) if matches!(verdict(&error, true), Verdict::Again | Verdict::Broken) => {
+                        last = Some(error);
+                    }
+                    Ok(Err(error)) => return Err(no_link(&error)),
+                    Err(_) => return Err(no_answer(last.as_ref())),
                 }
             }
             masters(&cluster.masters(), keys, more, options, demands).await

@@ -18,7 +18,7 @@ pub(crate) struct Demands {
 impl Demands {
     /// What is wrong with keeping locks on this server. `every_change`: whether it answers only after its change is on
     /// the disk; `None` if it does not say.
-    pub(crate) fn doubts(&self, info: &Info, every_change: Option<bool>) -> Vec<String> {
+    pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
         let mut doubts = Vec::new();
         // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
         let evicts = !matches!(info.get("maxmemory_policy"), "" | "noeviction");
@@ -48,7 +48,7 @@ impl Demands {
     }
 
     /// Refuses the server behind a new connection if it may lose locks, or does not say.
-    pub(crate) async fn examine(&self, link: &mut Link) -> RedisResult<()> {
+    pub(crate) async fn examine(self, link: &mut Link) -> RedisResult<()> {
         let refuse = |code: &str, text: String| Err(redis::make_extension_error(code.to_owned(), Some(text)));
         let unchecked =
             || refuse(UNCHECKED, "strict=true needs the rights to INFO and CONFIG GET".to_owned());

@@ -47,7 +47,7 @@ impl Client {
         }
         let apart = group.iter().map(async |grant| {
             let renewed = self.renew_together(&[*grant], slot, until).await;
-            renewed.map(|mut one| one.pop()).map_or_else(|error| Some(Renewal::Unknown(error)), |one| one)
+            renewed.map_or_else(|error| Some(Renewal::Unknown(error)), |mut one| one.pop())
         });
         join_all(apart).await.into_iter().flatten().collect()
     }

@@ -119,13 +119,16 @@ impl Cluster {
         let changed = slots.len() != state.slots.len() || !slots.iter().zip(&state.slots).all(same);
         state.slots = slots;
         // The connection of one that serves nothing any more closes when the last call on it has ended.
+        let before = state.masters.len();
         state.masters.retain(|name, _| view.iter().any(|(_, _, other)| other == name));
+        let lost = state.masters.len() < before;
         if changed {
             state.pauses = pauses();
         }
         drop(state);
-        if changed {
-            // What was said at another node may be lost, and is said at the new one from now on.
+        if lost {
+            // What was said to its subscribers may not have come. A slot that moves between two masters is no such case:
+            // what is said at the new one comes by the old one, too.
             self.subscriber.waiters.notify_all();
         }
     }
@@ -166,7 +169,9 @@ impl Cluster {
         state.slots.clear();
         let masters = std::mem::take(&mut state.masters);
         drop(state);
-        masters.values().for_each(|wire| wire.close());
+        for wire in masters.values() {
+            wire.close();
+        }
     }
 }
 

@@ -57,7 +57,9 @@ impl<'a> Move<'a> {
             if keys.is_empty() {
                 return;
             }
-            keys.into_iter().for_each(|key| self.key(key));
+            for key in keys {
+                self.key(key);
+            }
         }
     }
 
@@ -82,7 +84,8 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     let url = format!("{}?timeout=700ms", cluster.url());
     let (one, two) = (client(&url).await, client(&url).await);
     // All in one slot.
-    let tag = (0..).map(|n| format!("{{tag{n}}}")).find(|tag| node_of(&cluster, tag) == 0).expect("some tag");
+    let tag = (0..1000).map(|n| format!("{{tag{n}}}")).find(|tag| node_of(&cluster, tag) == 0);
+    let tag = tag.expect("some tag leads there");
     let name = |what: &str| format!("{tag}{what}");
     let (kept, moved) = (lock(&one, &name("kept"), 2).await, lock(&one, &name("moved"), 2).await);
     let given_up = lock(&one, &name("given up"), 30).await;
