@@ -6,46 +6,60 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, valid_until, wait_for_turn};
+use lockcore::backend::{self, PerRuntime, Queue, Waiter, Waiters, wait_for_turn};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
-    Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
+    Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
-use crate::address::Address;
+use crate::address::{Address, Place};
 use crate::answers::{self, Took};
 use crate::calls::{Answer, Calls, Item};
-use crate::items::{self, Caller, recheck};
-use crate::keys::Keys;
+use crate::check;
+use crate::cluster::Cluster;
+use crate::doubts::Demands;
+use crate::error::SLOT_MOVES;
+use crate::items::{Caller, recheck};
+use crate::keys::{self, Keys};
 use crate::options::Options;
+use crate::replicas::time_to_confirm;
+use crate::route::Route;
 use crate::wire::{Subscriber, Wire};
-use crate::{check, replicas};
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
-/// Each runtime that uses it has one connection, for its calls and its notifications; the keeper thread is one of them.
-/// The number of locks and waiters does not matter. Made by [`connect`](Self::connect).
+/// Each runtime that uses it has one connection to each server that its calls go to, for calls and notifications; the
+/// keeper thread is one of them. That is one server, or the masters of a cluster. The number of locks and waiters does not
+/// matter. Made by [`connect`](Self::connect).
 pub struct RedisLock {
     shared: Arc<Shared>,
     clients: PerRuntime<Client>,
 }
 
-struct Settings {
+pub(crate) struct Settings {
     address: Address,
     options: Options,
     /// How many replicas must have a grant before it counts.
-    wait_replicas: u32,
+    pub(crate) wait_replicas: u32,
 }
 
-struct Shared {
-    settings: Settings,
-    keys: Keys,
+impl Settings {
+    /// What is to be said of a server that keeps these locks.
+    fn demands(&self) -> Demands {
+        let by_sentinels = matches!(self.address.place, Place::Sentinel { .. });
+        Demands { wait_replicas: self.wait_replicas, by_sentinels }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
 }
 
 /// What one runtime has of the server.
-struct Client {
-    shared: Arc<Shared>,
-    calls: Calls,
+pub(crate) struct Client {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) calls: Calls,
     waiters: Arc<Waiters>,
     /// Where this client is notified.
     channel: Arc<str>,
@@ -59,8 +73,12 @@ impl RedisLock {
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redis");
-        let options = Options::read(url, &["wait_replicas"]).map_err(context)?;
+        let own = ["wait_replicas", "sentinel_user", "sentinel_password"];
+        let options = Options::read(url, &own).map_err(context)?;
         let address = Address::read(url).map_err(context)?;
+        if address.is_cluster() {
+            keys::check_for_cluster(&options.namespace).map_err(context)?;
+        }
         let wait_replicas = url.parsed("wait_replicas", "a number of replicas").map_err(context)?;
         let keys = Keys::new(&options.namespace, address.is_cluster());
         let settings = Settings { address, options, wait_replicas: wait_replicas.unwrap_or(0) };
@@ -85,22 +103,33 @@ impl Client {
         let waiters = Waiters::new();
         let channel: Arc<str> = shared.keys.channel(waiters.client().simple()).into();
         let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel) };
-        let wire = Arc::new(Wire::new(address.clone(), Some(subscriber)));
-        let calls = Calls::new(wire, options.timeout);
+        let demands = options.strict.then(|| shared.settings.demands());
+        let address = address.clone();
+        let route = if address.is_cluster() {
+            Route::Cluster(Arc::new(Cluster::new(address, subscriber, demands)))
+        } else {
+            Route::One(Arc::new(Wire::new(address, Some(subscriber)).demanding(demands)))
+        };
+        let calls = Calls::new(route, options.timeout);
         Self { shared: Arc::clone(shared), calls, waiters, channel, tickets: AtomicI64::new(1) }
     }
 
     async fn check(&self) -> Result<()> {
-        let (wire, settings) = (self.calls.wire(), &self.shared.settings);
-        check::server(wire, &settings.options).await?;
+        let settings = &self.shared.settings;
         let mut more = Vec::new();
         if settings.address.is_cluster() {
-            more.push("EXPIRE");
+            more.extend(["EXPIRE", "ASKING"]);
         }
         if settings.wait_replicas > 0 {
             more.push("WAIT");
         }
-        check::rights(wire, &self.shared.keys, &more, settings.options.timeout).await
+        let (options, demands) = (&settings.options, settings.demands());
+        check::route(self.calls.route(), &self.shared.keys, &more, options, demands).await
+    }
+
+    /// The slot of a lock; 0 where there is no cluster.
+    fn slot(&self, claim: &Claim) -> u16 {
+        self.shared.keys.slot(claim.name())
     }
 
     fn caller(&self) -> Caller<'_> {
@@ -118,7 +147,7 @@ impl Client {
 
     /// One call of the acquiring script: with a ticket it queues, and gives a sign of life. The item is in the queue when
     /// this returns.
-    fn take(
+    pub(crate) fn take(
         &self,
         claim: &Claim,
         ticket: Option<i64>,
@@ -127,53 +156,18 @@ impl Client {
         let (script, mode) = (item.script, claim.mode());
         let call = self.calls.call(item);
         async move {
-            let Answer { value, sent, generation, .. } = call.await?;
-            Ok((answers::took(value, script, mode)?, Answered { sent, generation }))
+            let Answer { value, sent, wire, generation, .. } = call.await?;
+            Ok((answers::took(value, script, mode)?, Answered { sent, wire, generation }))
         }
     }
 
-    async fn granted(&self, claim: &Claim, token: FencingToken, call: Answered) -> Result<Grant> {
-        self.confirm(call.generation, time_to_confirm(claim)).await?;
-        Ok(Grant::new(claim, token, call.sent))
-    }
-
-    /// Waits until enough replicas have what was written on our connection.
-    async fn confirm(&self, generation: u64, limit: Duration) -> Result<()> {
-        match self.shared.settings.wait_replicas {
-            0 => Ok(()),
-            replicas => replicas::confirm(self.calls.wire(), generation, replicas, limit).await,
-        }
-    }
-
-    async fn free(&self, item: Item) -> Result<(bool, u64)> {
+    async fn free(&self, item: Item) -> Result<(bool, Answer)> {
         let script = item.script;
-        let answer = self.calls.call(item).await?;
-        let freed = answers::freed(answer.value, script)?;
+        let mut answer = self.calls.call(item).await?;
+        let freed = answers::freed(std::mem::replace(&mut answer.value, redis::Value::Nil), script)?;
         self.notify(freed.next);
         // An earlier try, whose answer was lost, may have done it.
-        Ok((freed.released || answer.in_doubt, answer.generation))
-    }
-
-    async fn renew_group(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
-        let item = items::renewal(&self.shared.keys, grants.iter().copied(), slot);
-        let answer = self.calls.call_within(item, until.remaining()).await?;
-        let confirming = self.confirm(answer.generation, until.remaining());
-        let unknown = |_| Error::new(ErrorKind::Unreachable, "the replicas have not answered in time");
-        tokio::time::timeout(until.remaining(), confirming).await.map_err(unknown)??;
-        let values = match answer.value {
-            redis::Value::Array(values) => values,
-            one => vec![one],
-        };
-        let pairs = grants.iter().zip(&values);
-        pairs
-            .map(|(grant, value)| {
-                Ok(if answers::extended(value)? {
-                    Renewal::Renewed(valid_until(answer.sent, grant.claim().ttl()))
-                } else {
-                    Renewal::Lost
-                })
-            })
-            .collect()
+        Ok((freed.released || answer.in_doubt, answer))
     }
 }
 
@@ -182,18 +176,37 @@ impl Queue for Client {
     type Place = Waiter;
 
     async fn subscribe(&self) {
-        self.calls.wire().listen().await;
+        // In a cluster that depends on the claim.
+        if let Route::One(wire) = self.calls.route() {
+            wire.listen().await;
+        }
     }
 
     async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<backend::Answer> {
-        let (took, call) = self.take(claim, place.map(Waiter::ticket)).await?;
-        Ok(match took {
-            Took::Granted(token) => {
+        if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
+            Box::pin(self.calls.route().listen(self.slot(claim))).await;
+        }
+        let call = self.take(claim, place.map(Waiter::ticket));
+        let took = match self.calls.route() {
+            Route::One(_) => call.await,
+            Route::Cluster(_) => Box::pin(self.within_wait(claim, call)).await,
+        };
+        match took {
+            Ok((Took::Granted(token), call)) => {
                 claim.note_left_queue();
-                backend::Answer::Granted(self.granted(claim, token, call).await?)
+                Ok(match self.granted(claim, token, call).await? {
+                    Some(grant) => backend::Answer::Granted(grant),
+                    None => backend::Answer::Undecided { pause: Duration::ZERO },
+                })
             }
-            Took::Busy(busy) => backend::Answer::Refused { recheck: recheck(&busy) },
-        })
+            Ok((Took::Busy(busy), _)) => Ok(backend::Answer::Refused { recheck: recheck(&busy) }),
+            // It will be at its new node in a moment, and nothing was done meanwhile.
+            Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
+                let error = self.explained(claim, error);
+                Ok(backend::Answer::Unavailable { error, pause: Duration::from_millis(20) })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn enter(&self, claim: &Claim) -> Result<Waiter> {
@@ -209,15 +222,38 @@ impl Queue for Client {
     }
 }
 
-/// How long replicas may take. Other calls of the connection wait meanwhile.
-fn time_to_confirm(claim: &Claim) -> Duration {
-    (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
+impl Client {
+    /// Whether the slot of a lock was found to be on its way to another node lately.
+    fn is_moving(&self, claim: &Claim) -> bool {
+        self.calls.route().is_moving(self.slot(claim))
+    }
+
+    /// Ends a wait for a slot that is on its way to another node in time to say so.
+    async fn within_wait<T>(&self, claim: &Claim, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if claim.wait() == Wait::No {
+            return call.await;
+        }
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            biased;
+            took = &mut call => return took,
+            () = claim.given_up() => (),
+        }
+        if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }
+    }
+
+    /// Says why a wait came to nothing, if the slot of its lock was on its way to another node at its end.
+    fn explained(&self, claim: &Claim, error: Error) -> Error {
+        let vague = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
+        if vague && self.is_moving(claim) { Error::new(ErrorKind::Unreachable, SLOT_MOVES) } else { error }
+    }
 }
 
 /// When the call that brought an answer was sent, and on which connection.
-struct Answered {
-    sent: Moment,
-    generation: u64,
+pub(crate) struct Answered {
+    pub(crate) sent: Moment,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) generation: u64,
 }
 
 #[async_trait]
@@ -243,13 +279,13 @@ impl DistributedLock for RedisLock {
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let client = self.client()?;
         // One that waited a moment ago is likely to wait again, and queues with its first call.
-        let place = if claim.wait() != Wait::No && client.calls.wire().is_listening() {
+        let place = if claim.wait() != Wait::No && client.calls.route().is_listening(client.slot(claim)) {
             claim.note_queued();
             Some(client.enter(claim).await?)
         } else {
             None
         };
-        wait_for_turn(&*client, claim, place).await
+        wait_for_turn(&*client, claim, place).await.map_err(|error| client.explained(claim, error))
     }
 
     /// All claims go into one call; in a cluster, into one for each slot.
@@ -261,47 +297,26 @@ impl DistributedLock for RedisLock {
         // All are in the queue before the first is polled.
         let asked: Vec<_> = claims.iter().map(|claim| client.take(claim, None)).collect();
         let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
-            (Took::Granted(token), call) => client.granted(claim, token, call).await.map(Some),
+            (Took::Granted(token), call) => client.granted(claim, token, call).await,
             (Took::Busy(_), _) => Ok(None),
         });
         join_all(answers).await
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        let client = match self.client() {
-            Ok(client) => client,
-            Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
-        };
-        // In a cluster each slot has a call of its own.
-        let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-        for (place, grant) in grants.iter().enumerate() {
-            let slot = self.shared.keys.slot(grant.claim().name());
-            match groups.iter_mut().find(|(one, _)| *one == slot) {
-                Some((_, places)) => places.push(place),
-                None => groups.push((slot, vec![place])),
-            }
+        match self.client() {
+            Ok(client) => client.renew(grants, until).await,
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
         }
-        let calls = groups.iter().map(async |(slot, places)| {
-            let group: Vec<_> = places.iter().map(|&place| &grants[place]).collect();
-            client
-                .renew_group(&group, *slot, until)
-                .await
-                .unwrap_or_else(|error| group.iter().map(|_| Renewal::Unknown(error.duplicate())).collect())
-        });
-        let answers = join_all(calls).await;
-        let mut sorted: Vec<_> =
-            groups.into_iter().flat_map(|(_, places)| places).zip(answers.into_iter().flatten()).collect();
-        sorted.sort_by_key(|(place, _)| *place);
-        sorted.into_iter().map(|(_, renewal)| renewal).collect()
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.client()?;
-        let (done, generation) = client.free(client.caller().downgrade(grant.claim())).await?;
+        let (done, answer) = client.free(client.caller().downgrade(grant.claim())).await?;
         if !done {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }
-        client.confirm(generation, time_to_confirm(grant.claim())).await?;
+        client.confirm_once(&answer.wire, answer.generation, time_to_confirm(grant.claim())).await?;
         Ok(grant.downgraded())
     }
 
@@ -333,7 +348,7 @@ impl DistributedLock for RedisLock {
     }
 
     async fn close(&self) {
-        self.clients.take_all().iter().for_each(|client| client.calls.wire().close());
+        self.clients.take_all().iter().for_each(|client| client.calls.route().close());
     }
 }
 

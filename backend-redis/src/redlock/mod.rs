@@ -3,7 +3,7 @@
 //! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked for: a
 //! fencing token (see [`tally`]), and belief that is counted from before the first request.
 
-mod gather;
+pub(crate) mod gather;
 mod giving;
 mod items;
 mod node;

@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::address::Address;
 use crate::answers::{self, Took};
-use crate::calls::{Calls, Item};
+use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
 use crate::script::{COUNTERS, MEND};
@@ -22,7 +22,7 @@ const NOTE: Duration = Duration::from_secs(2);
 const REPAIR: Duration = Duration::from_millis(500);
 
 pub(crate) struct Node {
-    pub(crate) calls: Calls,
+    pub(crate) calls: OneServer,
     /// The key of the note that says which run has its counters.
     whole_note: String,
     right: Mutex<Right>,
@@ -89,7 +89,7 @@ impl Node {
         let wire = Wire::new(address, Some(subscriber));
         let right =
             Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
-        let calls = Calls::new(Arc::new(wire), timeout);
+        let calls = OneServer::new(Arc::new(wire), timeout);
         Self {
             calls,
             whole_note,

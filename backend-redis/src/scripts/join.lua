@@ -38,7 +38,7 @@ local function let_in(queue, seats, members, details, mode)
     if not owner or seat.mode ~= mode then return end
     leave(queue, seats, owner)
     local stays = keep
-    if redis.call('PUBLISH', seat.client, seat.ticket) == 0 and ARGV[3] == 'exact' then stays = 500000 end
+    if redis.call('PUBLISH', seat.client, seat.ticket) == 0 and ARGV[3] == 'exact' then stays = 2000000 end
     redis.call('HSET', details, owner, '')
     set_lease(members, owner, stays)
   end

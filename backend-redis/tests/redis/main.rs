@@ -3,6 +3,10 @@
 mod asking;
 mod bad_servers;
 mod cluster;
+mod cluster_checks;
+mod cluster_failover;
+mod cluster_hung;
+mod cluster_moving;
 mod crowd;
 mod fenced;
 mod force;
@@ -19,6 +23,8 @@ mod rights;
 mod scripts;
 mod sentinel;
 mod servers;
+mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
+mod unheard;

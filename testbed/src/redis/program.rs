@@ -30,11 +30,13 @@ pub(super) struct Program {
     /// What its configuration file begins with. The server may rewrite the file, when told to, and then goes on
     /// with that after a restart. What it must not change is on its command line.
     pub(super) first_lines: String,
+    /// Whether it takes TLS connections at a port of its own.
+    pub(super) tls: bool,
 }
 
 impl Program {
     pub(super) fn find(role: Role) -> Result<Self, Error> {
-        Ok(Self { path: find("redis-server", "redis-server")?, role, first_lines: String::new() })
+        Ok(Self { path: find("redis-server", "redis-server")?, role, first_lines: String::new(), tls: false })
     }
 }
 
@@ -49,7 +51,7 @@ impl Kind for Program {
 
     fn more_ports(&self) -> usize {
         // The default for the cluster's own connections is 10000 above the other, which may be taken.
-        usize::from(self.role == Role::ClusterNode)
+        usize::from(self.role == Role::ClusterNode) + usize::from(self.tls)
     }
 
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
@@ -84,6 +86,10 @@ impl Kind for Program {
                 ("cluster-node-timeout", "2000"),
             ]);
         }
+        let tls = site.more_ports.get(1).map(ToString::to_string);
+        if let Some(tls) = &tls {
+            settings.push(("tls-port", tls));
+        }
         let extra = site.options.settings.iter().map(|(name, value)| (&**name, &**value));
         for (name, value) in settings.into_iter().chain(extra) {
             command.extend([format!("--{name}"), value.to_owned()]);
@@ -96,7 +102,7 @@ impl Kind for Program {
         if answer.starts_with("-NOAUTH") || answer.starts_with("-NOPERM") {
             // It does not tell us who it is. But our process writes this only when the port is its own and it has
             // loaded its data.
-            return log.contains("Ready to accept connections");
+            return log.contains("Ready to accept connections") || log.contains("Sentinel ID is");
         }
         // It answers while it is still loading its data, and says so.
         answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("\r\nloading:1\r\n")

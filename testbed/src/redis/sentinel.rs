@@ -49,13 +49,22 @@ impl RedisSentinel {
     /// Starts a group. The settings go to the two data nodes, and not to the sentinels, who learn a `requirepass`
     /// and need no password themselves.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
+        Self::launch(options, options.without_settings()).await
+    }
+
+    /// Starts a group whose sentinels, too, ask for a password, with which they log in to each other.
+    pub async fn start_protected(options: &Options, of_sentinels: &str) -> Result<Self, Error> {
+        Self::launch(options, options.without_settings().setting("requirepass", of_sentinels)).await
+    }
+
+    async fn launch(options: &Options, of_sentinels: Options) -> Result<Self, Error> {
         let master = Redis::start_with(&with_master_password(options)).await?;
         let replica = Redis::start_replica(master.addr(), options).await?;
         let mut starts = Vec::new();
         for _ in 0..SENTINELS {
             let mut program = Program::find(Role::Sentinel)?;
             program.first_lines = configuration(master.addr(), options);
-            let options = options.without_settings();
+            let options = of_sentinels.clone();
             starts.push(async move { Redis::launch(program, &options).await });
         }
         let sentinels = start_all(starts).await?;
