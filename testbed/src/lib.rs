@@ -42,6 +42,7 @@ mod proctree;
 mod programs;
 mod proxy;
 mod redis;
+mod release;
 mod server;
 mod supervisor;
 mod wire;
@@ -57,6 +58,7 @@ pub use self::{
     programs::servers_required,
     proxy::{Direction, Proxy},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
+    release::Release,
     server::Server,
     zookeeper::{ZooKeeper, ensemble::ZooKeeperEnsemble},
 };

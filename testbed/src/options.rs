@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::{
+    Error, Release,
+    release::Family,
+};
+
 /// What a committed write has to survive. The slower, the safer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -23,6 +28,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) parent: Option<PathBuf>,
+    release: Option<&'static Release>,
 }
 
 impl Options {
@@ -52,6 +58,18 @@ impl Options {
     pub fn parent(mut self, parent: impl AsRef<Path>) -> Self {
         self.parent = Some(parent.as_ref().to_owned());
         self
+    }
+
+    /// Which release of the server to start. The default is what `LOCKWELL_RELEASES` names, or what is installed.
+    #[must_use]
+    pub fn release(mut self, release: &'static Release) -> Self {
+        self.release = Some(release);
+        self
+    }
+
+    /// The release for a server of this family.
+    pub(crate) fn release_of(&self, family: Family) -> Result<&'static Release, Error> {
+        Release::choose(family, self.release)
     }
 
     /// The value of a setting. The last one counts.

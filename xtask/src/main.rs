@@ -8,6 +8,7 @@ mod packages;
 mod peers;
 mod repeat;
 mod series;
+mod servers;
 mod shell;
 mod sizes;
 mod suite;
@@ -33,6 +34,8 @@ enum Command {
     Msrv,
     /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
     Peers,
+    /// The releases of servers that the tests know: list them, fetch newer ones, write the table of the documentation.
+    Servers(servers::Options),
     /// Check that no source file has grown too long.
     Sizes,
     /// Be busy until the standard input ends.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Test(options) => suite::run(options),
         Command::Msrv => msrv::run(),
         Command::Peers => peers::run(),
+        Command::Servers(options) => servers::run(options),
         Command::Sizes => sizes::run(),
         Command::BusyLoop => busy::run(),
     };

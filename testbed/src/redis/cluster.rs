@@ -36,7 +36,7 @@ impl RedisCluster {
         }
         let mut starts = Vec::new();
         for _ in 0..masters {
-            let (program, options) = (Program::find(Role::ClusterNode)?, options.clone());
+            let (program, options) = (Program::find(Role::ClusterNode, options)?, options.clone());
             starts.push(async move { Redis::launch(program, &options).await });
         }
         let this = Self { nodes: start_all(starts).await?.into() };

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use super::resp;
 use crate::{
-    Durability, Error,
+    Durability, Error, Options,
     kind::{Kind, Site},
-    programs::find,
+    release::{Family, Release},
     wire::SHORT,
 };
 
@@ -33,9 +33,16 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn find(role: Role) -> Result<Self, Error> {
-        Ok(Self { path: find("redis-server", "redis-server")?, role, first_lines: String::new() })
+    pub(super) fn find(role: Role, options: &Options) -> Result<Self, Error> {
+        let path = path(options.release_of(Family::Redis)?)?;
+        Ok(Self { path, role, first_lines: String::new() })
     }
+}
+
+/// The program of a release.
+pub(super) fn path(release: &Release) -> Result<String, Error> {
+    let program = if release.name().starts_with("valkey") { "valkey-server" } else { "redis-server" };
+    release.program(program, "redis-server")
 }
 
 impl Kind for Program {

@@ -53,7 +53,7 @@ impl RedisSentinel {
         let replica = Redis::start_replica(master.addr(), options).await?;
         let mut starts = Vec::new();
         for _ in 0..SENTINELS {
-            let mut program = Program::find(Role::Sentinel)?;
+            let mut program = Program::find(Role::Sentinel, options)?;
             program.first_lines = configuration(master.addr(), options);
             let options = options.without_settings();
             starts.push(async move { Redis::launch(program, &options).await });

@@ -5,6 +5,7 @@ mod databases;
 mod ensemble;
 mod life;
 mod redis;
+mod releases;
 mod sentinel;
 mod small;
 
