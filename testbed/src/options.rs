@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    Error, Release,
-    release::Family,
-};
+use crate::{Certificates, Error, Release, release::Family};
 
 /// What a committed write has to survive. The slower, the safer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +26,8 @@ pub struct Options {
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) parent: Option<PathBuf>,
     release: Option<&'static Release>,
+    /// The authority, the server's certificate and its key: files.
+    pub(crate) tls: Option<[String; 3]>,
 }
 
 impl Options {
@@ -64,6 +63,15 @@ impl Options {
     #[must_use]
     pub fn release(mut self, release: &'static Release) -> Self {
         self.release = Some(release);
+        self
+    }
+
+    /// Redis takes TLS connections, too, on a port of its own and from those who show a certificate. The members of a
+    /// Sentinel group or a cluster use nothing else among themselves, and tell clients these ports. The files are not
+    /// copied.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(["ca.pem", "member.pem", "member.key"].map(|file| certificates.path(file)));
         self
     }
 

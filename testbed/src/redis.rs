@@ -80,6 +80,15 @@ impl Redis {
         format!("redis://{addr}")
     }
 
+    /// The address on which others of its group, and clients with TLS, find it: its port for TLS, if it has one.
+    pub fn peer_addr(&self) -> SocketAddr {
+        let mut addr = self.addr();
+        if let (Some(_), Some(port)) = (&self.server.options().tls, self.more_ports().first()) {
+            addr.set_port(*port);
+        }
+        addr
+    }
+
     /// The path of its Unix socket, in its folder if the setting `unixsocket` does not say otherwise.
     pub fn unix_socket(&self) -> PathBuf {
         // A name without a folder is one in its working folder.

@@ -93,7 +93,9 @@ impl Release {
     /// If there is none.
     pub fn named(name: &str) -> &'static Self {
         let found = ALL.iter().find(|release| release.name == name);
-        found.unwrap_or_else(|| panic!("there is no release {name:?}, but {:?}", ALL.each_ref().map(Self::name)))
+        found.unwrap_or_else(|| {
+            panic!("there is no release {name:?}, but {:?}", ALL.each_ref().map(Self::name))
+        })
     }
 
     /// Its name in options and variables: `redis8`.
@@ -120,7 +122,8 @@ impl Release {
     pub fn surprise(&self, version: &str) -> Option<String> {
         let rest = version.strip_prefix(self.version);
         let expected = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        (!expected).then(|| format!("{} is {version} here; the documentation names {}", self.product, self.version))
+        (!expected)
+            .then(|| format!("{} is {version} here; the documentation names {}", self.product, self.version))
     }
 
     /// Fetches a newer release, unless it is there already, and returns its version. The packages are those of the

@@ -6,8 +6,8 @@ mod links;
 
 use std::{net::SocketAddr, ops::Deref};
 
-pub(crate) use self::java::class_path;
 use self::java::Java;
+pub(crate) use self::java::class_path;
 use crate::{
     Error, Options, Release, Server,
     release::Family,

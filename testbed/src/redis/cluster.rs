@@ -51,14 +51,16 @@ impl RedisCluster {
         &self.nodes
     }
 
-    /// The addresses of the nodes, in the same order.
+    /// The addresses of the nodes for clients, in the same order.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(|node| node.addr()).collect()
+        self.nodes.iter().map(Redis::peer_addr).collect()
     }
 
     /// Its URL, without a password.
     pub fn url(&self) -> String {
-        format!("redis+cluster://{}", hosts(&self.addresses()))
+        let scheme =
+            if self.nodes.iter().any(|node| node.addr() != node.peer_addr()) { "rediss" } else { "redis" };
+        format!("{scheme}+cluster://{}", hosts(&self.addresses()))
     }
 
     /// Waits until every node says that the cluster is well, and all say the same about who has which slots. For
@@ -81,8 +83,8 @@ fn introduce(nodes: &[Redis]) -> Result<(), Error> {
     }
     let Some((first, others)) = nodes.split_first() else { return Ok(()) };
     for other in others {
-        let (ip, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
-        let bus = other.more_ports().first().map(ToString::to_string).unwrap_or_default();
+        let (ip, port) = (other.addr().ip().to_string(), other.peer_addr().port().to_string());
+        let bus = other.more_ports().last().map(ToString::to_string).unwrap_or_default();
         tell(first, &["CLUSTER", "MEET", &ip, &port, &bus])?;
     }
     Ok(())

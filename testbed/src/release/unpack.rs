@@ -79,7 +79,8 @@ impl Recipe {
     /// Whether a package is worth its space. What only sets up an installed system is not.
     fn keeps(&self, package: &str) -> bool {
         let java = package.starts_with("lib") && package.ends_with("-java");
-        let unused = ["libperl", "libpam-", "libc-l10n", "libicu-dev"].iter().any(|it| package.starts_with(it));
+        let unused =
+            ["libperl", "libpam-", "libc-l10n", "libicu-dev"].iter().any(|it| package.starts_with(it));
         let native = package.starts_with("lib") && !java && !unused && !package.ends_with("-perl");
         self.packages.contains(&package) || if self.programs.is_empty() { java } else { native }
     }
@@ -177,7 +178,8 @@ fn wrap(program: &Path, loader: &str, libraries: &[String]) -> Result<(), Error>
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let read = || fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>();
+    let read =
+        || fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>();
     read().map_err(Error::io(folder.display().to_string()))
 }
 

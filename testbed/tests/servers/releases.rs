@@ -50,7 +50,8 @@ async fn mariadb_and_mysql() {
 
 #[tokio::test]
 async fn postgres_and_pgbouncer() {
-    let (Some((server, version)), Some((pooler, _))) = (options("postgres18"), options("pgbouncer1.26")) else {
+    let (Some((server, version)), Some((pooler, _))) = (options("postgres18"), options("pgbouncer1.26"))
+    else {
         return;
     };
     let server = Postgres::start_with(&server).await.expect("it starts");
