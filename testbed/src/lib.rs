@@ -58,7 +58,7 @@ pub use self::{
     programs::servers_required,
     proxy::{Direction, Proxy},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
-    release::Release,
+    release::{Family, Release},
     server::Server,
     zookeeper::{ZooKeeper, ensemble::ZooKeeperEnsemble},
 };

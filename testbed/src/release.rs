@@ -26,11 +26,17 @@ const FOLDER: &str = "LOCKWELL_SERVERS_FOLDER";
 
 /// Which servers can stand for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
+#[non_exhaustive]
+pub enum Family {
+    /// Redis and Valkey.
     Redis,
+    /// `MariaDB` and MySQL.
     MySql,
+    /// `PostgreSQL`.
     Postgres,
+    /// `PgBouncer`.
     PgBouncer,
+    /// `ZooKeeper`.
     ZooKeeper,
 }
 
@@ -40,7 +46,7 @@ pub struct Release {
     name: &'static str,
     product: &'static str,
     version: &'static str,
-    pub(crate) family: Family,
+    family: Family,
     /// How to fetch it. Without one it is what the machine has.
     recipe: Option<Recipe>,
 }
@@ -106,6 +112,11 @@ impl Release {
     /// Its name in the documentation: `Redis 8.0`. What the machine has may be another version, see [`Release::surprise`].
     pub fn title(&self) -> String {
         format!("{} {}", self.product, self.version)
+    }
+
+    /// Which servers it can stand for.
+    pub fn family(&self) -> Family {
+        self.family
     }
 
     /// Whether it is fetched, and not what the machine has installed.

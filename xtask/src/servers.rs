@@ -38,7 +38,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
                 return Err(format!("there is no {name}, but {}", known.join(", ")));
             }
-            let chosen = |release: &&Release| names.is_empty() || names.iter().any(|name| name == release.name());
+            let chosen =
+                |release: &&Release| names.is_empty() || names.iter().any(|name| name == release.name());
             let failed = fetch(Release::all().iter().filter(|release| release.is_newer()).filter(chosen));
             Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
