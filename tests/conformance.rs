@@ -17,9 +17,9 @@ mod support {
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;
-    #[cfg(feature = "redis")]
+    #[cfg(all(feature = "redis", feature = "tls"))]
     pub(crate) mod redis_cluster;
-    #[cfg(feature = "redis")]
+    #[cfg(all(feature = "redis", feature = "tls"))]
     pub(crate) mod redis_sentinel;
     #[cfg(feature = "redis")]
     pub(crate) mod redlock;

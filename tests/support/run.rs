@@ -40,7 +40,7 @@ fn lock(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
 /// Runs a case, or says why it cannot be run.
 pub(crate) fn play(case: &Case, target: &Target, gate: &Gate, report: &Report) -> Result<Completion, Failed> {
     let disturbs = case.disturbs_the_server();
-    let harness = match target.harness(disturbs) {
+    let harness = match target.harness(case) {
         Ok(harness) => harness,
         Err(Missing::NotInstalled(reason)) if !testbed::servers_required() || target.is_newer() => {
             report.missing(target, &reason);

@@ -129,7 +129,7 @@ pub(crate) struct Cable {
 }
 
 /// What a client says in its address to trust servers with these certificates and to be trusted.
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "redis", feature = "tls"))]
 pub(crate) fn credentials(files: &testbed::Certificates) -> String {
     format!("?ca={}&cert={}&key={}", files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"))
 }

@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use lockwell::conformance::{Harness, Need};
+use lockwell::conformance::{Case, Harness, Need};
 use testbed::Release;
 
 #[cfg(feature = "redis")]
@@ -27,6 +27,7 @@ pub(crate) enum Missing {
 }
 
 type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
+type Start = Box<dyn Fn() -> Starting + Send + Sync>;
 
 /// One backend that the suite runs on.
 pub(crate) struct Target {
@@ -34,9 +35,11 @@ pub(crate) struct Target {
     /// The schemes that this target covers.
     pub(crate) schemes: &'static [&'static str],
     pub(crate) offers: Vec<Need>,
-    start: Box<dyn Fn() -> Starting + Send + Sync>,
+    start: Start,
     /// What runs there, if it is a server.
     pub(crate) release: Option<&'static Release>,
+    /// Starts another for each case that needs a link, where a link changes the server.
+    start_linked: Option<Start>,
     /// Whether each case gets one of its own, where that costs next to nothing.
     one_each: bool,
     ordinary: OnceLock<Started>,
@@ -62,6 +65,7 @@ impl Target {
             offers,
             start: Box::new(move || Box::pin(start())),
             release: None,
+            start_linked: None,
             one_each: false,
             ordinary: OnceLock::new(),
             disturbed: OnceLock::new(),
@@ -84,17 +88,27 @@ impl Target {
         self.release.is_some_and(Release::is_newer)
     }
 
-    /// The harness, whose server is started by the first who asks.
-    pub(crate) fn harness(&self, disturbs_the_server: bool) -> Started {
-        let place = if disturbs_the_server { &self.disturbed } else { &self.ordinary };
-        let start = || {
+    /// Each case that needs a link gets such a harness, of its own.
+    #[cfg(feature = "tls")]
+    fn linked<F>(self, start: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Started> + Send + 'static,
+    {
+        Self { start_linked: Some(Box::new(move || Box::pin(start()))), ..self }
+    }
+
+    /// The harness for a case, whose server is started by the first who asks.
+    pub(crate) fn harness(&self, case: &Case) -> Started {
+        let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
+        let start = |start: &Start| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(|error| Missing::Broken(error.to_string()))?.block_on((self.start)())
+            runtime.map_err(|error| Missing::Broken(error.to_string()))?.block_on(start())
         };
-        if self.one_each {
-            return start();
+        match &self.start_linked {
+            Some(linked) if case.needs.contains(&Need::Link) => start(linked),
+            _ if self.one_each => start(&self.start),
+            _ => place.get_or_init(|| start(&self.start)).clone(),
         }
-        place.get_or_init(start).clone()
     }
 }
 
@@ -186,23 +200,30 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
 
 #[cfg(feature = "redis")]
 fn redis(release: &'static Release) -> Vec<Target> {
-    use super::{redis, redis_cluster, redis_sentinel, redlock};
+    use super::{redis, redlock};
+    #[cfg(feature = "tls")]
+    use super::{redis_cluster, redis_sentinel};
+    const SCHEMES: &[&str] = &[
+        "redis",
+        "rediss",
+        "redis+unix",
+        "redis+sentinel",
+        "rediss+sentinel",
+        "redis+cluster",
+        "rediss+cluster",
+    ];
     let redlock = |name, schemes, count, trouble| {
         Target::new(name, schemes, redlock::offers(), move || redlock::start(release, count, trouble))
     };
     vec![
-        Target::new("redis", &["redis", "rediss", "redis+unix"], redis::offers(), move || {
-            redis::one(release)
+        Target::new("redis", SCHEMES, redis::offers(), move || redis::one(release)),
+        #[cfg(feature = "tls")]
+        Target::new("redis_sentinel", SCHEMES, redis_sentinel::offers(), move || {
+            redis_sentinel::start(release)
         }),
-        Target::new(
-            "redis_sentinel",
-            &["redis+sentinel", "rediss+sentinel"],
-            redis_sentinel::offers(),
-            move || redis_sentinel::start(release),
-        ),
-        Target::new("redis_cluster", &["redis+cluster", "rediss+cluster"], redis::offers(), move || {
-            redis_cluster::start(release)
-        }),
+        #[cfg(feature = "tls")]
+        Target::new("redis_cluster", SCHEMES, redis::offers(), move || redis_cluster::start(release))
+            .linked(move || redis_cluster::start_linked(release)),
         redlock("redlock3", &["redlock", "redlocks"], 3, Trouble::None),
         redlock("redlock5", &["redlock"], 5, Trouble::None),
         redlock("redlock5_two_dead", &["redlock"], 5, Trouble::Dead(2)),
