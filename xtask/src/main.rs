@@ -6,12 +6,14 @@ mod install;
 mod msrv;
 mod packages;
 mod peers;
+mod ran;
 mod repeat;
 mod series;
 mod servers;
 mod shell;
 mod sizes;
 mod suite;
+mod table;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ enum Command {
     /// Servers that are missing are installed through apt where that is possible.
     Compare(HandedOn),
     /// Run all tests. Further arguments, behind those listed here, go to `cargo test`.
+    ///
+    /// Newer releases of servers are fetched, beside what is installed; what cannot be had is named at the end.
     ///
     /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
     /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
