@@ -55,7 +55,7 @@ pub use self::{
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
-    programs::servers_required,
+    programs::{not_run, servers_required},
     proxy::{Direction, Proxy},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
