@@ -9,7 +9,7 @@ mod support;
 mod earlier;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use testbed::{Durability, Options, Redis, RedisSentinel};
@@ -40,19 +40,9 @@ struct Versions<'a> {
 impl Versions<'_> {
     /// A call of a version, in the folder of the test.
     fn call(&self, version: usize, site: &Site, args: &[&str]) -> Command {
-        let mut command = site.lockwell(args);
-        let mut other = Command::new(self.both[version]);
-        other.args(command.get_args()).current_dir(site.path(""));
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => other.env(name, value),
-                None => other.env_remove(name),
-            };
-        }
-        other.env("LOCKWELL_URL", self.url);
-        other.stdin(std::process::Stdio::null());
-        other.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        std::mem::swap(&mut command, &mut other);
+        let mut command = Command::new(self.both[version]);
+        command.args(args).current_dir(site.path("")).env("LOCKWELL_URL", self.url).env_remove("RUST_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -63,17 +53,16 @@ impl Versions<'_> {
         std::fs::write(site.path("count"), "0\n").unwrap();
         let mut workers = Vec::new();
         for version in [0, 1, 0, 1] {
-            for (flag, work) in [("--wait=15s", WRITE), ("--read", READ)] {
+            for (flag, work) in [("", WRITE), ("--read", READ)] {
                 let times: Vec<_> = (0..TIMES).map(|time| time.to_string()).collect();
                 let script = format!(
-                    "for i in {}; do \"$LOCKWELL\" run --wait 15s {} counter -- sh -c '{work}' || exit; done",
+                    "for i in {}; do \"$LOCKWELL\" run --wait 15s {flag} counter -- sh -c '{work}' || exit; done",
                     times.join(" "),
-                    if flag == "--read" { flag } else { "" },
                 );
                 let mut worker = Command::new("sh");
                 worker.args(["-c", &script]).current_dir(site.path("")).env("LOCKWELL_URL", self.url);
-                worker.env("LOCKWELL", self.both[version]).stdin(std::process::Stdio::null());
-                workers.push((version, Running::start(worker.stderr(std::process::Stdio::piped()))));
+                worker.env("LOCKWELL", self.both[version]).stdin(Stdio::null()).stderr(Stdio::piped());
+                workers.push((version, Running::start(&mut worker)));
             }
         }
         for (version, worker) in workers {
