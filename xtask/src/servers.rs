@@ -44,10 +44,12 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             let chosen =
                 |release: &&Release| names.is_empty() || names.iter().any(|name| name == release.name());
             let newer = Release::all().iter().filter(|release| release.is_newer());
-            for remark in fetch(newer.filter(chosen)) {
+            let chosen: Vec<_> = newer.filter(chosen).collect();
+            for remark in fetch(chosen.iter().copied()) {
                 println!("{remark}");
             }
-            Ok(ExitCode::SUCCESS)
+            let all_there = chosen.iter().all(|release| release.version().is_ok());
+            Ok(if all_there { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
 }

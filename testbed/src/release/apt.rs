@@ -71,7 +71,11 @@ impl Apt {
             ("Debug::NoLocking", "1"),
             ("APT::Sandbox::User", "root"),
             ("Acquire::Languages", "none"),
-            ("Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled", "false"),
+            // No network is soon told.
+            ("APT::Update::Error-Mode", "any"),
+            ("Acquire::Retries", "1"),
+            ("Acquire::http::Timeout", "20"),
+            ("Acquire::https::Timeout", "20"),
         ] {
             command.args(["-o", &format!("{name}={value}")]);
         }
