@@ -34,6 +34,18 @@ const ARCHIVES: [&str; 10] = [
     "guava",
 ];
 
+/// What a newer release needs beside these, where the server's archive would find older ones.
+const NEWER: [&str; 8] = [
+    "metrics-core",
+    "snappy-java",
+    "netty-buffer",
+    "netty-common",
+    "netty-handler",
+    "netty-transport",
+    "commons-io",
+    "commons-cli",
+];
+
 fn archive(name: &str) -> String {
     format!("{FOLDER}/{name}.jar")
 }
@@ -46,9 +58,11 @@ fn have(name: &str, package: &str) -> Result<(), Error> {
 /// The class path of programs that use a release of `ZooKeeper`.
 pub(crate) fn class_path(release: &Release) -> Result<String, Error> {
     if let Some(root) = release.root()? {
-        // The archive itself names libraries in the system's folder, so ours come before it is asked.
+        // The archive itself names libraries in the system's folder, which are those of another release: ours come first.
         let folder = text(&root.join(&FOLDER[1..]))?;
-        return Ok(format!("{folder}/{SERVER}.jar:{folder}/*"));
+        let names =
+            NEWER.into_iter().chain(ARCHIVES.into_iter().filter(|name| *name != SERVER)).chain([SERVER]);
+        return Ok(names.map(|name| format!("{folder}/{name}.jar")).collect::<Vec<_>>().join(":"));
     }
     have(SERVER, "zookeeper")?;
     Ok(ARCHIVES.map(archive).join(":"))

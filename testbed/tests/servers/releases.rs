@@ -1,5 +1,9 @@
 //! Newer releases run beside those of the machine.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use testbed::{
     Durability, MariaDb, Options, PgBouncer, Postgres, Redis, RedisCluster, RedisSentinel, Release, ZooKeeper,
 };
@@ -69,6 +73,15 @@ async fn zookeeper() {
     let server = ZooKeeper::start_with(&options).await.expect("it starts");
     let said = server.four_letter("srvr").expect("an answer");
     assert!(said.contains(&format!("version: {version}")), "{version} in {said}");
+    // A session, by an old form of the request that servers still take: version, zxid, timeout, id and password.
+    let mut request = vec![0, 0, 0, 44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0];
+    request.extend([0; 8]);
+    request.extend([0, 0, 0, 16]);
+    request.extend([0; 16]);
+    let mut stream = TcpStream::connect(server.addr()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+    stream.write_all(&request).expect("it listens");
+    stream.read_exact(&mut [0; 4]).expect("an answer to a client");
 }
 
 #[tokio::test]
