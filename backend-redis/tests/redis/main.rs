@@ -16,6 +16,7 @@ mod login;
 mod logs;
 mod members;
 mod modes;
+mod others;
 mod programs;
 mod redlock;
 mod replicas;

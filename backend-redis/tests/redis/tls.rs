@@ -117,7 +117,7 @@ async fn a_cluster_whose_nodes_are_called_by_their_names() {
     }
     let by_name = |kind: &str| {
         in_memory()
-            .setting("tls-cluster", "yes")
+            .tls(&files)
             .setting("tls-cert-file", files.path("server.pem"))
             .setting("tls-key-file", files.path("server.key"))
             .setting("tls-ca-cert-file", files.path("ca.pem"))
@@ -126,7 +126,7 @@ async fn a_cluster_whose_nodes_are_called_by_their_names() {
             .setting("cluster-preferred-endpoint-type", kind)
     };
     let url = |cluster: &RedisCluster| {
-        let nodes: Vec<_> = cluster.tls_ports().iter().map(|port| format!("localhost:{port}")).collect();
+        let nodes: Vec<_> = cluster.addresses().iter().map(|addr| format!("localhost:{}", addr.port())).collect();
         format!("rediss+cluster://{}?{}", nodes.join(","), options(&files, "ca.pem", false))
     };
     // Where a node names no host, the others are at the host where it was asked.

@@ -76,19 +76,16 @@ impl RedisCluster {
         &self.replicas
     }
 
-    /// The addresses of the nodes, in the same order.
+    /// The addresses of the nodes for clients, in the same order.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(|node| node.addr()).collect()
+        self.nodes.iter().map(Redis::peer_addr).collect()
     }
 
     /// Its URL, without a password.
     pub fn url(&self) -> String {
-        format!("redis+cluster://{}", hosts(&self.addresses()))
-    }
-
-    /// The ports at which the nodes take TLS connections, with the setting `tls-cluster yes`, in the same order.
-    pub fn tls_ports(&self) -> Vec<u16> {
-        self.nodes.iter().filter_map(|node| node.more_ports().get(1).copied()).collect()
+        let scheme =
+            if self.nodes.iter().any(|node| node.addr() != node.peer_addr()) { "rediss" } else { "redis" };
+        format!("{scheme}+cluster://{}", hosts(&self.addresses()))
     }
 
     /// Waits until every node says that the cluster is well, and all say the same about who has which slots. For
@@ -107,8 +104,7 @@ async fn start_nodes(count: usize, options: &Options) -> Result<Vec<Redis>, Erro
     }
     let mut starts = Vec::new();
     for _ in 0..count {
-        let (mut program, options) = (Program::find(Role::ClusterNode)?, options.clone());
-        program.tls = options.value("tls-cluster") == Some("yes");
+        let (program, options) = (Program::find(Role::ClusterNode, options)?, options.clone());
         starts.push(async move { Redis::launch(program, &options).await });
     }
     start_all(starts).await
@@ -128,8 +124,8 @@ fn introduce(nodes: &[Redis]) -> Result<(), Error> {
 }
 
 fn meet(first: &Redis, other: &Redis) -> Result<(), Error> {
-    let (ip, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
-    let bus = other.more_ports().first().map(ToString::to_string).unwrap_or_default();
+    let (ip, port) = (other.addr().ip().to_string(), other.peer_addr().port().to_string());
+    let bus = other.more_ports().last().map(ToString::to_string).unwrap_or_default();
     tell(first, &["CLUSTER", "MEET", &ip, &port, &bus])
 }
 
