@@ -113,7 +113,7 @@ impl Kind for Program {
         if answer.starts_with("-NOAUTH") || answer.starts_with("-NOPERM") {
             // It does not tell us who it is. But our process writes this only when the port is its own and it has
             // loaded its data.
-            return log.contains("Ready to accept connections");
+            return log.contains("Ready to accept connections") || log.contains("Sentinel ID is");
         }
         // It answers while it is still loading its data, and says so.
         answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("\r\nloading:1\r\n")
