@@ -126,7 +126,8 @@ async fn a_cluster_whose_nodes_are_called_by_their_names() {
             .setting("cluster-preferred-endpoint-type", kind)
     };
     let url = |cluster: &RedisCluster| {
-        let nodes: Vec<_> = cluster.addresses().iter().map(|addr| format!("localhost:{}", addr.port())).collect();
+        let nodes: Vec<_> =
+            cluster.addresses().iter().map(|addr| format!("localhost:{}", addr.port())).collect();
         format!("rediss+cluster://{}?{}", nodes.join(","), options(&files, "ca.pem", false))
     };
     // Where a node names no host, the others are at the host where it was asked.
