@@ -13,7 +13,7 @@ use crate::lock::{Answered, Client};
 use crate::wire::Wire;
 
 /// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
-const CONFIRMATIONS: u32 = 3;
+const CONFIRMATIONS: u32 = 5;
 
 /// What replicas have said of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -135,7 +135,7 @@ async fn a_grant_whose_connection_was_replaced_is_confirmed_on_the_next() {
             while !over.load(Ordering::Relaxed) {
                 tell(&master, &["CLIENT", "KILL", "TYPE", "normal"]);
                 cuts += 1;
-                tokio::time::sleep(Duration::from_millis(9)).await;
+                tokio::time::sleep(Duration::from_millis(40)).await;
             }
             cuts
         }
