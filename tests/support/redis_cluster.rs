@@ -42,6 +42,28 @@ impl Three {
         }
         self.cluster.url() + &credentials(&self.files)
     }
+
+    async fn announce(&self, proxies: &[Proxy]) {
+        let nodes = self.cluster.nodes();
+        for (node, proxy) in nodes.iter().zip(proxies) {
+            let port = proxy.addr().port().to_string();
+            // A node that announces one of the two announces both.
+            let plain = node.addr().port().to_string();
+            for (setting, port) in [("cluster-announce-port", &plain), ("cluster-announce-tls-port", &port)] {
+                let told = node.command(&["CONFIG", "SET", setting, port]);
+                assert_eq!(told.expect("an answer"), "+OK\r\n");
+            }
+        }
+        let all_know = || {
+            nodes.iter().all(|node| {
+                let seen = node.command(&["CLUSTER", "SHARDS"]).expect("an answer");
+                proxies.iter().all(|proxy| seen.contains(&format!("\r\n:{}\r\n", proxy.addr().port())))
+            })
+        };
+        while !all_know() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
 }
 
 #[async_trait]
@@ -62,30 +84,16 @@ impl Harness for Three {
         Some(self)
     }
 
-    /// From now on the nodes tell clients with TLS the addresses of these proxies.
+    /// Where nobody shares the nodes, they tell clients with TLS the addresses of these proxies from now on.
     async fn link(&self) -> Option<Box<dyn Link>> {
-        let nodes = self.cluster.nodes();
         let (mut proxies, mut addresses) = (Vec::new(), Vec::new());
-        for node in nodes {
+        for node in self.cluster.nodes() {
             let proxy = Proxy::start(node.peer_addr()).await.expect("a proxy");
-            let port = proxy.addr().port().to_string();
-            // A node that announces one of the two announces both.
-            let plain = node.addr().port().to_string();
-            for (setting, port) in [("cluster-announce-port", &plain), ("cluster-announce-tls-port", &port)] {
-                let told = node.command(&["CONFIG", "SET", setting, port]);
-                assert_eq!(told.expect("an answer"), "+OK\r\n");
-            }
             addresses.push(proxy.addr().to_string());
             proxies.push(proxy);
         }
-        let all_know = || {
-            nodes.iter().all(|node| {
-                let seen = node.command(&["CLUSTER", "SHARDS"]).expect("an answer");
-                proxies.iter().all(|proxy| seen.contains(&format!("\r\n:{}\r\n", proxy.addr().port())))
-            })
-        };
-        while !all_know() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        if self.linked {
+            self.announce(&proxies).await;
         }
         let url = format!("rediss+cluster://{}{}", addresses.join(","), credentials(&self.files));
         Some(Box::new(Cable { proxies, url, keep: Vec::new() }))
