@@ -29,6 +29,9 @@ pub(crate) struct Address {
     pub(crate) place: Place,
     user: Option<String>,
     password: Option<Secret>,
+    /// The login at the sentinels, where the address gives one.
+    sentinel_user: Option<String>,
+    sentinel_password: Option<Secret>,
     pub(crate) db: i64,
     /// With TLS: whom to trust, and who we are. Where no file says it, those are trusted whom Mozilla trusts.
     pub(crate) tls: Option<TlsFiles>,
@@ -78,6 +81,10 @@ impl Address {
                 Place::Node(nodes.remove(0))
             }
         };
+        let of_sentinels = url.option("sentinel_user").or(url.option("sentinel_password"));
+        if of_sentinels.is_some() && scheme != "redis+sentinel" {
+            return Err(bad("sentinel_user and sentinel_password make sense with redis+sentinel:// only"));
+        }
         Ok(Self::new(url, place, db, tls_files(url, tls)?))
     }
 
@@ -97,6 +104,8 @@ impl Address {
             place,
             user: url.user().map(str::to_owned),
             password: url.password().cloned(),
+            sentinel_user: url.option("sentinel_user").map(str::to_owned),
+            sentinel_password: url.option("sentinel_password").map(Secret::new),
             db: db.unwrap_or(0),
             tls,
         }
@@ -109,6 +118,29 @@ impl Address {
     /// Whether another server can take the place of one that fails.
     pub(crate) fn can_move(&self) -> bool {
         !matches!(self.place, Place::Node(_))
+    }
+
+    /// The address of one server of a group, with what all of them have in common.
+    pub(crate) fn at(&self, addr: ConnectionAddr) -> Self {
+        Self { place: Place::Node(addr), ..self.clone() }
+    }
+
+    /// Where another member of the group named this host.
+    pub(crate) fn node(&self, host: String, port: u16) -> ConnectionAddr {
+        node(host, port, self.tls.is_some())
+    }
+
+    /// The login that sentinels get when they ask for one: their own, or else the master's.
+    pub(crate) fn sentinel_login(&self, plain: RedisConnectionInfo) -> Option<RedisConnectionInfo> {
+        let (user, password) = match &self.sentinel_password {
+            Some(password) => (self.sentinel_user.as_deref(), password),
+            None => (self.sentinel_user.as_deref().or(self.user()), self.password.as_ref()?),
+        };
+        let login = plain.set_password(password.expose());
+        Some(match user {
+            Some(user) => login.set_username(user),
+            None => login,
+        })
     }
 
     /// What the client crate needs to know of one server.
@@ -174,15 +206,16 @@ fn tls_files(url: &ServerUrl, tls: bool) -> Result<Option<TlsFiles>> {
 }
 
 fn nodes(url: &ServerUrl, port: u16, tls: bool) -> Result<Vec<ConnectionAddr>> {
-    let one = |host: Host| {
-        let port = host.port.unwrap_or(port);
-        if tls {
-            ConnectionAddr::TcpTls { host: host.name, port, insecure: false, tls_params: None }
-        } else {
-            ConnectionAddr::Tcp(host.name, port)
-        }
-    };
+    let one = |host: Host| node(host.name, host.port.unwrap_or(port), tls);
     Ok(url.hosts()?.into_iter().map(one).collect())
+}
+
+fn node(host: String, port: u16, tls: bool) -> ConnectionAddr {
+    if tls {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    }
 }
 
 fn db_option(url: &ServerUrl) -> Result<Option<i64>> {
@@ -217,6 +250,9 @@ mod tests {
         assert!(matches!(&address.place, Place::Node(ConnectionAddr::Tcp(host, 6379)) if host == "db"));
         assert_eq!((address.user(), address.password(), address.db), (Some("ann"), Some("s3cret"), 3));
         assert!(!format!("{address:?}").contains("s3cret"));
+        let address =
+            read("redis+sentinel://ann:s3cret@a/m?sentinel_user=sue&sentinel_password=t0psecret").unwrap();
+        assert!(!format!("{address:?}").contains("secret"));
         let address = read("redis+unix:///run/redis.sock?db=2").unwrap();
         assert!(
             matches!(&address.place, Place::Node(ConnectionAddr::Unix(path)) if path.ends_with("redis.sock"))
@@ -237,6 +273,7 @@ mod tests {
             ("redis+unix://", "socket"),
             ("redis+sentinel://a", "master"),
             ("redis+cluster://a/1", "numbered"),
+            ("redis://a?sentinel_password=x", "redis+sentinel"),
             ("redis://", "no host"),
             ("redis://a?ca=file.pem", if cfg!(feature = "tls") { "not TLS" } else { "feature" }),
         ] {

@@ -157,16 +157,15 @@ pub(crate) fn freed(value: Value, script: &Script) -> Result<Freed> {
 /// The answer to a forced release.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Forced {
-    /// Who held the lock; empty for another program.
-    pub(crate) owners: Vec<String>,
+    /// How many were freed.
+    pub(crate) freed: usize,
     /// The waiter of our own process whose turn it is.
     pub(crate) next: Option<i64>,
 }
 
 pub(crate) fn forced(value: &Value) -> Result<Forced> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
-    let owners = parts.iter().skip(1).map(|owner| text(Some(owner))).collect::<Result<_>>()?;
-    Ok(Forced { owners, next: ticket(parts.first())? })
+    Ok(Forced { freed: parts.len().saturating_sub(1), next: ticket(parts.first())? })
 }
 
 fn ticket(value: Option<&Value>) -> Result<Option<i64>> {
@@ -243,6 +242,11 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    /// Who holds the lock, as a forced release names them: by owner, or by the value of another program.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.holders.iter().map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn status(self, name: &LockName) -> LockStatus {
         let mut holders: Vec<_> = self.holders.into_iter().map(|(_, holder)| holder).collect();
         holders.sort_by_key(|holder| holder.token);

@@ -1,8 +1,8 @@
-//! The scripts' calls on one connection.
+//! The scripts' calls.
 //!
-//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls travel on one connection,
-//! and a call that is made when another has ended is carried out after it: a release comes after the acquire that it
-//! cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on a second
+//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot travel on one
+//! connection, and a call that is made when another has ended is carried out after it: a release comes after the acquire
+//! that it cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on a second
 //! connection can be met by its own copy from the first one even after its release: such a claim is noted as
 //! [in doubt](Claim::note_in_doubt), and is released again.
 
@@ -11,11 +11,16 @@ use std::time::Duration;
 
 use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 use lockcore::{Claim, Error, Moment, Result};
-use redis::{RedisError, RedisResult, Value};
+use redis::Value;
 
-use crate::error::{Verdict, fatal, no_answer, no_link, verdict};
-use crate::script::Script;
-use crate::wire::{Link, Wire};
+use crate::error::{fatal, no_answer};
+use crate::route::Route;
+use crate::script::{RENEW, Script};
+use crate::sending::{Called, Way};
+use crate::wire::Wire;
+
+/// How often a call is sent to another node of a cluster before it pauses.
+const REDIRECTS: usize = 5;
 
 /// How many calls of a script are on their way at a time: enough to fill the time of a round trip, few enough that
 /// requests meet. And the most items in one call: enough to share its cost, few enough not to hold the server up.
@@ -47,7 +52,8 @@ pub(crate) struct Answer {
     pub(crate) sent: Moment,
     /// Whether an earlier try may have been carried out without our hearing of it.
     pub(crate) in_doubt: bool,
-    /// The connection that it came over.
+    /// The connection that it came over: whose, and its number.
+    pub(crate) wire: Arc<Wire>,
     pub(crate) generation: u64,
 }
 
@@ -58,13 +64,13 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn new(wire: Arc<Wire>, timeout: Duration) -> Self {
+    pub(crate) fn new(route: Route, timeout: Duration) -> Self {
         let one_try = (timeout / 3).max(Duration::from_millis(50));
-        Self { batcher: Batcher::new(Scripts { wire, one_try }, BOUNDS), timeout }
+        Self { batcher: Batcher::new(Scripts { route, one_try }, BOUNDS), timeout }
     }
 
-    pub(crate) fn wire(&self) -> &Arc<Wire> {
-        &self.batcher.service().wire
+    pub(crate) fn route(&self) -> &Route {
+        &self.batcher.service().route
     }
 
     /// Calls a script and waits for its answer, at most for the calls's timeout.
@@ -88,6 +94,31 @@ impl Calls {
     }
 }
 
+/// The calls to one server, which is no cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct OneServer {
+    calls: Calls,
+    wire: Arc<Wire>,
+}
+
+impl OneServer {
+    pub(crate) fn new(wire: Arc<Wire>, timeout: Duration) -> Self {
+        Self { calls: Calls::new(Route::One(Arc::clone(&wire)), timeout), wire }
+    }
+
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+}
+
+impl std::ops::Deref for OneServer {
+    type Target = Calls;
+
+    fn deref(&self) -> &Calls {
+        &self.calls
+    }
+}
+
 /// What may share a call, and what does not wait for what: the items of a script in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -96,10 +127,10 @@ pub(crate) struct Key {
     script: usize,
 }
 
-/// Calls scripts on a wire.
+/// Calls scripts at the servers of their slots.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    wire: Arc<Wire>,
+    pub(crate) route: Route,
     /// How long one try may take before another connection is tried.
     one_try: Duration,
 }
@@ -123,109 +154,69 @@ impl Service for Scripts {
         }
     }
 
-    async fn prepare(&self, _: &Key, attempt: Attempt) -> Result<()> {
-        if self.wire.ready().is_some() {
+    async fn prepare(&self, key: &Key, attempt: Attempt) -> Result<()> {
+        if self.route.wire(key.slot).is_some_and(|wire| wire.ready().is_some()) {
             return Ok(());
         }
         // Boxed, since it is rare, and would make every call's future large.
-        match Box::pin(tokio::time::timeout(attempt.until.remaining(), self.wire.link())).await {
-            Ok(linked) => linked.map(drop).map_err(|error| no_link(&error)),
-            Err(_) => Err(no_answer(None)),
-        }
+        Box::pin(self.connect(key.slot, attempt)).await
     }
 
-    async fn call(&self, _: &Key, batch: &[&Item], attempt: Attempt) -> Vec<Outcome<Answer>> {
+    async fn call(&self, key: &Key, batch: &[&Item], attempt: Attempt) -> Vec<Outcome<Answer>> {
         let of_all = |outcome: &dyn Fn() -> Outcome<Answer>| batch.iter().map(|_| outcome()).collect();
-        let Some((mut link, generation)) = self.wire.ready() else {
+        let Some((wire, (link, generation))) =
+            self.route.wire(key.slot).and_then(|wire| wire.ready().map(|ready| (wire, ready)))
+        else {
             return of_all(&|| Outcome::Unavailable(no_answer(None)));
         };
         let script = batch[0].script;
-        let sent = Moment::now();
-        let limit = attempt.until.remaining().min(self.one_try);
-        let mut silence = Silence { wire: &self.wire, generation, sent, over: false };
-        let called = tokio::time::timeout(limit, self.invoke(&mut link, script, batch)).await;
-        silence.over = called.is_ok();
-        if silence.over {
-            self.wire.note_answer();
+        let end = Moment::now().after(attempt.until.remaining().min(self.one_try));
+        let mut way = Way { wire, link, generation, asking: false };
+        let (mut called, mut sent) = self.call_at(&mut way, batch, end).await;
+        for _ in 0..REDIRECTS {
+            let Called::Elsewhere(error) = &called else { break };
+            let Some(next) = Box::pin(self.follow(key.slot, error, &way, end)).await else { break };
+            // What is not wanted any more is not sent again: its release may be on its way.
+            if !batch.iter().all(|item| self.is_wanted(item)) {
+                break;
+            }
+            way = next;
+            (called, sent) = self.call_at(&mut way, batch, end).await;
         }
-        let answer = |value| Outcome::Answered(Answer { value, sent, in_doubt: false, generation });
+        let answer = |value| {
+            let (wire, generation) = (Arc::clone(&way.wire), way.generation);
+            Outcome::Answered(Answer { value, sent, in_doubt: false, wire, generation })
+        };
         match called {
-            Ok(Ok(value)) if script.lead.is_none() => vec![answer(value)],
+            Called::Answered(value) if script.lead.is_none() => vec![answer(value)],
             // The shortest scripts answer to one item as it is.
-            Ok(Ok(value @ (Value::Int(_) | Value::BulkString(_)))) if batch.len() == 1 => vec![answer(value)],
-            Ok(Ok(Value::Array(values))) if values.len() == batch.len() => {
+            Called::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
+                vec![answer(value)]
+            }
+            Called::Answered(Value::Array(values)) if values.len() == batch.len() => {
                 values.into_iter().map(answer).collect()
             }
-            Ok(Ok(_)) => of_all(&|| Outcome::Failed(unexpected())),
-            Ok(Err(error)) => match verdict(&error, self.wire.address.can_move()) {
-                Verdict::Again => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
-                Verdict::Broken => {
-                    tracing::debug!(%error, "a connection failed and is replaced");
-                    self.wire.hang_up(generation);
-                    of_all(&|| Outcome::Unknown(no_answer(Some(&error))))
-                }
-                // The script is not known, and some of the batch is not wanted any more.
-                Verdict::Unknown => of_all(&|| Outcome::Unavailable(no_answer(None))),
-                Verdict::Fatal => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
-            },
-            Err(_) => of_all(&|| Outcome::Unknown(no_answer(None))),
-        }
-    }
-}
-
-/// A call without an answer. Dropping it notes the silence: also when the callers' time is over before ours, and the
-/// call is dropped with them.
-struct Silence<'a> {
-    wire: &'a Wire,
-    generation: u64,
-    sent: Moment,
-    over: bool,
-}
-
-impl Drop for Silence<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            self.wire.note_silence(self.generation, Moment::now().since(self.sent));
-        }
-    }
-}
-
-impl Scripts {
-    /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is sent only
-    /// for those who still want it.
-    async fn invoke(&self, link: &mut Link, script: &Script, items: &[&Item]) -> RedisResult<Value> {
-        match link.query(&command(script, false, items)).await {
-            Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
-                link.query(&command(script, true, items)).await
+            Called::Answered(_) => of_all(&|| Outcome::Failed(unexpected())),
+            Called::Failed(error) => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
+            Called::NotDone(error) | Called::Elsewhere(error) => {
+                of_all(&|| Outcome::Unavailable(no_answer(Some(&error))))
             }
-            answer => answer,
+            // Each of these locks can be renewed apart.
+            Called::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
+                of_all(&|| Outcome::Failed(no_answer(Some(&error))))
+            }
+            Called::Torn(error) => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
+            // The script is not known, and some of the batch is not wanted any more.
+            Called::Unwanted => of_all(&|| Outcome::Unavailable(no_answer(None))),
+            Called::Unknown(error) => of_all(&|| Outcome::Unknown(no_answer(error.as_ref()))),
         }
     }
 }
 
-fn is_unknown(error: &RedisError) -> bool {
-    verdict(error, false) == Verdict::Unknown
-}
-
-fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
-    let (lead_keys, lead_args) = script.lead.unwrap_or_default();
-    let mut skip = 0;
-    let keys = items.iter().map(|item| item.keys.len() - lead_keys).sum::<usize>() + lead_keys;
-    let mut command = script.call(by_text, keys);
-    for item in items {
-        for key in item.keys.iter().skip(skip) {
-            command.arg(key);
-        }
-        skip = lead_keys;
-    }
-    skip = 0;
-    for item in items {
-        for arg in item.args.iter().skip(skip) {
-            command.arg(arg);
-        }
-        skip = lead_args;
-    }
-    command
+/// Whether the item renews several locks: one has two arguments, or three.
+fn renews_several(item: &Item) -> bool {
+    let renew: &Script = &RENEW;
+    std::ptr::eq(item.script, renew) && item.args.len() > 3
 }
 
 pub(crate) fn unexpected() -> Error {

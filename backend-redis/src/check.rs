@@ -8,11 +8,17 @@ use lockcore::{Error, ErrorKind, Moment, Result};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::answers::text;
-use crate::error::{Verdict, fatal, no_answer, verdict};
+use crate::doubts::{self, Demands};
+use crate::error::{Verdict, fatal, no_answer, no_link, verdict};
 use crate::keys::Keys;
 use crate::options::Options;
+use crate::redlock::gather::gather;
+use crate::route::Route;
 use crate::script::RIGHTS;
 use crate::wire::Wire;
+
+/// How long masters of a cluster that hang are waited for when one has answered.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The fields of `INFO`.
 #[derive(Debug, Default)]
@@ -27,30 +33,79 @@ impl Info {
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
+}
 
-    /// What is wrong with keeping locks on this server.
-    fn doubts(&self) -> Vec<&'static str> {
-        let mut doubts = Vec::new();
-        // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
-        let evicts = !matches!(self.get("maxmemory_policy"), "" | "noeviction");
-        if evicts && self.get("maxmemory") != "0" {
-            doubts.push("its maxmemory-policy lets it evict locks that are held: set it to noeviction");
+/// Reaches the server, or the masters of a cluster, and checks what can be checked before the first lock.
+pub(crate) async fn route(
+    route: &Route,
+    keys: &Keys,
+    more: &[&str],
+    options: &Options,
+    demands: Demands,
+) -> Result<()> {
+    let timeout = options.timeout;
+    match route {
+        Route::One(wire) => {
+            server(wire, false, options, demands).await?;
+            rights(wire, keys, more, timeout).await
         }
-        if self.get("aof_enabled") == "0" {
-            doubts.push("it has no append-only file: locks and queues are lost when it restarts");
+        Route::Cluster(cluster) => {
+            let end = Moment::now().after(timeout);
+            let mut last = None;
+            loop {
+                match tokio::time::timeout(end.remaining(), cluster.learn()).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(error)) if matches!(verdict(&error, true), Verdict::Again | Verdict::Broken) => {
+                        last = Some(error);
+                    }
+                    Ok(Err(error)) => return Err(no_link(&error)),
+                    Err(_) => return Err(no_answer(last.as_ref())),
+                }
+            }
+            masters(&cluster.masters(), keys, more, options, demands).await
         }
-        if self.get("role") == "master"
-            && self.get("cluster_enabled") == "0"
-            && !matches!(self.get("connected_slaves"), "" | "0")
-        {
-            doubts.push("it has replicas: a failover to one that lags behind can grant a lock twice (see wait_replicas)");
-        }
-        doubts
     }
 }
 
-/// Reaches the server, and warns of (or with `strict=true` refuses) one that may lose locks.
-pub(crate) async fn server(wire: &Arc<Wire>, options: &Options) -> Result<()> {
+/// Checks the masters of a cluster: all at once, and those that hang do not hold up for long. One must answer.
+async fn masters(
+    masters: &[Arc<Wire>],
+    keys: &Keys,
+    more: &[&str],
+    options: &Options,
+    demands: Demands,
+) -> Result<()> {
+    let checks = masters.iter().map(async |wire| {
+        let timeout = options.timeout;
+        server(wire, true, options, demands).await?;
+        rights(wire, keys, more, timeout).await
+    });
+    let checks = gather(checks, 1, GRACE).await;
+    let (mut answered, mut silent) = (false, None);
+    for (check, wire) in checks.into_iter().zip(masters) {
+        match check.unwrap_or_else(|| Err(no_answer(None))) {
+            Ok(()) => answered = true,
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                tracing::warn!(node = ?wire.address.place, "this master of the cluster cannot be reached, and is not checked");
+                silent = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match silent {
+        Some(error) if !answered => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Reaches the server, and warns of one that may lose locks. With `strict=true` such a server has been refused when the
+/// connection was made.
+pub(crate) async fn server(
+    wire: &Arc<Wire>,
+    in_cluster: bool,
+    options: &Options,
+    demands: Demands,
+) -> Result<()> {
     let misconfigured = |text: &str| Err(Error::new(ErrorKind::Misconfigured, text));
     let info = info(wire, options.timeout).await?;
     if info.get("redis_mode") == "sentinel" {
@@ -59,20 +114,14 @@ pub(crate) async fn server(wire: &Arc<Wire>, options: &Options) -> Result<()> {
     if info.get("role") == "slave" {
         return misconfigured("the server is a replica, and read only: connect to its master");
     }
-    if info.get("cluster_enabled") == "1" && !wire.address.is_cluster() {
+    if info.get("cluster_enabled") == "1" && !in_cluster {
         return misconfigured("the server is part of a cluster: use redis+cluster:// to reach it");
     }
-    if options.strict && info.get("role").is_empty() {
-        return Err(Error::new(ErrorKind::Refused, "strict=true needs the right to INFO"));
-    }
-    let doubts = info.doubts();
-    if doubts.is_empty() {
-        return Ok(());
-    }
-    if options.strict {
-        return misconfigured(&format!("strict=true, and this server may lose locks: {}", doubts.join("; ")));
-    }
-    for doubt in doubts {
+    let every_change = match ask(wire, &doubts::config(), options.timeout).await? {
+        Ok(value) => doubts::keeps_every_change(&value),
+        Err(_) => None,
+    };
+    for doubt in demands.doubts(&info, every_change) {
         tracing::warn!(address = ?wire.address.place, "this Redis server may lose locks: {doubt}");
     }
     Ok(())
@@ -130,9 +179,9 @@ async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<Redis
             Ok(Err(failed)) => failed,
         };
         match verdict(&error, true) {
-            Verdict::Again => (),
+            Verdict::Again | Verdict::Torn => (),
             Verdict::Broken => wire.hang_up(generation),
-            Verdict::Unknown | Verdict::Fatal => return Ok(Err(error)),
+            Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => return Ok(Err(error)),
         }
         last = Some(error);
         tokio::time::sleep(Duration::from_millis(50).min(end.remaining())).await;
@@ -140,30 +189,11 @@ async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<Redis
     Err(no_answer(last.as_ref()))
 }
 
-/// The text of an answer; of a cluster's answers the first.
-fn one_text(value: Value) -> String {
+/// The text of an answer.
+pub(crate) fn one_text(value: Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
-        Value::Map(pairs) => pairs.into_iter().next().map(|(_, value)| one_text(value)).unwrap_or_default(),
-        Value::Array(values) => values.into_iter().next().map(one_text).unwrap_or_default(),
         _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn doubts_are_told() {
-        let safe = "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n";
-        assert!(Info::parse(safe).doubts().is_empty());
-        assert!(Info::parse("").doubts().is_empty());
-        let evicts = "maxmemory:1000\r\nmaxmemory_policy:volatile-lru\r\naof_enabled:0\r\n";
-        let doubts = Info::parse(evicts).doubts();
-        assert!(doubts.len() == 2 && doubts[0].contains("noeviction") && doubts[1].contains("append-only"));
-        let replicated = "role:master\r\ncluster_enabled:0\r\nconnected_slaves:1\r\naof_enabled:1\r\n";
-        assert!(Info::parse(replicated).doubts()[0].contains("twice"));
     }
 }

@@ -5,6 +5,13 @@ use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
 use crate::script::Script;
 
+/// The code of an error of our own: a server that does not meet the demands of `strict=true`.
+pub(crate) const STRICT: &str = "LOCKWELLSTRICT";
+/// The same: `strict=true` cannot be checked.
+pub(crate) const UNCHECKED: &str = "LOCKWELLUNCHECKED";
+/// The same: sentinels that ask for another login.
+pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
+
 /// What is to be done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -12,6 +19,10 @@ pub(crate) enum Verdict {
     Unknown,
     /// Not done; it will work in a moment.
     Again,
+    /// Not done: the keys of the slot are at two nodes of the cluster while it is moved.
+    Torn,
+    /// Not done: another node of the cluster serves the slot.
+    Elsewhere,
     /// The connection is of no use any more. Nobody knows what became of the request.
     Broken,
     /// It will not work.
@@ -26,19 +37,21 @@ pub(crate) fn verdict(error: &RedisError, elsewhere: bool) -> Verdict {
         // The server closes the connection behind this word.
         _ if is_full(error) => Verdict::Broken,
         Kind::Server(
-            ServerErrorKind::BusyLoading
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ClusterDown,
+            ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown,
         ) => Verdict::Again,
+        Kind::Server(ServerErrorKind::TryAgain) => Verdict::Torn,
+        Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Verdict::Elsewhere,
         // After a failover the old connection leads to a replica. Whoever can ask for the new master does.
         Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => Verdict::Broken,
-        Kind::Io | Kind::ClusterConnectionNotFound => Verdict::Broken,
+        Kind::Io => Verdict::Broken,
         // A server that is shutting down or not yet up may cut its answer short.
         Kind::Parse if error.is_connection_dropped() => Verdict::Broken,
         _ => Verdict::Fatal,
     }
 }
+
+/// What a call fails with that needs several keys of a slot while they are at two nodes.
+pub(crate) const SLOT_MOVES: &str = "the slot of this lock is being moved to another node of the cluster";
 
 fn is_full(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
@@ -52,6 +65,10 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     let text = match cause.kind() {
         Kind::Server(ServerErrorKind::BusyLoading) => "Redis is still loading its data",
         Kind::Server(ServerErrorKind::ClusterDown) => "the cluster is down: not all slots are served",
+        Kind::Server(ServerErrorKind::TryAgain | ServerErrorKind::Ask) => SLOT_MOVES,
+        Kind::Server(ServerErrorKind::Moved) => {
+            "the nodes of the cluster do not agree on who serves the slot of this lock"
+        }
         Kind::Server(ServerErrorKind::MasterDown) => "the replica has lost its master",
         Kind::Server(ServerErrorKind::ReadOnly) => "no writable master could be found",
         _ if is_full(cause) => "the server has reached its maxclients",
@@ -64,8 +81,8 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
 /// Why there is no connection.
 pub(crate) fn no_link(error: &RedisError) -> Error {
     match verdict(error, true) {
-        Verdict::Again | Verdict::Broken => no_answer(Some(error)),
-        Verdict::Unknown | Verdict::Fatal => fatal(error, None),
+        Verdict::Again | Verdict::Torn | Verdict::Broken => no_answer(Some(error)),
+        Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => fatal(error, None),
     }
 }
 
@@ -123,6 +140,12 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             return Error::new(ErrorKind::Refused, format!("the user lacks a right: {what}"))
                 .with_source(format!("{code} {detail}"));
         }
+        STRICT => return Error::new(ErrorKind::Misconfigured, detail),
+        UNCHECKED => return Error::new(ErrorKind::Refused, detail),
+        SENTINEL_LOGIN => (
+            ErrorKind::Refused,
+            "the sentinels ask for a user or a password that they do not get: sentinel_user=USER&sentinel_password=PASSWORD",
+        ),
         "WRONGPASS" => (ErrorKind::Refused, WRONG_PASSWORD),
         "NOAUTH" => (
             ErrorKind::Refused,

@@ -84,10 +84,10 @@ impl FencedWrite {
                 }
                 Err(error) => match verdict(&error, true) {
                     Verdict::Unknown if !by_text => by_text = true,
-                    Verdict::Unknown | Verdict::Fatal => {
+                    Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => {
                         return Err(context(fatal(&error, Some(&FENCED_WRITE))));
                     }
-                    Verdict::Again => return Err(context(no_answer(Some(&error)))),
+                    Verdict::Again | Verdict::Torn => return Err(context(no_answer(Some(&error)))),
                     Verdict::Broken => {
                         let text = "the connection failed; the write can be repeated";
                         let error =

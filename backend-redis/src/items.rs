@@ -9,7 +9,7 @@ use lockcore::{Claim, Grant, LockName, Mode};
 use crate::answers::Busy;
 use crate::calls::Item;
 use crate::keys::{Keys, LockKeys};
-use crate::script::{DOWNGRADE_VOTE, FORCE_VOTE, FREE, FREE_GROUP, INSPECT, RENEW, Script};
+use crate::script::{DOWNGRADE_VOTE, FORCE_VOTE, INSPECT, RENEW, Script};
 
 /// How often the first in the queue asks while another program holds the lock, since that will not tell.
 const FOREIGN: Duration = Duration::from_millis(50);
@@ -53,22 +53,6 @@ impl Caller<'_> {
         if self.exact { "exact" } else { "" }.to_owned()
     }
 
-    /// The releasing of a claim, and of its place in the queue if it may have one. `round`: only what this round of
-    /// Redlock has taken; empty for all.
-    pub(crate) fn release(&self, claim: &Claim, queued: bool, round: String) -> Item {
-        let LockKeys { lock, queue, seats, slot, .. } = self.keys.of(claim.name());
-        let queued = if queued { "1" } else { "0" };
-        let args = vec![self.channel.to_owned(), self.exact(), owner(claim), queued.to_owned(), round];
-        let mut keys = vec![lock, queue, seats];
-        let script: &Script = if is_exclusive(claim) {
-            &FREE
-        } else {
-            keys.extend(self.keys.group(claim.name()));
-            &FREE_GROUP
-        };
-        Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
-    }
-
     pub(crate) fn downgrade(&self, claim: &Claim) -> Item {
         let args = vec![self.channel.to_owned(), self.exact(), owner(claim)];
         self.all_of(&DOWNGRADE_VOTE, claim.name(), args)
@@ -78,8 +62,11 @@ impl Caller<'_> {
         inspection(self.keys, name)
     }
 
-    pub(crate) fn force(&self, name: &LockName) -> Item {
-        self.all_of(&FORCE_VOTE, name, vec![self.channel.to_owned(), self.exact()])
+    /// The freeing of a lock that these hold, see [`Look::names`](crate::answers::Look::names).
+    pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
+        let mut args = vec![self.channel.to_owned(), self.exact()];
+        args.extend_from_slice(holders);
+        self.all_of(&FORCE_VOTE, name, args)
     }
 
     /// A call that needs all keys of a lock but its token counter.

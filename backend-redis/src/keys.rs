@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use lockcore::LockName;
+use lockcore::{Error, ErrorKind, LockName, Result};
 
 /// Stands between the parts of our own keys. Lock names hold no control characters, so no lock can have such a key.
 const SEPARATOR: char = '\u{1f}';
 
 /// How many slots a cluster has.
-const SLOTS: u16 = 16384;
+pub(crate) const SLOTS: u16 = 16384;
 
 /// Into how many buckets lock names fall for the token counters of Redlock.
 const BUCKETS: u16 = 256;
@@ -132,6 +132,21 @@ impl Keys {
     }
 }
 
+/// Refuses a namespace that would keep the keys of a lock from being in one slot of a cluster.
+///
+/// The first opening brace of a key, with the next closing one, says in which slot it is. One that the namespace opens
+/// must be closed there, around something: otherwise the name of the lock decides where that ends, and the tags of
+/// the keys beside the lock are of no use.
+pub(crate) fn check_for_cluster(namespace: &str) -> Result<()> {
+    let Some((_, rest)) = namespace.split_once('{') else { return Ok(()) };
+    if rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()) {
+        return Ok(());
+    }
+    let text = "in a cluster a namespace with a brace { must close it, with something in between, as in {app}: \
+                (that text then decides in which slot all locks of the namespace are)";
+    Err(Error::new(ErrorKind::InvalidInput, text))
+}
+
 /// The slot of a key in a cluster: that of the text between the first brace and the next closing one, if there is any.
 pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
@@ -173,16 +188,31 @@ mod tests {
         assert_eq!(slot("foo{bar}{zap}"), slot("bar"));
     }
 
-    #[test]
-    fn in_a_cluster_all_keys_of_a_lock_are_in_one_slot() {
-        let keys = Keys::new("lockwell:", true);
-        for name in ["a", "a}b", "{", "}{", "{}", "{x}", "a{b}c{d}", "orders/42", "ü{ö}"] {
+    fn all_in_one_slot(namespace: &str) -> bool {
+        let keys = Keys::new(namespace, true);
+        ["a", "a}b", "{", "}{", "{}", "{x}", "a{b}c{d}", "orders/42", "ü{ö}"].into_iter().all(|name| {
             let name = LockName::new(name).unwrap();
             let [members, details] = keys.group(&name);
             let keys = keys.of(&name);
-            for key in [&keys.lock, &keys.queue, &keys.seats, &keys.token, &members, &details] {
-                assert_eq!(slot(key), keys.slot, "{name}: {key}");
-            }
+            [&keys.lock, &keys.queue, &keys.seats, &keys.token, &members, &details]
+                .into_iter()
+                .all(|key| slot(key) == keys.slot)
+        })
+    }
+
+    #[test]
+    fn in_a_cluster_all_keys_of_a_lock_are_in_one_slot() {
+        for namespace in ["lockwell:", "", "{x}:", "a}b:", "}{x}{:", "x{y{z}"] {
+            check_for_cluster(namespace).unwrap();
+            assert!(all_in_one_slot(namespace), "{namespace}");
+        }
+        for namespace in ["{x:", "{}:", "{", "a}b{c", "{}{x}:"] {
+            assert_eq!(
+                check_for_cluster(namespace).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{namespace}"
+            );
+            assert!(!all_in_one_slot(namespace), "{namespace}");
         }
     }
 

@@ -9,8 +9,12 @@
 
 mod address;
 mod answers;
+mod asking;
 mod calls;
 mod check;
+mod cluster;
+mod dial;
+mod doubts;
 mod error;
 mod fenced;
 mod hot;
@@ -19,11 +23,16 @@ mod keys;
 mod lock;
 mod options;
 mod redlock;
+mod renewal;
 mod replicas;
 mod requests;
+mod route;
 mod script;
+mod sending;
+mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
+mod waiting;
 mod wire;
 
 /// The client crate, for the connection that [`FencedWrite`] takes.

@@ -3,36 +3,52 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Result};
 use redis::Value;
 
+use crate::answers::Took;
+use crate::asking::Answered;
 use crate::calls::unexpected;
 use crate::error::{Verdict, fatal, verdict};
+use crate::lock::Client;
 use crate::wire::Wire;
+
+/// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
+const CONFIRMATIONS: u32 = 5;
+
+/// What replicas have said of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Confirmed {
+    Yes,
+    /// The connection of the write was replaced before they answered.
+    Replaced,
+}
 
 /// Waits until `wanted` replicas have acknowledged what was written on the wire's connection of this number.
 ///
+/// `WAIT` is about the writes of its own connection, and so it goes over the very connection of the write, to that server
+/// only. On another one, which has written nothing, it would promise nothing. If that connection was replaced, the caller
+/// has to write again on the new one, and to wait there: an idempotent script does that by being asked again. If the lock
+/// still stands, the script writes (it extends the lease), and so whatever the server is by now, it has the lock, and its
+/// replicas have the lock when they have that write, which comes later in the order of the server's writes. If the lock
+/// is gone, the script says so.
+///
 /// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not survive a
-/// failover. The caller gives it up. So is a connection that was replaced meanwhile: on another one, which has written
-/// nothing, the server would have nothing to wait for. It answers other calls of this connection only afterwards.
-pub(crate) async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<()> {
+/// failover. The caller gives it up. The server answers other calls of this connection only afterwards.
+async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<Confirmed> {
     let unknown = |text: &str| Error::new(ErrorKind::UnknownOutcome, text);
-    let (mut link, present) = match tokio::time::timeout(limit, wire.link()).await {
-        Ok(Ok(link)) => link,
-        Ok(Err(error)) => return Err(unknown(LOST).with_source(error.to_string())),
-        Err(_) => return Err(unknown(LOST)),
-    };
+    let Some((mut link, present)) = wire.ready() else { return Ok(Confirmed::Replaced) };
     if present != generation {
-        return Err(unknown(LOST));
+        return Ok(Confirmed::Replaced);
     }
     let mut command = redis::cmd("WAIT");
     command.arg(wanted).arg(limit.as_millis().max(1).to_string());
     let answer = match tokio::time::timeout(limit * 2, link.query(&command)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) if verdict(&error, true) == Verdict::Fatal => return Err(fatal(&error, None)),
-        Ok(Err(error)) => {
+        Ok(Err(_)) => {
             wire.hang_up(generation);
-            return Err(unknown(LOST).with_source(error.to_string()));
+            return Ok(Confirmed::Replaced);
         }
         Err(_) => {
             wire.hang_up(generation);
@@ -40,12 +56,80 @@ pub(crate) async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limi
         }
     };
     match answer {
-        Value::Int(have) if have >= i64::from(wanted) => Ok(()),
+        Value::Int(have) if have >= i64::from(wanted) => Ok(Confirmed::Yes),
         Value::Int(have) => Err(unknown(&format!(
             "{have} of {wanted} replicas have confirmed the lock: a failover could lose it"
         ))),
         _ => Err(unexpected()),
     }
+}
+
+impl Client {
+    /// `None`: the lock is another's by now.
+    pub(crate) async fn granted(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        call: Answered,
+    ) -> Result<Option<Grant>> {
+        match self.shared.settings.wait_replicas {
+            0 => Ok(Some(Grant::new(claim, token, call.sent))),
+            _ => Box::pin(self.confirmed(claim, token, call)).await,
+        }
+    }
+
+    /// Has a grant confirmed. One that came over a connection that has been replaced since is asked for again (see
+    /// [`confirm`]).
+    async fn confirmed(
+        &self,
+        claim: &Claim,
+        mut token: FencingToken,
+        mut call: Answered,
+    ) -> Result<Option<Grant>> {
+        for _ in 0..CONFIRMATIONS {
+            match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
+                Confirmed::Yes => return Ok(Some(Grant::new(claim, token, call.sent))),
+                Confirmed::Replaced if claim.is_cancelled() => break,
+                Confirmed::Replaced => (),
+            }
+            match self.claim(claim, None).await? {
+                (Took::Granted(again), answered) => (token, call) = (again, answered),
+                (Took::Busy(_), _) => return Ok(None),
+            }
+        }
+        Err(lost())
+    }
+
+    /// Waits until enough replicas have what was written on this connection.
+    async fn confirm(&self, wire: &Arc<Wire>, generation: u64, limit: Duration) -> Result<Confirmed> {
+        match self.shared.settings.wait_replicas {
+            0 => Ok(Confirmed::Yes),
+            replicas => confirm(wire, generation, replicas, limit).await,
+        }
+    }
+
+    /// The same where asking again is left to the caller.
+    pub(crate) async fn confirm_once(
+        &self,
+        wire: &Arc<Wire>,
+        generation: u64,
+        limit: Duration,
+    ) -> Result<()> {
+        match self.confirm(wire, generation, limit).await? {
+            Confirmed::Yes => Ok(()),
+            Confirmed::Replaced => Err(lost()),
+        }
+    }
+}
+
+/// How long replicas may take. Other calls of the connection wait meanwhile.
+pub(crate) fn time_to_confirm(claim: &Claim) -> Duration {
+    (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
+}
+
+/// The outcome of a write whose connection was replaced, where asking again is not worth it.
+fn lost() -> Error {
+    Error::new(ErrorKind::UnknownOutcome, LOST)
 }
 
 const LOST: &str = "the connection failed while replicas were to confirm the lock";

@@ -89,8 +89,11 @@ impl Requests<'_> {
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
-    pub(crate) fn force(&self, name: &LockName) -> Item {
-        self.all_of(&FORCE, name, self.lead(self.channel))
+    /// The freeing of a lock that these hold, see [`Look::names`](crate::answers::Look::names).
+    pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
+        let mut args = self.lead(self.channel);
+        args.extend_from_slice(holders);
+        self.all_of(&FORCE, name, args)
     }
 
     /// What all calls are told that grant to waiters.

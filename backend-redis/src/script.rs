@@ -66,8 +66,8 @@ macro_rules! parts {
 }
 
 parts! {
-    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "tokens.lua"
-    "waiters.lua" "wake.lua"
+    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "record.lua"
+    "tokens.lua" "waiters.lua" "wake.lua"
 }
 
 macro_rules! scripts {
@@ -98,28 +98,30 @@ scripts! {
     INSPECT = "inspect.lua", None;
     /// Frees a lock whoever holds it.
     FORCE = "force.lua", None;
-    /// Redlock: gives exclusive claims up at one node.
-    FREE = "redlock/free.lua", Some((0, 2));
-    /// Redlock: gives those of readers up at one node.
-    FREE_GROUP = "redlock/free_group.lua", Some((0, 2));
     /// Redlock: turns a writer into a reader at one node.
     DOWNGRADE_VOTE = "redlock/downgrade.lua", None;
     /// Redlock: frees a lock at one node whoever holds it.
     FORCE_VOTE = "redlock/force.lua", None;
     /// Redlock, phase 1 of exclusive claims.
-    VOTE = "vote.lua", Some((0, 1));
+    VOTE = "redlock/vote.lua", Some((0, 1));
     /// Redlock, phase 1 of readers.
-    JOIN_VOTE = "join_vote.lua", Some((0, 1));
+    VOTE_READER = "redlock/vote_reader.lua", Some((0, 1));
     /// Redlock, phase 2.
-    INSTALL = "install.lua", Some((0, 0));
-    /// Gives places in queues up.
-    LEAVE = "leave.lua", None;
+    INSTALL = "redlock/install.lua", Some((0, 0));
+    /// Redlock: extends leases.
+    RENEW_ROUND = "redlock/renew.lua", None;
+    /// Redlock: gives exclusive claims up, or the vote of one round.
+    RELEASE_ROUND = "redlock/release.lua", Some((0, 2));
+    /// The same for readers.
+    RELEASE_READER = "redlock/release_reader.lua", Some((0, 2));
+    /// Redlock: gives places in queues up.
+    LEAVE = "redlock/leave.lua", None;
     /// Redlock: sets a lock again where it was lost.
-    PLANT = "plant.lua", None;
+    PLANT = "redlock/plant.lua", Some((0, 0));
     /// Redlock: reads the token counters.
-    COUNTERS = "counters.lua", None;
+    COUNTERS = "redlock/counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.
-    MEND = "mend.lua", None;
+    MEND = "redlock/mend.lua", None;
     /// Says which rights are missing.
     RIGHTS = "rights.lua", None;
     /// Writes data if the token is acceptable.

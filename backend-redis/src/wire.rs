@@ -1,25 +1,20 @@
-//! One connection to a server, or to the servers of a cluster, and its replacement when it fails.
+//! One connection to a server, and its replacement when it fails.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
 use lockcore::backend::Waiters;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, RedisResult, TlsMode, Value,
-};
+use redis::{Cmd, ConnectionAddr, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::watch;
 
-use crate::address::{self, Address, Place};
+use crate::address::{Address, Place};
 use crate::answers::Told;
-
-/// How long making a connection may take.
-const CONNECT: Duration = Duration::from_secs(2);
+use crate::dial::{self, CONNECT};
+use crate::doubts::Demands;
 
 /// A connection is replaced when so many calls in a row had no answer in time and none has had one for so long, or when
 /// one call has waited for half of that.
@@ -29,33 +24,30 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How long making a connection usually takes at most.
 const SLOW_DIAL: Duration = Duration::from_millis(100);
 
-/// How many commands the client crate takes in before the first is written.
-const BUFFER: usize = 1024;
-
 /// How long a waiter waits for the subscription before it goes on without.
 const SUBSCRIBE: Duration = Duration::from_secs(1);
 
 /// A connection. Clones share it.
 #[derive(Clone)]
-pub(crate) enum Link {
-    Node(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
+pub(crate) struct Link(pub(crate) MultiplexedConnection);
 
 impl Link {
     pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
-            Self::Node(conn) => conn.req_packed_command(command).await?,
-            Self::Cluster(conn) => conn.req_packed_command(command).await?,
-        };
-        answer.extract_error()
+        self.0.req_packed_command(command).await?.extract_error()
+    }
+
+    /// A command for a slot that its node is receiving. The permission holds for the next command of the connection, so
+    /// that both are sent in one piece.
+    pub(crate) async fn query_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let answers = self.0.req_packed_commands(&both, 0, 2).await?;
+        let answers = answers.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>()?;
+        Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
-        match self {
-            Self::Node(conn) => conn.subscribe(channel).await,
-            Self::Cluster(conn) => conn.subscribe(channel).await,
-        }
+        self.0.subscribe(channel).await
     }
 }
 
@@ -105,6 +97,8 @@ impl AsyncPushSender for Subscriber {
 pub(crate) struct Wire {
     pub(crate) address: Address,
     subscriber: Option<Subscriber>,
+    /// What every connection is to be examined for.
+    demands: Option<Demands>,
     slot: Mutex<Slot>,
 }
 
@@ -113,7 +107,7 @@ type Dialled = watch::Receiver<Option<RedisResult<()>>>;
 
 struct Slot {
     link: Option<Link>,
-    /// Counts the connections.
+    /// The number of the connection.
     generation: u64,
     /// The connection that has subscribed.
     listening: u64,
@@ -140,7 +134,13 @@ impl Wire {
             dialled_at: Moment::NEVER,
             dialled: None,
         };
-        Self { address, subscriber, slot: Mutex::new(slot) }
+        Self { address, subscriber, demands: None, slot: Mutex::new(slot) }
+    }
+
+    /// Refuses servers that do not meet these demands, on every connection: another server can answer at the same
+    /// address, and the same one with other settings.
+    pub(crate) fn demanding(self, demands: Option<Demands>) -> Self {
+        Self { demands, ..self }
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -182,17 +182,27 @@ impl Wire {
         let wire = Arc::clone(self);
         drop(tokio::spawn(async move {
             let too_late = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)));
-            let link = tokio::time::timeout(CONNECT, wire.connect()).await.unwrap_or_else(|_| too_late());
+            let generation = next_generation();
+            let made = tokio::time::timeout(CONNECT, wire.connect(generation)).await;
+            let link = made.unwrap_or_else(|_| too_late());
             wire.slot().failed = link.as_ref().err().cloned();
             let outcome = link.map(|link| {
                 let mut slot = wire.slot();
                 (slot.heard, slot.silences) = (Moment::now(), 0);
-                slot.generation += 1;
+                slot.generation = generation;
                 slot.link = Some(link);
             });
             tell.send_replace(Some(outcome));
         }));
         dialled
+    }
+
+    /// The host of the server; empty if it is not one by itself.
+    pub(crate) fn host(&self) -> String {
+        match &self.address.place {
+            Place::Node(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
+            _ => String::new(),
+        }
     }
 
     /// Notes that a call had an answer.
@@ -267,6 +277,15 @@ impl Wire {
         }
     }
 
+    async fn connect(&self, generation: u64) -> RedisResult<Link> {
+        let subscriber = self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber });
+        let mut link = dial::connect(&self.address, subscriber).await?;
+        if let Some(demands) = &self.demands {
+            demands.examine(&mut link).await?;
+        }
+        Ok(link)
+    }
+
     /// Asks a server that looks dead whether it is.
     pub(crate) async fn probe(self: &Arc<Self>) {
         let Ok((mut link, generation)) = self.link().await else { return };
@@ -277,119 +296,13 @@ impl Wire {
             Ok(Err(_)) | Err(_) => self.hang_up(generation),
         }
     }
-
-    async fn connect(&self) -> RedisResult<Link> {
-        match &self.address.place {
-            Place::Node(addr) => {
-                let client = self.client(addr)?;
-                client.get_multiplexed_async_connection_with_config(&self.config()).await.map(Link::Node)
-            }
-            Place::Sentinel { sentinels, master } => {
-                let mut client = self.sentinel(sentinels, master)?;
-                match client.get_async_connection_with_config(&self.config()).await {
-                    Err(error)
-                        if error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel
-                            && is_known(&mut client, master).await =>
-                    {
-                        // It will have a successor in a moment.
-                        Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::NotConnected)))
-                    }
-                    made => made.map(Link::Node),
-                }
-            }
-            Place::Cluster(nodes) => {
-                let infos =
-                    nodes.iter().map(|addr| self.address.info(addr)).collect::<RedisResult<Vec<_>>>()?;
-                let mut builder = ClusterClientBuilder::new(infos)
-                    .use_protocol(redis::ProtocolVersion::RESP3)
-                    .tcp_settings(address::tcp())
-                    .connection_timeout(CONNECT)
-                    // It repeats commands by itself; every script bears that.
-                    .retries(3)
-                    .response_timeout(CONNECT);
-                if let Some(subscriber) = self.next_subscriber() {
-                    builder = builder.push_sender(subscriber);
-                }
-                #[cfg(feature = "tls")]
-                if let Some(files) = &self.address.tls {
-                    builder = builder.certs(certificates(files)?);
-                }
-                builder.build()?.get_async_connection().await.map(Link::Cluster)
-            }
-        }
-    }
-
-    fn client(&self, addr: &redis::ConnectionAddr) -> RedisResult<Client> {
-        let info = self.address.info(addr)?;
-        #[cfg(feature = "tls")]
-        if let Some(files) = &self.address.tls {
-            return Client::build_with_tls(info, certificates(files)?);
-        }
-        Client::open(info)
-    }
-
-    fn sentinel(&self, sentinels: &[redis::ConnectionAddr], master: &str) -> RedisResult<SentinelClient> {
-        let mut builder =
-            SentinelClientBuilder::new(sentinels.iter().cloned(), master, SentinelServerType::Master)?
-                .set_client_to_redis_protocol(redis::ProtocolVersion::RESP3)
-                .set_client_to_redis_tcp_settings(address::tcp())
-                .set_client_to_sentinel_tcp_settings(address::tcp())
-                .set_client_to_redis_db(self.address.db);
-        if self.address.tls.is_some() {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-        }
-        #[cfg(feature = "tls")]
-        if let Some(files) = &self.address.tls {
-            let certificates = certificates(files)?;
-            builder = builder
-                .set_client_to_redis_certificates(certificates.clone())
-                .set_client_to_sentinel_certificates(certificates);
-        }
-        if let Some(user) = self.address.user() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = self.address.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        builder.build()
-    }
-
-    /// Who hears what comes over the connection that is being made.
-    fn next_subscriber(&self) -> Option<Subscriber> {
-        let generation = self.slot().generation + 1;
-        self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber })
-    }
-
-    fn config(&self) -> AsyncConnectionConfig {
-        let config = AsyncConnectionConfig::new()
-            // Every request has a deadline of its own.
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(CONNECT))
-            .set_pipeline_buffer_size(BUFFER);
-        let Some(subscriber) = self.next_subscriber() else { return config };
-        config.set_push_sender(subscriber)
-    }
 }
 
-#[cfg(feature = "tls")]
-fn certificates(files: &lockcore::tls::TlsFiles) -> RedisResult<redis::TlsCertificates> {
-    // They were good when the client was made; a file that is being replaced is worth another try.
-    let unusable = |error| RedisError::from(std::io::Error::other(format!("{error:#}")));
-    crate::tls::certificates(files).map_err(unusable)
-}
-
-/// Whether the sentinels know a master of this name. The client crate says the same of one that is down.
-async fn is_known(client: &mut SentinelClient, master: &str) -> bool {
-    let asked = async {
-        let sentinel = client.async_get_sentinel_client().await?;
-        let mut conn = sentinel.get_multiplexed_async_connection().await?;
-        let mut command = redis::cmd("SENTINEL");
-        conn.req_packed_command(command.arg("GET-MASTER-ADDR-BY-NAME").arg(master)).await
-    };
-    // In doubt it is: trying again does no harm.
-    !matches!(asked.await, Ok(Value::Nil))
+/// The number of a new connection. No two of a process have the same one, to whatever server: what two connections say of
+/// the time may come from two clocks.
+fn next_generation() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl fmt::Debug for Wire {

@@ -198,6 +198,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
             Answer::Granted(grant) => Ok(Some(grant)),
             Answer::Refused { .. } | Answer::Undecided { .. } => Ok(None),
+            Answer::Unavailable { error, .. } => Err(error),
         };
         answered.map(granted).collect()
     }

@@ -14,8 +14,8 @@ use crate::{
     programs::{Nobody, find},
 };
 
-/// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, and `ours` for a
-/// client. Each is a file with the ending `.pem`, and its key one with `.key`.
+/// A folder of certificates, all signed by one authority: `ca`, `server` for the name `localhost`, `member` for the
+/// address 127.0.0.1, by which the members of groups know each other, and `ours` for a client. Each is a file with the ending `.pem`, and its key one with `.key`.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
@@ -31,7 +31,8 @@ impl Certificates {
         write("cnf", "[req]\ndistinguished_name=dn\n[dn]\n")?;
         let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
         this.sign(&openssl, "ca", None, &authority)?;
-        for (name, alternative) in [("server", "DNS:localhost"), ("ours", "DNS:lockwell")] {
+        let names = [("server", "DNS:localhost"), ("member", "IP:127.0.0.1"), ("ours", "DNS:lockwell")];
+        for (name, alternative) in names {
             let alternative = format!("subjectAltName={alternative}");
             this.sign(&openssl, name, Some("ca"), &["basicConstraints=critical,CA:FALSE", &alternative])?;
         }

@@ -42,6 +42,7 @@ mod proctree;
 mod programs;
 mod proxy;
 mod redis;
+mod release;
 mod server;
 mod supervisor;
 mod wire;
@@ -54,9 +55,10 @@ pub use self::{
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
-    programs::servers_required,
+    programs::{not_run, servers_required},
     proxy::{Direction, Proxy},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
+    release::{Family, Release},
     server::Server,
     zookeeper::{ZooKeeper, ensemble::ZooKeeperEnsemble},
 };

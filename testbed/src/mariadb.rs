@@ -1,17 +1,20 @@
-//! A throwaway `MariaDB`.
+//! A throwaway `MariaDB` or MySQL.
+
+mod mysql;
 
 use std::{net::SocketAddr, ops::Deref};
 
 use crate::{
-    Durability, Error, Options, Server, client,
+    Durability, Error, Options, Release, Server, client,
     kind::{Kind, Site},
-    programs::{find, is_root},
+    programs::{find, is_root, text},
+    release::Family,
     server::blocking,
 };
 
 const PACKAGE: &str = "mariadb-server";
 
-/// A throwaway `MariaDB` with the administrator `root`, who needs no password, and an empty database
+/// A throwaway `MariaDB`, or MySQL if its [release](Options::release) is one, with the administrator `root`, who needs no password, and an empty database
 /// `lockwell`. It does not resolve host names: accounts are for `'127.0.0.1'` or `'%'`.
 ///
 /// It is a [`Server`], which see for killing, pausing and restarting.
@@ -24,7 +27,7 @@ pub struct MariaDb {
 impl MariaDb {
     /// Whether the programs are on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Programs::find().map(drop)
+        Programs::find(Release::choose(Family::MySql, None)?).map(drop)
     }
 
     /// Starts one with the default options.
@@ -34,7 +37,13 @@ impl MariaDb {
 
     /// Starts one. Settings are those of the command line, without the leading dashes.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        let programs = Programs::find()?;
+        let release = options.release_of(Family::MySql)?;
+        if release.name().starts_with("mysql") {
+            // MySQL takes this client as well.
+            let (programs, client) = (mysql::Programs::find(release)?, find("mariadb", "mariadb-client")?);
+            return Ok(Self { server: Server::start(programs, options).await?, client });
+        }
+        let programs = Programs::find(release)?;
         let client = programs.client.clone();
         Ok(Self { server: Server::start(programs, options).await?, client })
     }
@@ -75,19 +84,27 @@ struct Programs {
     install: String,
     daemon: String,
     client: String,
+    /// Where the other files of a newer release are.
+    base: Option<String>,
+}
+
+/// The server's program of a release.
+pub(crate) fn daemon(release: &Release) -> Result<String, Error> {
+    release.program(if release.name().starts_with("mysql") { "mysqld" } else { "mariadbd" }, PACKAGE)
 }
 
 impl Programs {
-    fn find() -> Result<Self, Error> {
+    fn find(release: &Release) -> Result<Self, Error> {
         Ok(Self {
-            install: find("mariadb-install-db", PACKAGE)?,
-            daemon: find("mariadbd", PACKAGE)?,
-            client: find("mariadb", "mariadb-client")?,
+            install: release.program("mariadb-install-db", PACKAGE)?,
+            daemon: daemon(release)?,
+            client: release.program("mariadb", "mariadb-client")?,
+            base: release.root()?.map(|root| text(&root.join("usr"))).transpose()?,
         })
     }
 
     /// What the installation and the server have in common. A small log, since it is written out in full.
-    fn common(program: &str, site: &Site<'_>) -> Result<Vec<String>, Error> {
+    fn common(&self, program: &str, site: &Site<'_>) -> Result<Vec<String>, Error> {
         let mut command = vec![
             program.to_owned(),
             // Must come first.
@@ -97,10 +114,20 @@ impl Programs {
             "--innodb-log-file-size=16M".to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
         ];
+        command.extend(self.base.iter().map(|base| format!("--basedir={base}")));
         if is_root() {
             command.push("--user=root".to_owned());
         }
         Ok(command)
+    }
+}
+
+/// When the log is written to the file and to the disk.
+fn flush(durability: Durability) -> u8 {
+    match durability {
+        Durability::Disk => 1,
+        Durability::OsCache => 2,
+        Durability::Fast => 0,
     }
 }
 
@@ -112,7 +139,7 @@ impl Kind for Programs {
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
         // Run at each start, before the first connection is taken.
         site.write("init.sql", "CREATE DATABASE IF NOT EXISTS lockwell;\n")?;
-        let mut command = Self::common(&self.install, site)?;
+        let mut command = self.common(&self.install, site)?;
         command.extend(
             [
                 "--auth-root-authentication-method=normal",
@@ -125,12 +152,7 @@ impl Kind for Programs {
     }
 
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
-        let flush = match site.options.durability {
-            Durability::Disk => 1,
-            Durability::OsCache => 2,
-            Durability::Fast => 0,
-        };
-        let mut command = Self::common(&self.daemon, site)?;
+        let mut command = self.common(&self.daemon, site)?;
         command.extend([
             format!("--port={}", addr.port()),
             "--bind-address=127.0.0.1".to_owned(),
@@ -139,7 +161,7 @@ impl Kind for Programs {
             format!("--pid-file={}", site.path("pid")?),
             format!("--init-file={}", site.path("init.sql")?),
             "--max-connections=300".to_owned(),
-            format!("--innodb-flush-log-at-trx-commit={flush}"),
+            format!("--innodb-flush-log-at-trx-commit={}", flush(site.options.durability)),
         ]);
         let extra = site.options.settings.iter();
         command.extend(extra.map(|(name, value)| format!("--{name}={value}")));

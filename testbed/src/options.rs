@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::{Certificates, Error, Release, release::Family};
+
 /// What a committed write has to survive. The slower, the safer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -23,6 +25,9 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) parent: Option<PathBuf>,
+    release: Option<&'static Release>,
+    /// The authority, the server's certificate and its key: files.
+    pub(crate) tls: Option<[String; 3]>,
 }
 
 impl Options {
@@ -52,6 +57,27 @@ impl Options {
     pub fn parent(mut self, parent: impl AsRef<Path>) -> Self {
         self.parent = Some(parent.as_ref().to_owned());
         self
+    }
+
+    /// Which release of the server to start. The default is what `LOCKWELL_RELEASES` names, or what is installed.
+    #[must_use]
+    pub fn release(mut self, release: &'static Release) -> Self {
+        self.release = Some(release);
+        self
+    }
+
+    /// Redis takes TLS connections, too, on a port of its own and from those who show a certificate. The members of a
+    /// Sentinel group or a cluster use nothing else among themselves, and tell clients these ports. The files are not
+    /// copied.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(["ca.pem", "member.pem", "member.key"].map(|file| certificates.path(file)));
+        self
+    }
+
+    /// The release for a server of this family.
+    pub(crate) fn release_of(&self, family: Family) -> Result<&'static Release, Error> {
+        Release::choose(family, self.release)
     }
 
     /// The value of a setting. The last one counts.

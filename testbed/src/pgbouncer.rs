@@ -3,9 +3,10 @@
 use std::{net::SocketAddr, ops::Deref};
 
 use crate::{
-    Error, Options, Postgres, Server,
+    Error, Options, Postgres, Release, Server,
     kind::{Kind, Site},
-    programs::{find, is_root},
+    programs::is_root,
+    release::Family,
 };
 
 /// A throwaway `PgBouncer` in transaction mode: each transaction is carried out on any of its few connections.
@@ -20,12 +21,12 @@ pub struct PgBouncer {
 impl PgBouncer {
     /// Whether the programs are on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Postgres::installed().and_then(|()| program().map(drop))
+        Postgres::installed().and_then(|()| find(&Options::new()).map(drop))
     }
 
     /// Starts one before this Postgres. Settings are those of the section `pgbouncer` of its file.
     pub async fn start_with(postgres: &Postgres, options: &Options) -> Result<Self, Error> {
-        let pooler = Pooler { program: program()?, upstream: postgres.addr() };
+        let pooler = Pooler { program: find(options)?, upstream: postgres.addr() };
         Ok(Self { server: Server::start(pooler, options).await?, postgres: postgres.clone() })
     }
 
@@ -48,8 +49,15 @@ impl Deref for PgBouncer {
     }
 }
 
-fn program() -> Result<String, Error> {
-    find("pgbouncer", "pgbouncer")
+fn find(options: &Options) -> Result<String, Error> {
+    let release = options.release_of(Family::PgBouncer)?;
+    // It becomes nobody after its start, and opens no program or library then.
+    program(release)
+}
+
+/// The program of a release.
+pub(crate) fn program(release: &Release) -> Result<String, Error> {
+    release.program("pgbouncer", "pgbouncer")
 }
 
 #[derive(Debug)]

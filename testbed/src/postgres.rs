@@ -5,9 +5,10 @@ use std::{fs, net::SocketAddr, ops::Deref, os::unix::fs::chown, path::PathBuf};
 use rustix::process::Signal;
 
 use crate::{
-    Durability, Error, Options, Server, client,
+    Durability, Error, Options, Release, Server, client,
     kind::{Kind, Site},
     programs::{self, Nobody, missing, postgres_folder, text},
+    release::Family,
     server::blocking,
 };
 
@@ -25,7 +26,7 @@ pub struct Postgres {
 impl Postgres {
     /// Whether the programs are on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Programs::find().map(drop)
+        Programs::find(&Options::new()).map(drop)
     }
 
     /// Starts one with the default options.
@@ -35,7 +36,7 @@ impl Postgres {
 
     /// Starts one. Settings are those of `postgresql.conf`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        let programs = Programs::find()?;
+        let programs = Programs::find(options)?;
         let psql = programs.path("psql")?;
         Ok(Self { server: Server::start(programs, options).await?, psql })
     }
@@ -78,8 +79,10 @@ struct Programs {
 }
 
 impl Programs {
-    fn find() -> Result<Self, Error> {
-        let folder = postgres_folder()?;
+    fn find(options: &Options) -> Result<Self, Error> {
+        let release = options.release_of(Family::Postgres)?;
+        release.open_to_nobody()?;
+        let folder = folder(release)?;
         for program in ["initdb", "postgres", "psql"] {
             if !folder.join(program).is_file() {
                 return Err(missing(program, PACKAGE));
@@ -109,6 +112,20 @@ impl Programs {
         command.extend(args.iter().map(ToString::to_string));
         Ok(command)
     }
+}
+
+/// Where the programs of a release are.
+fn folder(release: &Release) -> Result<PathBuf, Error> {
+    if !release.is_newer() {
+        return postgres_folder();
+    }
+    let daemon = PathBuf::from(release.program("postgres", PACKAGE)?);
+    Ok(daemon.parent().unwrap_or(&daemon).to_owned())
+}
+
+/// The server's program of a release.
+pub(crate) fn daemon(release: &Release) -> Result<String, Error> {
+    text(&folder(release)?.join("postgres"))
 }
 
 impl Kind for Programs {

@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,19 @@ const DAEMON_FOLDERS: [&str; 5] = ["/usr/sbin", "/usr/local/sbin", "/sbin", "/us
 /// True if a missing server must fail a test instead of skipping it: `LOCKWELL_REQUIRE_SERVERS=1` (CI).
 pub fn servers_required() -> bool {
     env::var_os("LOCKWELL_REQUIRE_SERVERS").is_some_and(|value| value == "1")
+}
+
+/// Says that something is not tested here, and why: on the standard error, and for `cargo xtask test`, which says it again at
+/// the end, in the file that `LOCKWELL_NOT_RUN` names.
+pub fn not_run(what: &str, why: &str) {
+    eprintln!("not run: {what} ({why})");
+    let Some(path) = env::var_os("LOCKWELL_NOT_RUN") else { return };
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    let line = format!("{what} ({})\n", why.lines().next().unwrap_or_default());
+    // Written in one piece, since several tests may do so.
+    if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+        eprintln!("and that cannot be noted: {error}");
+    }
 }
 
 /// The path of `program`, or an error that names the package it comes in.

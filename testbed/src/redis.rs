@@ -9,7 +9,7 @@ use std::{net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 
 use self::program::{Program, Role, SOCKET};
 use crate::{
-    Error, Options, Server,
+    Error, Options, Release, Server,
     group::{Look, until_ready},
     wire::{LONG, SHORT},
 };
@@ -26,7 +26,7 @@ pub struct Redis {
 impl Redis {
     /// Whether the program is on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Program::find(Role::Single).map(drop)
+        Program::find(Role::Single, &Options::new()).map(drop)
     }
 
     /// Starts one with the default options.
@@ -38,7 +38,7 @@ impl Redis {
     /// `.setting("client-output-buffer-limit", "normal 0 0 0")`. With `requirepass` or `aclfile` the answer to
     /// strangers does not show who it is, so leave the `loglevel` as it is then.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        Self::launch(Program::find(Role::Single)?, options).await
+        Self::launch(Program::find(Role::Single, options)?, options).await
     }
 
     /// Starts a replica of the Redis at `master`, which can be a [`Proxy`](crate::Proxy) in front of it, and waits
@@ -46,7 +46,7 @@ impl Redis {
     ///
     /// What it is later, it remembers over a restart only if somebody has told it `CONFIG REWRITE`.
     pub async fn start_replica(master: SocketAddr, options: &Options) -> Result<Self, Error> {
-        let mut program = Program::find(Role::Single)?;
+        let mut program = Program::find(Role::Single, options)?;
         program.first_lines = format!("replicaof {} {}\n", master.ip(), master.port());
         let this = Self::launch(program, &with_master_password(options)).await?;
         let (replica, server) = (this.clone(), this.server.clone());
@@ -61,6 +61,11 @@ impl Redis {
         Ok(this)
     }
 
+    /// The program of a release.
+    pub(crate) fn program(release: &Release) -> Result<String, Error> {
+        program::path(release)
+    }
+
     async fn launch(program: Program, options: &Options) -> Result<Self, Error> {
         Ok(Self { server: Server::start(program, options).await? })
     }
@@ -73,6 +78,15 @@ impl Redis {
     /// The same URL through another address, that of a [`Proxy`](crate::Proxy).
     pub fn url_via(&self, addr: SocketAddr) -> String {
         format!("redis://{addr}")
+    }
+
+    /// The address on which others of its group, and clients with TLS, find it: its port for TLS, if it has one.
+    pub fn peer_addr(&self) -> SocketAddr {
+        let mut addr = self.addr();
+        if let (Some(_), Some(port)) = (&self.server.options().tls, self.more_ports().first()) {
+            addr.set_port(*port);
+        }
+        addr
     }
 
     /// The path of its Unix socket, in its folder if the setting `unixsocket` does not say otherwise.

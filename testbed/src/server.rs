@@ -100,6 +100,10 @@ impl Server {
         self.inner.options.value(name)
     }
 
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
     /// The other ports that were chosen for it.
     pub(crate) fn more_ports(&self) -> &[u16] {
         &self.inner.more_ports

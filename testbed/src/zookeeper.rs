@@ -7,8 +7,10 @@ mod links;
 use std::{net::SocketAddr, ops::Deref};
 
 use self::java::Java;
+pub(crate) use self::java::class_path;
 use crate::{
-    Error, Options, Server,
+    Error, Options, Release, Server,
+    release::Family,
     wire::{LONG, exchange},
 };
 
@@ -25,12 +27,12 @@ pub struct ZooKeeper {
 impl ZooKeeper {
     /// Whether the program is on this machine, and if not, why.
     pub fn installed() -> Result<(), Error> {
-        Java::find(None).map(drop)
+        Java::find(None, &Options::new()).map(drop)
     }
 
     /// The class path of Java programs that use its client.
     pub fn class_path() -> Result<String, Error> {
-        java::class_path()
+        java::class_path(Release::choose(Family::ZooKeeper, None)?)
     }
 
     /// The class path of Java programs that use Apache Curator.
@@ -45,7 +47,7 @@ impl ZooKeeper {
 
     /// Starts one. Settings are those of `zoo.cfg`, and properties of its Java machine where they begin with `-D`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        Self::launch(Java::find(None)?, options).await
+        Self::launch(Java::find(None, options)?, options).await
     }
 
     async fn launch(java: Java, options: &Options) -> Result<Self, Error> {

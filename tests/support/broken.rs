@@ -29,7 +29,7 @@ const CAUGHT: &[(Defect, &str, &str)] = &[
     (Defect::RenewsTheDead, "an_owner_who_is_late_changes_nothing", "a lease that ran out was renewed"),
     (Defect::RenewsTheDead, "a_stolen_lock_is_reported_lost", "the news of the loss"),
     (Defect::OvertakesTheQueue, "a_newcomer_does_not_overtake_a_waiter", "the newcomer's token"),
-    (Defect::NewTokenWhenAskedAgain, "an_acquire_that_is_repeated_gets_the_same_grant", "another token"),
+    (Defect::LowerTokenWhenAskedAgain, "an_acquire_that_is_repeated_is_granted_again", "a lower token"),
     (Defect::IgnoresCase, "odd_names_are_different_locks", "held under another name"),
     (Defect::KeepsThoseWhoGaveUp, "a_wait_that_ended_leaves_no_trace", "in the queue"),
     (Defect::BelongsToOneRuntime, "the_end_of_a_runtime_costs_the_others_nothing", "the runtime has ended"),

@@ -17,7 +17,7 @@ pub(crate) enum Defect {
     GrantsTwice,
     TokenStartsAgainAfterRelease,
     TokenStaysTheSame,
-    NewTokenWhenAskedAgain,
+    LowerTokenWhenAskedAgain,
     BelievesTooLong,
     BelievesTooLongAfterRenewal,
     ForgetsTheRelease,
@@ -159,7 +159,9 @@ impl Broken {
     fn spoil(&self, claim: &Claim, grant: &Grant) -> Grant {
         let token = match self.defect {
             Defect::TokenStaysTheSame => FencingToken::new(7),
-            Defect::NewTokenWhenAskedAgain => FencingToken::new(self.asked.fetch_add(1, Ordering::SeqCst)),
+            Defect::LowerTokenWhenAskedAgain => {
+                FencingToken::new(1000 - self.asked.fetch_add(1, Ordering::SeqCst))
+            }
             Defect::TokenStartsAgainAfterRelease => {
                 let mut tokens = lock(&self.tokens);
                 let last = tokens.entry(claim.name().clone()).or_default();

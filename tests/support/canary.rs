@@ -15,7 +15,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_log::{LogTracer, NormalizeEvent};
 
 /// Those who know nothing of locks, and log much.
-const DEAF: [&str; 4] = ["tokio", "mio", "polling", "async_io"];
+const DEAF: [&str; 5] = ["tokio", "mio", "polling", "async_io", "rustls"];
 
 /// Those who show owners below INFO, and cannot be told not to: the client of `ZooKeeper` logs the paths of nodes. Whoever
 /// can reach the server can list these names, so they are told about and no failure.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockwell::conformance::Need;
+use testbed::Release;
 
 use super::servers::{OneServer, Purge, missing, options};
 use super::targets::{Missing, Started};
@@ -29,8 +30,8 @@ pub(crate) fn offers() -> Vec<Need> {
 }
 
 #[cfg(feature = "postgres")]
-async fn start_postgres() -> Result<testbed::Postgres, Missing> {
-    let options = options().setting("max_connections", "300");
+async fn start_postgres(release: &'static Release) -> Result<testbed::Postgres, Missing> {
+    let options = options().release(release).setting("max_connections", "300");
     testbed::Postgres::start_with(&options).await.map_err(|error| missing(&error))
 }
 
@@ -44,8 +45,8 @@ const PURGE_POSTGRES: Purge = |url| {
 };
 
 #[cfg(feature = "postgres")]
-pub(crate) async fn postgres() -> Started {
-    let postgres = start_postgres().await?;
+pub(crate) async fn postgres(release: &'static Release) -> Started {
+    let postgres = start_postgres(release).await?;
     let server = testbed::Server::clone(&postgres);
     let url_via = Box::new(move |addr| postgres.url_via(addr));
     Ok(OneServer::new(server, offers(), url_via, Some(PURGE_POSTGRES)))
@@ -53,11 +54,15 @@ pub(crate) async fn postgres() -> Started {
 
 /// PostgreSQL behind a pooler in transaction mode. What is stopped and started again is the server, not the pooler.
 #[cfg(feature = "postgres")]
-pub(crate) async fn pooled() -> Started {
+pub(crate) async fn pooled(release: &'static Release) -> Started {
+    let mut pooler = Release::named("pgbouncer1.18");
+    if release.is_newer() {
+        pooler = Release::named("pgbouncer1.26");
+    }
     testbed::PgBouncer::installed().map_err(|error| missing(&error))?;
-    let postgres = start_postgres().await?;
-    let pooler =
-        testbed::PgBouncer::start_with(&postgres, &options()).await.map_err(|error| missing(&error))?;
+    let postgres = start_postgres(release).await?;
+    let pooler = testbed::PgBouncer::start_with(&postgres, &options().release(pooler)).await;
+    let pooler = pooler.map_err(|error| missing(&error))?;
     let (door, server) = (pooler.addr(), testbed::Server::clone(&postgres));
     // The pooler lives as long as this.
     let url_via = Box::new(move |addr| pooler.postgres().url_via(addr) + "?pooled=true");
@@ -65,9 +70,10 @@ pub(crate) async fn pooled() -> Started {
 }
 
 #[cfg(feature = "mysql")]
-pub(crate) async fn mariadb() -> Started {
+pub(crate) async fn mariadb(release: &'static Release) -> Started {
     use lockwell::sql::MySqlLock;
-    let mariadb = testbed::MariaDb::start_with(&options()).await.map_err(|error| missing(&error))?;
+    let options = options().release(release);
+    let mariadb = testbed::MariaDb::start_with(&options).await.map_err(|error| missing(&error))?;
     let server = testbed::Server::clone(&mariadb);
     let purge: Purge = |url| {
         Box::pin(async move {

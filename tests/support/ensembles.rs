@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwell::conformance::{Harness, Link, Need, Server};
 use lockwell::{Locks, Result, async_trait};
-use testbed::{Options, Proxy, ZooKeeper, ZooKeeperEnsemble};
+use testbed::{Options, Proxy, Release, ZooKeeper, ZooKeeperEnsemble};
 
 use super::servers::{Cable, OneServer, missing};
 use super::targets::Started;
@@ -27,16 +27,17 @@ fn options() -> Options {
     super::servers::options().setting("tickTime", "200").setting("maxSessionTimeout", "90000")
 }
 
-pub(crate) async fn one() -> Started {
-    single(offers(), "").await
+pub(crate) async fn one(release: &'static Release) -> Started {
+    single(release, offers(), "").await
 }
 
-pub(crate) async fn simple() -> Started {
-    single(offers_of_simple(), "?recipe=simple").await
+pub(crate) async fn simple(release: &'static Release) -> Started {
+    single(release, offers_of_simple(), "?recipe=simple").await
 }
 
-async fn single(offers: Vec<Need>, suffix: &'static str) -> Started {
-    let zookeeper = ZooKeeper::start_with(&options()).await.map_err(|error| missing(&error))?;
+async fn single(release: &'static Release, offers: Vec<Need>, suffix: &'static str) -> Started {
+    let options = options().release(release);
+    let zookeeper = ZooKeeper::start_with(&options).await.map_err(|error| missing(&error))?;
     // A `ZooKeeper` is a `Server`, by its address.
     let server = testbed::Server::clone(&zookeeper);
     let url_via = move |addr| zookeeper.url_via(addr) + suffix;
@@ -44,8 +45,8 @@ async fn single(offers: Vec<Need>, suffix: &'static str) -> Started {
 }
 
 /// Three servers. They may be silent to each other for a while, since the machine may be busy.
-pub(crate) async fn three() -> Started {
-    let options = options().setting("syncLimit", "10").setting("initLimit", "50");
+pub(crate) async fn three(release: &'static Release) -> Started {
+    let options = options().release(release).setting("syncLimit", "10").setting("initLimit", "50");
     let ensemble = ZooKeeperEnsemble::start(3, &options).await.map_err(|error| missing(&error))?;
     Ok(Arc::new(Three(ensemble)))
 }
@@ -91,7 +92,7 @@ impl Harness for Three {
             proxies.push(Proxy::start(addr).await.expect("a proxy"));
         }
         let addresses: Vec<SocketAddr> = proxies.iter().map(Proxy::addr).collect();
-        Some(Box::new(Cable { url: self.0.url_via(&addresses), proxies }))
+        Some(Box::new(Cable { url: self.0.url_via(&addresses), proxies, keep: Vec::new() }))
     }
 }
 

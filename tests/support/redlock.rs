@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwell::conformance::{Harness, Link, Need, Server};
 use lockwell::{Locks, Result, async_trait};
-use testbed::{Direction, Durability, Options, Proxy, Redis};
+use testbed::{Direction, Durability, Options, Proxy, Redis, Release};
 
 use super::servers::{Cable, missing};
 use super::targets::{Started, quick_folder};
@@ -25,9 +25,9 @@ pub(crate) enum Trouble {
     BlackHole,
 }
 
-pub(crate) async fn start(count: usize, trouble: Trouble) -> Started {
+pub(crate) async fn start(release: &'static Release, count: usize, trouble: Trouble) -> Started {
     // Nodes that do not write every change to the disk have no vote for a while after their start.
-    let options = Options::new().durability(Durability::Disk).parent(quick_folder());
+    let options = Options::new().release(release).durability(Durability::Disk).parent(quick_folder());
     let mut nodes = Vec::new();
     for _ in 0..count {
         nodes.push(Redis::start_with(&options).await.map_err(|error| missing(&error))?);
@@ -101,7 +101,7 @@ impl Harness for Nodes {
             *addr = proxy.addr();
             proxies.push(proxy);
         }
-        Some(Box::new(Cable { proxies, url: Self::url(addrs) }))
+        Some(Box::new(Cable { proxies, url: Self::url(addrs), keep: Vec::new() }))
     }
 }
 

@@ -7,6 +7,7 @@ use libtest_mimic::{Completion, Failed};
 use lockwell::conformance::{Case, Harness, Pace};
 use tokio::runtime::{Builder, Runtime};
 
+use super::report::Report;
 use super::targets::{Missing, Target};
 
 /// The name of threads whose panics are expected.
@@ -37,11 +38,12 @@ fn lock(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 /// Runs a case, or says why it cannot be run.
-pub(crate) fn play(case: &Case, target: &Target, gate: &Gate) -> Result<Completion, Failed> {
+pub(crate) fn play(case: &Case, target: &Target, gate: &Gate, report: &Report) -> Result<Completion, Failed> {
     let disturbs = case.disturbs_the_server();
-    let harness = match target.harness(disturbs) {
+    let harness = match target.harness(case) {
         Ok(harness) => harness,
-        Err(Missing::NotInstalled(reason)) if !testbed::servers_required() => {
+        Err(Missing::NotInstalled(reason)) if !testbed::servers_required() || target.is_newer() => {
+            report.missing(target, &reason);
             return Ok(Completion::ignored_with(reason));
         }
         Err(Missing::NotInstalled(reason) | Missing::Broken(reason)) => return Err(reason.into()),
@@ -53,8 +55,10 @@ pub(crate) fn play(case: &Case, target: &Target, gate: &Gate) -> Result<Completi
         // The case before may have failed while the server was stopped.
         runtime.block_on(server.resume());
     }
-    runtime.block_on(case.run(harness));
-    runtime.shutdown_timeout(Duration::from_secs(5));
+    report.watch(target, || {
+        runtime.block_on(case.run(harness));
+        runtime.shutdown_timeout(Duration::from_secs(5));
+    });
     Ok(Completion::Completed)
 }
 

@@ -90,7 +90,7 @@ impl Harness for OneServer {
     async fn link(&self) -> Option<Box<dyn Link>> {
         let proxy = Proxy::start(self.door).await.expect("a proxy");
         let url = (self.url_via)(proxy.addr());
-        Some(Box::new(Cable { proxies: vec![proxy], url }))
+        Some(Box::new(Cable { proxies: vec![proxy], url, keep: Vec::new() }))
     }
 
     async fn purge(&self) {
@@ -123,6 +123,15 @@ impl Server for OneServer {
 pub(crate) struct Cable {
     pub(crate) proxies: Vec<Proxy>,
     pub(crate) url: String,
+    /// Servers that live as long as this.
+    #[allow(dead_code)] // It is there to be dropped.
+    pub(crate) keep: Vec<testbed::Server>,
+}
+
+/// What a client says in its address to trust servers with these certificates and to be trusted.
+#[cfg(all(feature = "redis", feature = "tls"))]
+pub(crate) fn credentials(files: &testbed::Certificates) -> String {
+    format!("?ca={}&cert={}&key={}", files.path("ca.pem"), files.path("ours.pem"), files.path("ours.key"))
 }
 
 #[async_trait]

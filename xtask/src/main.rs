@@ -6,11 +6,14 @@ mod install;
 mod msrv;
 mod packages;
 mod peers;
+mod ran;
 mod repeat;
 mod series;
+mod servers;
 mod shell;
 mod sizes;
 mod suite;
+mod table;
 
 use std::process::ExitCode;
 
@@ -26,6 +29,8 @@ enum Command {
     Compare(HandedOn),
     /// Run all tests. Further arguments, behind those listed here, go to `cargo test`.
     ///
+    /// Newer releases of servers are fetched, beside what is installed; what cannot be had is named at the end.
+    ///
     /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
     /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
     Test(suite::Options),
@@ -33,6 +38,8 @@ enum Command {
     Msrv,
     /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
     Peers,
+    /// The releases of servers that the tests know: list them, fetch newer ones, write the table of the documentation.
+    Servers(servers::Options),
     /// Check that no source file has grown too long.
     Sizes,
     /// Be busy until the standard input ends.
@@ -53,6 +60,7 @@ fn main() -> ExitCode {
         Command::Test(options) => suite::run(options),
         Command::Msrv => msrv::run(),
         Command::Peers => peers::run(),
+        Command::Servers(options) => servers::run(options),
         Command::Sizes => sizes::run(),
         Command::BusyLoop => busy::run(),
     };

@@ -1,12 +1,14 @@
 //! `cargo xtask test`: all tests.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use testbed::{Family, Release};
 
 use crate::busy::Busy;
 use crate::install::{allowed, ensure};
 use crate::packages::{SERVERS, TOOLS};
 use crate::shell::{Result, cargo, foreground};
-use crate::{HandedOn, repeat};
+use crate::{HandedOn, ran, repeat, servers};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -20,19 +22,53 @@ pub(crate) struct Options {
     /// Begin to count anew.
     #[arg(long, requires = "repeat")]
     restart: bool,
-    /// Install nothing.
+    /// Which servers: what is installed and one server of each newer Redis; newer releases alone, with all that they are
+    /// known to run; or all.
+    #[arg(long, value_enum, default_value_t = Servers::Usual)]
+    servers: Servers,
+    /// Install and fetch nothing.
     #[arg(long)]
     no_install: bool,
     #[command(flatten)]
     rest: HandedOn,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Servers {
+    Usual,
+    Newer,
+    All,
+}
+
+impl Servers {
+    /// Its name for the conformance suite.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "usual",
+            Self::Newer => "newer",
+            Self::All => "all",
+        }
+    }
+
+    /// The releases to be fetched for it.
+    fn needed(self) -> impl Iterator<Item = &'static Release> {
+        let newer = Release::all().iter().filter(|release| release.is_newer());
+        newer.filter(move |release| self != Self::Usual || release.family() == Family::Redis)
+    }
+}
+
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { busy, repeat, restart, no_install, rest: HandedOn { mut args } } = options;
+    let Options { busy, repeat, restart, servers, no_install, rest: HandedOn { mut args } } = options;
     let allowed = allowed(&mut args) && !no_install;
     ensure(SERVERS.iter().chain(&TOOLS), allowed);
+    let mut remarks = if allowed { servers::fetch(servers.needed()) } else { Vec::new() };
+    let (ran, not_run) = ran::fresh()?;
+    let told = |command: &mut Command| {
+        command.env("LOCKWELL_SERVERS", servers.name());
+        command.env("LOCKWELL_REPORT", &ran).env("LOCKWELL_NOT_RUN", &not_run);
+    };
     if (busy > 0 || repeat.is_some())
-        && let Some(building) = building(&args)
+        && let Some(building) = building(&args, servers)
     {
         // The loops are there for the tests, not for the compiler.
         let built = foreground(cargo().args(building))?;
@@ -43,24 +79,49 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let loops = Busy::start(busy)?;
     let tests = || {
         let mut tests = cargo();
-        tests.args(command(&args)).args(&args);
+        tests.args(command(&args, servers)).args(&args);
+        told(&mut tests);
         tests
     };
     let done = match repeat {
         None => foreground(&mut tests()),
         Some(times) => repeat::run(times, restart, busy, &args, tests),
     };
+    let mut done = done?;
+    if servers != Servers::Usual && args.is_empty() && repeat.is_none() {
+        for release in servers.needed().filter(|release| release.family() == Family::Redis) {
+            if release.version().is_ok() {
+                let status = foreground(&mut of_backend(release))?;
+                done = if done == ExitCode::SUCCESS { status } else { done };
+            }
+        }
+    }
     drop(loops);
-    done
+    remarks.extend(ran::take(&ran, &not_run)?);
+    for remark in remarks {
+        println!("{remark}");
+    }
+    Ok(done)
 }
 
 /// Not nextest: it runs each test in a process of its own, and each process would start its own servers. It runs no
 /// doc tests either. Whoever waits for all of it wants to hear of all that fails.
-fn command(args: &[String]) -> Vec<&'static str> {
+fn command(args: &[String], servers: Servers) -> Vec<&'static str> {
+    if servers == Servers::Newer {
+        return vec!["test", "--all-features", "--no-fail-fast", "--test", "conformance"];
+    }
     let chosen = |arg: &String| arg.starts_with("-p") || arg == "--package" || arg.starts_with("--package=");
     // Beside --workspace, cargo would take no notice of the chosen package.
     let scope = if of_cargo(args).iter().any(chosen) { &[][..] } else { &["--workspace"][..] };
     [&["test"][..], scope, &["--all-features", "--no-fail-fast"][..]].concat()
+}
+
+/// The own tests of the backend, on a release.
+fn of_backend(release: &Release) -> Command {
+    let mut tests = cargo();
+    tests.args(["test", "--all-features", "--no-fail-fast", "--package", "backend-redis", "--test", "redis"]);
+    tests.env("LOCKWELL_RELEASES", release.name());
+    tests
 }
 
 /// The arguments for cargo. Those behind them are for the tests.
@@ -69,12 +130,12 @@ fn of_cargo(args: &[String]) -> &[String] {
 }
 
 /// How to build the tests only. Tests of the documentation are built as they are run.
-fn building(args: &[String]) -> Option<Vec<String>> {
+fn building(args: &[String], servers: Servers) -> Option<Vec<String>> {
     let ours = of_cargo(args);
     if ours.iter().any(|arg| arg == "--doc") {
         return None;
     }
-    let words = command(args).into_iter().map(str::to_owned);
+    let words = command(args, servers).into_iter().map(str::to_owned);
     Some(words.chain(ours.iter().cloned()).chain(["--no-run".to_owned()]).collect())
 }
 
@@ -89,7 +150,7 @@ mod tests {
     }
 
     fn shown(line: &str) -> String {
-        command(&words(line)).join(" ")
+        command(&words(line), Servers::Usual).join(" ")
     }
 
     #[test]
@@ -102,7 +163,7 @@ mod tests {
 
     #[test]
     fn tests_are_built_without_being_run() {
-        let built = |line| building(&words(line)).map(|args| args.join(" "));
+        let built = |line| building(&words(line), Servers::Usual).map(|args| args.join(" "));
         let expected = "test --all-features --no-fail-fast -p lockcore --no-run";
         assert_eq!(built("-p lockcore -- lease").as_deref(), Some(expected));
         assert_eq!(built("--doc"), None);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Waits until all have answered, or so many without an error and the others have had `grace` to follow. In order;
 /// `None` for those that were not waited for.
-pub(super) async fn gather<T>(
+pub(crate) async fn gather<T>(
     asked: impl IntoIterator<Item = impl Future<Output = Result<T>>>,
     enough: usize,
     grace: Duration,
@@ -29,7 +29,7 @@ pub(super) async fn gather<T>(
 }
 
 /// The next answer. `None` when there are no more, or none has come by then.
-pub(super) async fn next_until<F: Future>(
+pub(crate) async fn next_until<F: Future>(
     open: &mut FuturesUnordered<F>,
     end: Option<Instant>,
 ) -> Option<F::Output> {

@@ -8,16 +8,11 @@ use tokio::time::Instant;
 
 use super::gather::next_until;
 use super::node::Node;
-use super::{GRACE, Quorum, Shared};
+use super::{GRACE, Quorum, Shared, items};
 use crate::answers;
 use crate::calls::Item;
-use crate::items::Caller;
 
 impl Shared {
-    pub(super) fn caller(&self) -> Caller<'_> {
-        Caller { keys: &self.common.keys, channel: &self.channel, exact: true }
-    }
-
     /// Calls a script at one node that frees something, and wakes who can have it.
     pub(super) fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
         let (node, waiters, script) = (Arc::clone(node), Arc::clone(&self.waiters), item.script);
@@ -66,11 +61,10 @@ impl Quorum {
 
     /// Frees the lock at all nodes; returns when it is certain that the claim has no majority any more.
     pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
-        // From now on nobody sets it again at a node that lost it.
+        // From now on nobody sets it again at a node that lost it: see `planting.rs`.
         claim.cancel();
-        let _no_planting = self.shared.common.planting.read().await;
         let queued = claim.may_be_queued();
-        let freed = self.free_everywhere(|| self.shared.caller().release(claim, queued, String::new()));
+        let freed = self.free_everywhere(|| self.shared.release(claim, queued, None));
         Ok(if freed.await? { Released::Released } else { Released::NotHeld })
     }
 
@@ -84,8 +78,8 @@ impl Quorum {
         let writer = grant.claim();
         // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.
         writer.cancel();
-        let _no_planting = self.shared.common.planting.read().await;
-        if self.free_everywhere(|| self.shared.caller().downgrade(writer)).await? {
+        let round = items::Round::of(grant)?;
+        if self.free_everywhere(|| self.shared.downgrade(writer, round)).await? {
             return Ok(grant.downgraded());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))

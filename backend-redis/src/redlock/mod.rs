@@ -3,9 +3,11 @@
 //! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked for: a
 //! fencing token (see [`tally`]), and belief that is counted from before the first request.
 
-mod gather;
+pub(crate) mod gather;
 mod giving;
+mod items;
 mod node;
+mod planting;
 mod renewal;
 mod repair;
 mod round;
@@ -13,7 +15,7 @@ mod settings;
 mod tally;
 mod waiting;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -24,13 +26,13 @@ use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
     Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::Semaphore;
 
 use self::gather::gather;
 use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
-use crate::answers;
+use crate::answers::{self, Look};
 use crate::calls::Item;
 use crate::check;
 use crate::keys::Keys;
@@ -69,9 +71,6 @@ struct Common {
     keys: Keys,
     /// The highest token that this client knows of.
     highest: AtomicU64,
-    /// Held to write while a lock is set again at a node that lost it, to read while one is released, so that the first
-    /// cannot undo the second.
-    planting: RwLock<()>,
 }
 
 /// What one runtime has of the nodes.
@@ -90,20 +89,7 @@ struct Shared {
     rounds: Semaphore,
 }
 
-impl Common {
-    /// The keys that tell what a claim holds at a node: its token counter, the lock, and those of a group.
-    fn keys_of_holder(&self, claim: &Claim) -> [String; 4] {
-        let [members, details] = self.keys.group(claim.name());
-        [self.keys.token_of_bucket(claim.name()), self.keys.lock(claim.name()), members, details]
-    }
-}
-
 impl Shared {
-    /// A waiter's place at one node: each node notifies it apart.
-    fn place(&self, ticket: i64, node: usize) -> String {
-        format!("{}:{}", self.channel, ticket_at(ticket, node))
-    }
-
     /// Repairs a node that has lost its counters, if it is time for that.
     async fn mend(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
         if nodes[index].wants_repair()
@@ -116,11 +102,6 @@ impl Shared {
     }
 }
 
-/// The ticket of a waiter at one of the nodes.
-fn ticket_at(ticket: i64, node: usize) -> i64 {
-    ticket * 64 + i64::try_from(node).unwrap_or_default()
-}
-
 impl Redlock {
     /// Connects to the nodes at this address, and checks them. A majority must answer.
     ///
@@ -130,7 +111,7 @@ impl Redlock {
         let context = |error: Error| error.during(Operation::Connect).on_backend("redlock");
         let settings = Settings::read(url).map_err(context)?;
         let keys = Keys::new(&settings.options.namespace, false);
-        let common = Common { settings, keys, highest: AtomicU64::new(0), planting: RwLock::default() };
+        let common = Common { settings, keys, highest: AtomicU64::new(0) };
         let redlock = Self { common: Arc::new(common), quorums: PerRuntime::new() };
         redlock.quorum()?.check().await.map_err(context)?;
         Ok(redlock)
@@ -224,9 +205,10 @@ impl Quorum {
         let mut limit = self.shared.common.settings.node_timeout(claim.ttl());
         let mut tries = 0;
         loop {
-            match round::play(&self.shared, &self.nodes, claim, tries + 1, None, limit).await {
+            match round::play(&self.shared, &self.nodes, claim, None, limit).await {
                 Outcome::Granted(grant) => return Ok(Some(grant)),
                 Outcome::Held(_) => return Ok(None),
+                Outcome::Fresh(error) => return Err(error),
                 Outcome::Dark(error) if tries == DARK_TRIES || !error.is_retryable() => return Err(error),
                 Outcome::Dark(_) => {
                     tries += 1;
@@ -260,12 +242,17 @@ impl Quorum {
         }
     }
 
+    /// What a majority of the nodes knows about a lock, at least.
+    async fn look(&self, name: &LockName) -> Result<Vec<Look>> {
+        let answers = self.ask_all(|| self.shared.caller().inspect(name)).await?;
+        answers.iter().map(answers::look).collect()
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let mut looks = 0;
         loop {
-            let answers = self.ask_all(|| self.shared.caller().inspect(name)).await?;
-            let nodes = answers.len();
-            let found = answers.iter().map(answers::look).collect::<Result<Vec<_>>>()?;
+            let found = self.look(name).await?;
+            let nodes = found.len();
             let status = answers::majority_status(name, found, self.majority());
             looks += 1;
             // The nodes that were not waited for may hold what is missing to a majority.
@@ -276,15 +263,18 @@ impl Quorum {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let mut nodes_of: HashMap<String, usize> = HashMap::new();
-        for answer in self.ask_all(|| self.shared.caller().force(name)).await? {
-            let forced = answers::forced(&answer)?;
-            forced.next.inspect(|&ticket| self.shared.waiters.notify(ticket));
-            for owner in forced.owners {
-                *nodes_of.entry(owner).or_default() += 1;
-            }
+        let found = self.look(name).await?;
+        let holders: HashSet<_> = found.iter().flat_map(Look::names).map(str::to_owned).collect();
+        let held = answers::majority_status(name, found, self.majority()).holders.len();
+        if holders.is_empty() {
+            return Ok(0);
         }
-        Ok(nodes_of.values().filter(|&&nodes| nodes >= self.majority()).count())
+        // It names them, so that a repeated call does not free a successor.
+        let holders: Vec<_> = holders.into_iter().collect();
+        for answer in self.ask_all(|| self.shared.caller().force(name, &holders)).await? {
+            answers::forced(&answer)?.next.inspect(|&ticket| self.shared.waiters.notify(ticket));
+        }
+        Ok(held)
     }
 }
 

@@ -8,19 +8,21 @@ use redis::Value;
 
 use crate::address::Address;
 use crate::answers::{self, Took};
-use crate::calls::{Calls, Item};
+use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
-use crate::script::{COUNTERS, Script};
+use crate::script::{COUNTERS, MEND};
 use crate::wire::{Subscriber, Wire};
 
 /// How often a node that looks dead is asked whether it is.
 const PROBE: Duration = Duration::from_millis(250);
+/// How long the note of a run may take.
+const NOTE: Duration = Duration::from_secs(2);
 /// How often the repair of a node is tried.
 const REPAIR: Duration = Duration::from_millis(500);
 
 pub(crate) struct Node {
-    pub(crate) calls: Calls,
+    pub(crate) calls: OneServer,
     /// The key of the note that says which run has its counters.
     whole_note: String,
     right: Mutex<Right>,
@@ -47,6 +49,24 @@ pub(crate) struct Right {
     pub(crate) keeps: bool,
 }
 
+/// What came of asking a node for a vote.
+pub(crate) enum Vote {
+    Took(Took),
+    /// It may have voted.
+    Unknown(Error),
+    /// It was not asked, so that it has nothing of this round.
+    NotAsked(Error),
+    /// Nor was this one: it may have forgotten locks, and has no vote until then, and until its counters are repaired.
+    Fresh(Moment),
+}
+
+impl Vote {
+    /// Whether the node may have set the lock to the claim.
+    pub(crate) fn may_hold(&self) -> bool {
+        matches!(self, Self::Took(Took::Granted(_)) | Self::Unknown(_))
+    }
+}
+
 /// A run of a server whose counters are to be repaired.
 pub(crate) struct Run {
     pub(crate) id: Arc<str>,
@@ -69,7 +89,7 @@ impl Node {
         let wire = Wire::new(address, Some(subscriber));
         let right =
             Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
-        let calls = Calls::new(Arc::new(wire), timeout);
+        let calls = OneServer::new(Arc::new(wire), timeout);
         Self {
             calls,
             whole_note,
@@ -106,29 +126,37 @@ impl Node {
     /// The delayed restart of the Redlock description, kept by the client: a node that came back a short while ago and
     /// does not write every change to its disk has forgotten locks that are still held. It has no vote until the longest
     /// lease that it can have granted is over, and its counters are repaired. A restart ends the connection, so asking
-    /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection: a
-    /// vote that a node gives without the right to it leaves a lock with a low number there, which a later round would
-    /// find.
+    /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection. A
+    /// vote that did not count leaves a record of its round there, which no later round counts.
     pub(crate) async fn vote(
-        &self,
+        self: &Arc<Self>,
         item: Item,
         asked: Mode,
         limit: Duration,
         longest_ttl: Duration,
-    ) -> Result<Took> {
-        let no_vote = |text: &str| Err(Error::new(ErrorKind::Unreachable, text));
-        let generation = self.generation(limit).await?;
-        if !self.right_on(generation, limit, longest_ttl).await?.has_vote() {
-            let text =
-                "a node was started a short while ago and may have forgotten locks: it has no vote yet";
-            return no_vote(text);
-        }
+    ) -> Vote {
+        let right = async {
+            let generation = self.generation(limit).await?;
+            Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
+        };
+        let generation = match right.await {
+            Ok((generation, right)) if right.has_vote() => generation,
+            Ok((_, right)) => return Vote::Fresh(right.votes_from),
+            Err(error) => return Vote::NotAsked(error),
+        };
         let script = item.script;
-        let answer = self.calls.call_within(item, limit).await?;
-        if answer.generation != generation {
-            return no_vote("a node's connection was replaced while it voted");
+        match self.calls.call_within(item, limit).await {
+            Ok(answer) if answer.generation == generation => match answers::took(answer.value, script, asked)
+            {
+                Ok(took) => Vote::Took(took),
+                Err(error) => Vote::Unknown(error),
+            },
+            Ok(_) => {
+                let text = "a node's connection was replaced while it voted";
+                Vote::Unknown(Error::new(ErrorKind::Unreachable, text))
+            }
+            Err(error) => Vote::Unknown(error),
         }
-        answers::took(answer.value, script, asked)
     }
 
     /// The number of the connection, which is made if there is none.
@@ -145,7 +173,7 @@ impl Node {
 
     /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.
     pub(crate) async fn may_extend(
-        &self,
+        self: &Arc<Self>,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
@@ -153,7 +181,12 @@ impl Node {
         Ok(self.right_on(generation, limit, longest_ttl).await?.votes_from.has_passed())
     }
 
-    async fn right_on(&self, generation: u64, limit: Duration, longest_ttl: Duration) -> Result<Right> {
+    async fn right_on(
+        self: &Arc<Self>,
+        generation: u64,
+        limit: Duration,
+        longest_ttl: Duration,
+    ) -> Result<Right> {
         let known = {
             let right = self.right();
             (right.asked_on == generation).then(|| right.clone())
@@ -196,7 +229,7 @@ impl Node {
 
     /// Asks the node what it remembers.
     pub(crate) async fn examine(
-        &self,
+        self: &Arc<Self>,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
@@ -213,13 +246,16 @@ impl Node {
         }
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await?;
+        let remembers = keeps && !has_rewritten(&info);
         // Without INFO it is taken for just started. The figure is the difference of two times that were rounded down,
         // so it can be a second too high.
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
-        let votes_from = if keeps { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
-        let whole =
-            keeps || (!run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id));
+        let votes_from = if remembers { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
+        let whole = remembers || self.has_noted(&run_id, limit).await;
+        if remembers {
+            self.note(Arc::clone(&run_id));
+        }
         let right = Right { asked_on: generation, run_id, votes_from, whole, keeps };
         *self.right() = right.clone();
         Ok(right)
@@ -240,38 +276,57 @@ impl Node {
         }
     }
 
-    /// Whether the node answers only after its change is on the disk.
+    async fn has_noted(&self, run_id: &str, limit: Duration) -> bool {
+        !run_id.is_empty() && self.noted_run(limit).await.is_some_and(|run| *run == *run_id)
+    }
+
+    /// Notes that this run of the server has its counters. Later in the run that cannot be told from its settings any more,
+    /// see [`has_rewritten`]. Nobody waits for it: votes and renewals do not depend on it now.
+    fn note(self: &Arc<Self>, run_id: Arc<str>) {
+        let node = Arc::clone(self);
+        drop(tokio::spawn(async move {
+            if node.has_noted(&run_id, NOTE).await {
+                return;
+            }
+            let (keys, args) = (vec![node.whole_note.clone()].into(), vec![run_id.to_string()].into());
+            let item = Item { script: &MEND, slot: 0, keys, args, takes: None };
+            if let Err(error) = node.numbers(item, NOTE).await {
+                tracing::debug!(error = format!("{error:#}"), "the run of a node was not noted");
+            }
+        }));
+    }
+
+    /// Whether the node answers only after its change is on the disk, also while it rewrites its file.
     async fn keeps_every_change(&self, info: &Info, limit: Duration) -> Result<bool> {
-        if info.get("aof_enabled") != "1" {
+        if info.get("aof_enabled") != "1" || info.get("aof_last_write_status") != "ok" {
             return Ok(false);
         }
         let mut command = redis::cmd("CONFIG");
-        command.arg("GET").arg("appendfsync");
+        command.arg("GET").arg("*appendfsync*");
         let asked = tokio::time::timeout(limit, async {
             let (mut link, _) = self.calls.wire().link().await?;
             link.query(&command).await
         });
         let words = match asked.await {
-            Ok(Ok(Value::Map(pairs))) => pairs.into_iter().map(|(_, value)| value).collect(),
-            Ok(Ok(Value::Array(values))) => values,
+            Ok(Ok(Value::Map(pairs))) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+            Ok(Ok(Value::Array(words))) => words,
             // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
             Err(_) => return Err(no_answer(None)),
             Ok(Err(error)) if error.is_io_error() => return Err(no_link(&error)),
             // Without the right to ask, the careful answer is no.
             Ok(_) => Vec::new(),
         };
-        Ok(words.iter().any(|word| matches!(word, Value::BulkString(text) if text == b"always")))
+        let is = |name: &str, wanted: &str| {
+            let text = |value: &Value, text: &str| matches!(value, Value::BulkString(word) if word == text.as_bytes());
+            words
+                .chunks(2)
+                .any(|pair| text(&pair[0], name) && pair.get(1).is_some_and(|value| text(value, wanted)))
+        };
+        Ok(is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no"))
     }
 
     /// Calls a script that answers with one number for each of its locks.
-    pub(crate) async fn numbers(
-        &self,
-        script: &'static Script,
-        keys: impl Into<Arc<Vec<String>>>,
-        args: impl Into<Arc<Vec<String>>>,
-        limit: Duration,
-    ) -> Result<(Vec<i64>, u64)> {
-        let item = Item { script, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+    pub(crate) async fn numbers(&self, item: Item, limit: Duration) -> Result<(Vec<i64>, u64)> {
         let answer = self.calls.call_within(item, limit).await?;
         let numbers = match &answer.value {
             Value::Array(values) => {
@@ -281,6 +336,14 @@ impl Node {
         };
         Ok((numbers, answer.generation))
     }
+}
+
+/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was switched on after
+/// the start holds nothing of what was lost at the start. Other reasons cannot be told from this one.
+fn has_rewritten(info: &Info) -> bool {
+    info.get("aof_last_rewrite_time_sec") != "-1"
+        || info.get("aof_rewrite_in_progress") != "0"
+        || info.get("aof_rewrite_scheduled") != "0"
 }
 
 /// Whether it is time, and then not again for a while.

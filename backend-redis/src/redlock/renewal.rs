@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::valid_until;
-use lockcore::{Error, ErrorKind, Grant, Moment, Renewal};
+use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
 use super::Shared;
+use super::items::Round;
 use super::node::Node;
+use super::planting::plant;
 use super::tally::majority;
-use crate::calls::Item;
 use crate::error::no_answer;
-use crate::items::{self, millis, owner};
-use crate::script::{PLANT, RENEW};
+
+/// A lease, and the round that it was granted in: only records of that round count.
+type Lease = (Grant, Round);
 
 /// What the nodes said about one lease.
 #[derive(Clone, Default)]
@@ -31,20 +33,24 @@ pub(super) async fn renew(
     grants: &[Grant],
     until: Moment,
 ) -> Vec<Renewal> {
+    let leases = grants.iter().map(|grant| Ok((grant.clone(), Round::of(grant)?)));
+    let leases: Arc<[Lease]> = match leases.collect::<Result<Vec<_>>>() {
+        Ok(leases) => leases.into(),
+        Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+    };
     let began = Moment::now();
     let majority = majority(nodes.len());
     // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
     let limit = until.since(began) / 4 * 3;
     let longest = shared.common.settings.longest_ttl;
-    let Item { keys, args, .. } = items::renewal(&shared.common.keys, grants, 0);
     let mut answers: FuturesUnordered<_> = nodes
         .iter()
         .enumerate()
         .map(|(index, node)| {
-            let (node, keys, args) = (Arc::clone(node), Arc::clone(&keys), Arc::clone(&args));
+            let (node, item) = (Arc::clone(node), shared.renewal(&leases));
             async move {
                 let asked = async {
-                    let (numbers, generation) = node.numbers(&RENEW, keys, args, limit).await?;
+                    let (numbers, generation) = node.numbers(item, limit).await?;
                     let counts = node.may_extend(generation, limit, longest).await?;
                     Ok::<_, Error>((numbers, counts))
                 };
@@ -53,7 +59,7 @@ pub(super) async fn renew(
             }
         })
         .collect();
-    let mut votes = vec![Votes::default(); grants.len()];
+    let mut votes = vec![Votes::default(); leases.len()];
     let (mut open, mut complaint) = (nodes.len(), None);
     while let Some((node, answer)) = answers.next().await {
         open -= 1;
@@ -78,10 +84,10 @@ pub(super) async fn renew(
             break;
         }
     }
-    plant(shared, nodes, grants, &votes, majority, limit);
+    plant_where_lost(shared, nodes, &leases, &votes, limit);
     if !answers.is_empty() {
         // The slow ones may have lost locks, too.
-        let (shared, nodes, grants) = (Arc::clone(shared), nodes.to_vec(), grants.to_vec());
+        let (shared, nodes, leases) = (Arc::clone(shared), nodes.to_vec(), Arc::clone(&leases));
         let mut late = votes.clone();
         for votes in &mut late {
             votes.without.clear();
@@ -93,7 +99,7 @@ pub(super) async fn renew(
                     votes.without.push(node);
                 }
             }
-            plant(&shared, &nodes, &grants, &late, majority, limit);
+            plant_where_lost(&shared, &nodes, &leases, &late, limit);
         }));
     }
     let renewed = grants.iter().zip(votes);
@@ -116,58 +122,21 @@ pub(super) async fn renew(
         .collect()
 }
 
-/// Sets locks again, in the background, at nodes that have lost them, so that the majority does not wear away.
-///
-/// Only locks that a majority has just confirmed. It never counts as a vote of this renewal. A release that comes
-/// meanwhile waits until it is done (see [`Common::planting`](super::Common::planting)), and one that came before is seen here.
-fn plant(
+/// Sets the locks again that a majority has just confirmed, at the nodes that do not have them.
+fn plant_where_lost(
     shared: &Arc<Shared>,
     nodes: &[Arc<Node>],
-    grants: &[Grant],
+    leases: &[Lease],
     votes: &[Votes],
-    majority: usize,
     limit: Duration,
 ) {
-    let mut bare: Vec<(Arc<Node>, Vec<Grant>)> = Vec::new();
+    let majority = majority(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
         let lacks = |votes: &Votes| votes.extended >= majority && votes.without.contains(&index);
-        let lost = grants.iter().zip(votes).filter(|(_, votes)| lacks(votes));
-        let lost: Vec<_> = lost.map(|(grant, _)| grant.clone()).collect();
+        let lost = leases.iter().zip(votes).filter(|(_, votes)| lacks(votes));
+        let lost: Vec<_> = lost.map(|(lease, _)| lease.clone()).collect();
         if !lost.is_empty() {
-            bare.push((Arc::clone(node), lost));
+            plant(shared, node, lost, limit);
         }
     }
-    if bare.is_empty() {
-        return;
-    }
-    let shared = Arc::clone(shared);
-    drop(tokio::spawn(async move {
-        // Bounded: releases wait behind it, and one whose runtime is not driven may be in its way.
-        let Ok(_no_release) = tokio::time::timeout(limit, shared.common.planting.write()).await else {
-            return;
-        };
-        for (node, grants) in bare {
-            let (mut keys, mut args) = (Vec::new(), Vec::new());
-            for grant in grants.iter().filter(|grant| !grant.claim().is_cancelled()) {
-                let claim = grant.claim();
-                keys.extend(shared.common.keys_of_holder(claim));
-                args.extend([
-                    owner(claim),
-                    millis(claim.ttl()),
-                    grant.last_token().to_string(),
-                    claim.label().to_owned(),
-                    claim.mode().code().to_string(),
-                ]);
-            }
-            if keys.is_empty() {
-                continue;
-            }
-            match node.numbers(&PLANT, keys, args, limit).await {
-                Ok(_) => tracing::info!("locks were set again at a node that had lost them"),
-                Err(error) => {
-                    tracing::info!(error = format!("{error:#}"), "a node that lost locks did not take them");
-                }
-            }
-        }
-    }));
 }

@@ -64,7 +64,8 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
     }
     let mut keys = vec![shared.common.keys.whole_note()];
     keys.extend(counters);
-    let (_, generation) = broken.numbers(&MEND, keys, args, LIMIT).await?;
+    let item = Item { script: &MEND, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+    let (_, generation) = broken.numbers(item, LIMIT).await?;
     // On another connection it may have been another run, which has forgotten again. Its note then names the wrong one.
     if generation == run.generation {
         broken.note_whole(generation);

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::backend::PLACE_TTL;
-use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result};
+use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 
-use super::Shared;
-use super::node::Node;
+use super::node::{Node, Vote};
 use super::tally::{Answer, Step, Tally, Why};
+use super::{Shared, items};
 use crate::answers::{Busy, Took};
 use crate::calls::Item;
-use crate::items::{is_exclusive, millis, owner};
-use crate::script::{INSTALL, JOIN_VOTE, LEAVE, Script, VOTE};
+use crate::items::owner;
+use crate::script::LEAVE;
 
 /// What a round came to.
 pub(crate) enum Outcome {
@@ -26,13 +25,15 @@ pub(crate) enum Outcome {
     Split,
     /// Too few nodes answer.
     Dark(Error),
+    /// Too few nodes have a vote: others started a short while ago and may have forgotten locks.
+    Fresh(Error),
 }
 
 /// What a node said.
 enum Reply {
     /// It was not asked, since it looks dead.
     Skipped(usize, Error),
-    Vote(usize, Result<Took>),
+    Vote(usize, Vote),
     Install(usize, bool),
 }
 
@@ -43,8 +44,7 @@ struct Round<'a> {
     shared: &'a Arc<Shared>,
     nodes: &'a [Arc<Node>],
     claim: &'a Claim,
-    /// Tells the votes of this round from those of the same claim's others, whose releases may come late.
-    number: u32,
+    number: items::Round,
     limit: Duration,
     tally: Tally,
     /// Where the lock is ours.
@@ -52,6 +52,8 @@ struct Round<'a> {
     /// Where it may be ours: the node was asked and did not answer.
     doubtful: Vec<usize>,
     busy: Vec<(usize, Busy)>,
+    /// From when on the nodes have votes that have none now.
+    fresh: Vec<Moment>,
     complaint: Option<Error>,
 }
 
@@ -61,7 +63,6 @@ pub(crate) async fn play(
     shared: &Arc<Shared>,
     nodes: &[Arc<Node>],
     claim: &Claim,
-    number: u32,
     seat: Option<i64>,
     limit: Duration,
 ) -> Outcome {
@@ -69,12 +70,13 @@ pub(crate) async fn play(
         shared,
         nodes,
         claim,
-        number,
+        number: items::Round::next(),
         limit,
         tally: Tally::new(nodes.len()),
         voted: Vec::new(),
         doubtful: Vec::new(),
         busy: Vec::new(),
+        fresh: Vec::new(),
         complaint: None,
     };
     round.play(seat).await
@@ -107,6 +109,7 @@ impl Round<'_> {
         if let Step::Granted(token) = step {
             self.shared.common.highest.fetch_max(token, Ordering::Relaxed);
             let grant = Grant::new(self.claim, FencingToken::new(token), began);
+            let grant = grant.with_record(Arc::new(self.number));
             if !grant.deadline().has_passed() {
                 self.finish(replies, seat.is_some());
                 return Outcome::Granted(grant);
@@ -128,43 +131,22 @@ impl Round<'_> {
             Why::Held if had_votes && self.tally.held() < self.tally.majority() => Outcome::Split,
             Why::Held => Outcome::Held(self.when_free()),
             Why::NotInstalled => Outcome::Split,
-            Why::TooFewAnswers { silent, nodes } => Outcome::Dark(self.too_few(silent, nodes)),
+            Why::TooFewAnswers { silent, nodes } if self.fresh.is_empty() => {
+                Outcome::Dark(self.too_few(silent, nodes))
+            }
+            Why::TooFewAnswers { silent, nodes } => self.too_fresh(silent, nodes),
         }
     }
 
     fn ask_for_votes(&self, seat: Option<i64>) -> Replies {
-        // A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let known = self.shared.common.highest.load(Ordering::Relaxed) + 1;
-        let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
-        let (name, mode) = (self.claim.name(), self.claim.mode());
-        let keys = self.shared.common.keys.of(name);
-        let mut keys = vec![self.shared.common.keys.token_of_bucket(name), keys.lock, keys.queue, keys.seats];
-        let mut script: &Script = &VOTE;
-        if !is_exclusive(self.claim) {
-            script = &JOIN_VOTE;
-            keys.extend(self.shared.common.keys.group(name));
-        }
-        let keys = Arc::new(keys);
-        let args = vec![
-            PLACE_TTL.as_micros().to_string(),
-            owner(self.claim),
-            millis(self.claim.ttl()),
-            self.claim.label().to_owned(),
-            floor,
-            self.number.to_string(),
-        ];
+        let (item, mode) = (self.shared.votes(self.claim, self.number), self.claim.mode());
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
             if let Some(error) = node.looks_dead() {
                 replies.push(Box::pin(async move { Reply::Skipped(index, error) }));
                 continue;
             }
-            let mut args = args.clone();
-            args.push(seat.map_or_else(String::new, |seat| self.shared.place(seat, index)));
-            args.push(self.claim.tokens().to_string());
-            let takes = Some(self.claim.clone());
-            let item = Item { script, slot: 0, keys: Arc::clone(&keys), args: args.into(), takes };
+            let item = item(seat.map_or_else(String::new, |seat| self.shared.place(seat, index)));
             let (node, limit, longest) =
                 (Arc::clone(node), self.limit, self.shared.common.settings.longest_ttl);
             replies.push(Box::pin(
@@ -174,20 +156,29 @@ impl Round<'_> {
         replies
     }
 
-    fn take_vote(&mut self, node: usize, took: Result<Took>) -> Step {
-        let answer = match took {
-            Ok(Took::Granted(vote)) => {
+    fn take_vote(&mut self, node: usize, vote: Vote) -> Step {
+        let answer = match vote {
+            Vote::Took(Took::Granted(vote)) => {
                 self.voted.push(node);
                 Answer::Vote(vote.get())
             }
-            Ok(Took::Busy(busy)) => {
+            Vote::Took(Took::Busy(busy)) => {
                 self.busy.push((node, busy));
                 Answer::Held
             }
-            Err(error) => {
+            Vote::Fresh(votes_from) => {
+                self.fresh.push(votes_from);
+                self.mend(node);
+                Answer::Silent
+            }
+            Vote::NotAsked(error) => {
+                tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
+                self.complain(error);
+                Answer::Silent
+            }
+            Vote::Unknown(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
-                self.mend(node);
                 self.complain(error);
                 Answer::Silent
             }
@@ -211,12 +202,11 @@ impl Round<'_> {
     }
 
     fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {
-        let keys = Arc::new(self.shared.common.keys_of_holder(self.claim).to_vec());
         for &index in nodes {
-            let (node, limit, keys) = (Arc::clone(&self.nodes[index]), self.limit, Arc::clone(&keys));
-            let args = vec![owner(self.claim), token.to_string(), self.claim.tokens().to_string()];
+            let (node, limit) = (Arc::clone(&self.nodes[index]), self.limit);
+            let item = self.shared.install(self.claim, self.number, token);
             replies.push(Box::pin(async move {
-                let done = node.numbers(&INSTALL, keys, args, limit).await;
+                let done = node.numbers(item, limit).await;
                 Reply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
             }));
         }
@@ -238,9 +228,8 @@ impl Round<'_> {
         drop(tokio::spawn(async move {
             let mut give_back = FuturesUnordered::new();
             while let Some(reply) = replies.next().await {
-                let Reply::Vote(node, took) = reply else { continue };
-                let busy = matches!(took, Ok(Took::Busy(_)));
-                if !busy && claim.is_cancelled() {
+                let Reply::Vote(node, vote) = reply else { continue };
+                if vote.may_hold() && claim.is_cancelled() {
                     // The release did not wait for this node, and its request may have overtaken the vote. It cancels
                     // the claim before it sends anything, so a vote that ends before that is followed by it.
                     let late = shared.give_back(&all[node], &claim, number);
@@ -250,7 +239,7 @@ impl Round<'_> {
                         late.await;
                     });
                 }
-                if queued && (busy || took.is_err()) {
+                if queued && matches!(vote, Vote::Took(Took::Busy(_)) | Vote::Unknown(_)) {
                     nodes.push(Arc::clone(&all[node]));
                 }
             }
@@ -258,7 +247,9 @@ impl Round<'_> {
             for node in nodes {
                 let keys = vec![keys.queue.clone(), keys.seats.clone()];
                 // A place that stays is forgotten after its life.
-                drop(node.numbers(&LEAVE, keys, vec![owner.clone()], limit).await);
+                let args = vec![owner.clone()].into();
+                let item = Item { script: &LEAVE, slot: 0, keys: keys.into(), args, takes: None };
+                drop(node.numbers(item, limit).await);
             }
         }));
     }
@@ -282,7 +273,9 @@ impl Round<'_> {
         let number = self.number;
         drop(tokio::spawn(async move {
             while let Some(reply) = replies.next().await {
-                if let Reply::Vote(node, Ok(Took::Granted(_)) | Err(_)) = reply {
+                if let Reply::Vote(node, vote) = reply
+                    && vote.may_hold()
+                {
                     give_back.push(shared.give_back(&nodes[node], &claim, number));
                 }
             }
@@ -304,6 +297,28 @@ impl Round<'_> {
         }
     }
 
+    /// Nodes that have no vote yet are missing. Says when there will be enough.
+    fn too_fresh(&mut self, silent: usize, nodes: usize) -> Outcome {
+        self.fresh.sort_unstable();
+        let missing = (self.tally.majority() + silent).saturating_sub(nodes);
+        let Some(&last) = self.fresh.get(missing.max(1) - 1) else {
+            // Those that do not answer are too many by themselves.
+            return Outcome::Dark(self.too_few(silent, nodes));
+        };
+        let (fresh, seconds) = (self.fresh.len(), last.remaining().as_secs_f64().ceil());
+        let wait =
+            if seconds > 0.0 { format!("for {seconds} s more") } else { "until it is repaired".to_owned() };
+        let text = format!(
+            "{fresh} of {nodes} nodes have no vote {wait}: they started less than longest_ttl ago and may have forgotten \
+             locks; appendfsync always or a shorter longest_ttl avoids this"
+        );
+        let error = Error::new(ErrorKind::Unreachable, text);
+        Outcome::Fresh(match self.complaint.take() {
+            Some(cause) => error.with_source(format!("{cause:#}")),
+            None => error,
+        })
+    }
+
     fn too_few(&mut self, silent: usize, nodes: usize) -> Error {
         let text = format!("{silent} of {nodes} nodes did not vote, so that there is no majority");
         match self.complaint.take() {
@@ -320,8 +335,13 @@ fn too_slow() -> Error {
 
 impl Shared {
     /// Frees the lock at one node, if it is the claim's, of this round. Its place in the queue stays.
-    fn give_back(&self, node: &Arc<Node>, claim: &Claim, round: u32) -> BoxFuture<'static, ()> {
-        let item = self.caller().release(claim, false, round.to_string());
+    pub(super) fn give_back(
+        &self,
+        node: &Arc<Node>,
+        claim: &Claim,
+        round: items::Round,
+    ) -> BoxFuture<'static, ()> {
+        let item = self.release(claim, false, Some(round));
         let freed = self.free(node, item);
         Box::pin(async move {
             if let Err(error) = freed.await {

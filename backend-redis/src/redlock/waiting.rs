@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::{Answer, Queue, Waiter, wait_for_turn};
-use lockcore::{Claim, Error, Grant, Moment, Result};
+use lockcore::{Claim, Error, Grant, Moment, Result, Wait};
 
+use super::Quorum;
 use super::gather::gather;
+use super::items::ticket_at;
 use super::round::{self, Outcome};
-use super::{Quorum, ticket_at};
 use crate::items::recheck;
 
 /// How long the notifications of the other nodes are waited for when the first has come.
@@ -28,6 +29,11 @@ pub(super) fn longer(limit: Duration, ttl: Duration) -> Duration {
     (limit * 2).min((ttl / 2).max(limit))
 }
 
+/// How long to wait before nodes are asked again that do not answer or have no vote.
+fn pause_in_the_dark() -> Duration {
+    Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>())
+}
+
 /// A claim that waits at the nodes.
 struct Waiting<'a> {
     quorum: &'a Quorum,
@@ -36,7 +42,6 @@ struct Waiting<'a> {
 
 /// What the rounds so far have shown.
 struct State {
-    rounds: u32,
     splits: u32,
     dark_since: Option<Moment>,
     /// How long a node may take in the next round.
@@ -62,7 +67,7 @@ impl Quorum {
             self.register(claim)
         });
         let limit = self.shared.common.settings.node_timeout(claim.ttl());
-        let state = State { rounds: 0, splits: 0, dark_since: None, limit };
+        let state = State { splits: 0, dark_since: None, limit };
         wait_for_turn(&Waiting { quorum: self, state: Mutex::new(state) }, claim, places).await
     }
 
@@ -94,10 +99,13 @@ impl Waiting<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to go on although too few nodes answer.
-    fn tolerate(&self, error: Error, since: Moment) -> Result<()> {
-        let limit = self.quorum.shared.common.settings.options.timeout;
-        if !error.is_retryable() || since.after(limit).has_passed() { Err(error) } else { Ok(()) }
+    /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an end goes on for
+    /// as long as nodes that restart one after another, and forget, may need.
+    fn tolerate(&self, error: &Error, claim: &Claim, since: Moment) -> Result<()> {
+        let settings = &self.quorum.shared.common.settings;
+        let most = settings.longest_ttl.saturating_add(settings.options.timeout);
+        let too_long = claim.wait() == Wait::Forever && since.after(most).has_passed();
+        if !error.is_retryable() || too_long { Err(error.duplicate()) } else { Ok(()) }
     }
 }
 
@@ -118,13 +126,9 @@ impl Queue for Waiting<'_> {
 
     async fn ask(&self, claim: &Claim, place: Option<&Places>) -> Result<Answer> {
         let Quorum { shared, nodes } = self.quorum;
-        let (number, limit) = {
-            let mut state = self.state();
-            state.rounds += 1;
-            (state.rounds, state.limit)
-        };
+        let limit = self.state().limit;
         let ticket = place.map(|places| places.ticket);
-        let outcome = round::play(shared, nodes, claim, number, ticket, limit).await;
+        let outcome = round::play(shared, nodes, claim, ticket, limit).await;
         let mut state = self.state();
         Ok(match outcome {
             // A slow node may still queue it: the release gives up what is left of its places, too.
@@ -137,11 +141,14 @@ impl Queue for Waiting<'_> {
                 state.splits += 1;
                 Answer::Undecided { pause: split_pause(state.splits) }
             }
+            Outcome::Fresh(error) => {
+                state.dark_since = None;
+                Answer::Unavailable { error, pause: pause_in_the_dark() }
+            }
             Outcome::Dark(error) => {
-                self.tolerate(error, *state.dark_since.get_or_insert_with(Moment::now))?;
+                self.tolerate(&error, claim, *state.dark_since.get_or_insert_with(Moment::now))?;
                 state.limit = longer(limit, claim.ttl());
-                let recheck = Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>());
-                Answer::Refused { recheck }
+                Answer::Unavailable { error, pause: pause_in_the_dark() }
             }
         })
     }

@@ -171,6 +171,9 @@ async fn a_server_that_may_lose_locks() {
         doubted(&options, "maxmemory-policy lets it evict locks that are held: set it to noeviction").await;
     }
     doubted(&in_memory(), "no append-only file: locks and queues are lost when it restarts").await;
+    for (setting, value) in [("appendfsync", "everysec"), ("no-appendfsync-on-rewrite", "yes")] {
+        doubted(&on_disk().setting(setting, value), "it answers before its change is on the disk").await;
+    }
 }
 
 #[tokio::test]

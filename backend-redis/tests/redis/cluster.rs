@@ -19,20 +19,20 @@ async fn start() -> Option<RedisCluster> {
 }
 
 /// The cluster of the tests that do it no harm.
-async fn cluster() -> Option<&'static RedisCluster> {
+pub(crate) async fn cluster() -> Option<&'static RedisCluster> {
     static CLUSTER: OnceCell<Option<RedisCluster>> = OnceCell::const_new();
     CLUSTER.get_or_init(start).await.as_ref()
 }
 
-/// Which of the three nodes a lock is on.
-fn node_of(cluster: &RedisCluster, name: &str) -> usize {
+/// Which of the three nodes a lock is on at the start.
+pub(crate) fn node_of(cluster: &RedisCluster, name: &str) -> usize {
     let answer = tell(&cluster.nodes()[0], &["CLUSTER", "KEYSLOT", &format!("lockwell:{name}")]);
     let slot: usize = answer.trim_start_matches(':').trim_end().parse().expect("a number");
     slot * 3 / 16384
 }
 
 /// A name for each node, in the order of the nodes.
-fn names(cluster: &RedisCluster, prefix: &str) -> Vec<String> {
+pub(crate) fn names(cluster: &RedisCluster, prefix: &str) -> Vec<String> {
     let name = |node| {
         let candidates = (0..).map(|n| format!("{prefix} {n}"));
         candidates.into_iter().find(|name| node_of(cluster, name) == node).expect("some name is there")

@@ -138,7 +138,7 @@ async fn one_that_is_let_in_and_does_not_come_is_passed_over() {
     assert_eq!(shown.holders.len(), 1, "nobody holds nothing: {shown:?}");
     reader.release().await.expect("held");
     // Its place in the queue would have been kept for longer than this.
-    let writer = locks.write("a").wait(Duration::from_millis(2500)).await.expect("its turn");
+    let writer = locks.write("a").wait(Duration::from_secs(3)).await.expect("its turn");
     writer.release().await.expect("held");
     until("nothing is left", || keys(&server).is_empty()).await;
 }

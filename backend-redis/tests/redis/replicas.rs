@@ -122,3 +122,30 @@ async fn nothing_is_granted_while_no_replica_answers_whatever_happens_to_connect
         task.expect("nothing is granted");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_whose_connection_was_replaced_is_confirmed_on_the_next() {
+    let Some((master, replica, url)) = pair().await else { return };
+    let locks = client(&url).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let cutting = tokio::spawn({
+        let over = Arc::clone(&over);
+        async move {
+            let mut cuts = 0;
+            while !over.load(Ordering::Relaxed) {
+                tell(&master, &["CLIENT", "KILL", "TYPE", "normal"]);
+                cuts += 1;
+                tokio::time::sleep(Duration::from_millis(40)).await;
+            }
+            cuts
+        }
+    });
+    for n in 0..300 {
+        let claim = claim(&format!("name {n}"), Duration::from_secs(20));
+        let grant = locks.backend().acquire(&claim).await.expect("confirmed").expect("a free lock");
+        assert!(keys(&replica).contains(&format!("lockwell:name {n}")), "the replica has it: {grant:?}");
+        locks.backend().release(&claim).await.expect("an answer");
+    }
+    over.store(true, Ordering::Relaxed);
+    println!("300 grants, and {} cuts", cutting.await.expect("no panic"));
+}

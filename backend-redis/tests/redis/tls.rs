@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use lockcore::ErrorKind;
-use testbed::{Certificates, Options, Proxy, Redis};
+use testbed::{Certificates, Options, Proxy, Redis, RedisCluster};
 
 use crate::asking::queued;
 use crate::servers::{client, in_memory, missing, on_disk, redis_with, refusal};
@@ -106,4 +106,44 @@ async fn redlock_over_three_nodes() {
         // The second time without this one.
         nodes[0].kill().expect("it runs or not");
     }
+}
+
+/// The nodes of a cluster name themselves, by the name in their certificates, and each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_whose_nodes_are_called_by_their_names() {
+    let Some(files) = certificates() else { return };
+    if missing(RedisCluster::installed()) {
+        return;
+    }
+    let by_name = |kind: &str| {
+        in_memory()
+            .tls(&files)
+            .setting("tls-cert-file", files.path("server.pem"))
+            .setting("tls-key-file", files.path("server.key"))
+            .setting("tls-ca-cert-file", files.path("ca.pem"))
+            .setting("tls-auth-clients", "no")
+            .setting("cluster-announce-hostname", "localhost")
+            .setting("cluster-preferred-endpoint-type", kind)
+    };
+    let url = |cluster: &RedisCluster| {
+        let nodes: Vec<_> =
+            cluster.addresses().iter().map(|addr| format!("localhost:{}", addr.port())).collect();
+        format!("rediss+cluster://{}?{}", nodes.join(","), options(&files, "ca.pem", false))
+    };
+    // Where a node names no host, the others are at the host where it was asked.
+    for kind in ["hostname", "unknown-endpoint"] {
+        let cluster = RedisCluster::start(3, &by_name(kind)).await.expect("a cluster starts");
+        let (one, two) = (client(&url(&cluster)).await, client(&url(&cluster)).await);
+        for n in 0..12 {
+            let guard = one.lock(format!("{n}")).await.expect("a free lock");
+            let waiting = tokio::spawn(two.lock(format!("{n}")).into_future());
+            queued(&one, &format!("{n}"), 1).await;
+            guard.release().await.expect("held");
+            waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+        }
+    }
+    // By its address it is another server than the certificate says.
+    let cluster = RedisCluster::start(3, &by_name("ip")).await.expect("a cluster starts");
+    let error = refusal(&url(&cluster)).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
 }

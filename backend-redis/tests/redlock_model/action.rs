@@ -3,6 +3,17 @@
 use crate::state::{Repair, Set, State};
 use crate::tally::Answer;
 
+/// A request of an earlier round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tardy {
+    /// Phase 1.
+    Ask(u8),
+    /// Phase 2.
+    Raise,
+    /// The giving back of its vote.
+    Back(u8),
+}
+
 /// One event. A message that is lost is one whose event never comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -51,12 +62,7 @@ pub(crate) enum Action {
     Late {
         claim: usize,
         node: usize,
-        raise: bool,
-    },
-    /// The giving back of an earlier round's vote reaches a node.
-    GiveBack {
-        claim: usize,
-        node: usize,
+        late: Tardy,
     },
     /// What a claim has at a node is gone: released, or its lease ran out.
     Expire {
@@ -79,6 +85,32 @@ pub(crate) enum Action {
     /// The claim is over: released, or its time has run out.
     End {
         claim: usize,
+    },
+    /// A renewal is sent to all nodes.
+    BeginRenewal {
+        claim: usize,
+    },
+    /// It reaches a node.
+    Renew {
+        claim: usize,
+        node: usize,
+    },
+    /// A majority has confirmed it. The nodes that said that they have lost the lock are to get it again.
+    HearRenewal {
+        claim: usize,
+    },
+    /// That reaches a node.
+    Plant {
+        claim: usize,
+        node: usize,
+    },
+    /// An operator frees the lock of this claim by force.
+    Force {
+        claim: usize,
+    },
+    /// A request without the owner's name reaches a node.
+    Sweep {
+        node: usize,
     },
     /// The claim extends its leases at a majority.
     Extend {
@@ -146,13 +178,24 @@ impl Action {
             }
             Self::HearInstalls { claim } => format!("{} hears that its token is installed", name(claim)),
             Self::Again { claim } => format!("{} tries again", name(claim)),
-            Self::Late { claim, node, raise } => {
-                let phase = if raise { 2 } else { 1 };
-                format!("node {} takes an earlier round's phase {phase} of {}", number(node), name(claim))
+            Self::Late { claim, node, late } => {
+                let what = match late {
+                    Tardy::Ask(_) => "takes an earlier round's phase 1 of",
+                    Tardy::Raise => "takes an earlier round's phase 2 of",
+                    Tardy::Back(_) => "takes back an earlier round's vote for",
+                };
+                format!("node {} {what} {}", number(node), name(claim))
             }
-            Self::GiveBack { claim, node } => {
-                format!("node {} takes back an earlier round's vote for {}", number(node), name(claim))
+            Self::BeginRenewal { claim } => format!("{} renews", name(claim)),
+            Self::Renew { claim, node } => {
+                format!("node {} takes the renewal of {}", number(node), name(claim))
             }
+            Self::HearRenewal { claim } => format!("{} hears that it is renewed", name(claim)),
+            Self::Plant { claim, node } => {
+                format!("node {} takes the lock of {} that it had lost", number(node), name(claim))
+            }
+            Self::Force { claim } => format!("an operator frees the lock of {} by force", name(claim)),
+            Self::Sweep { node } => format!("node {} takes the request of the operator", number(node)),
             Self::Expire { node, claim } => {
                 format!("the lock of {} at node {} is gone", name(claim), number(node))
             }

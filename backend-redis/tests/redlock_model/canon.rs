@@ -36,15 +36,28 @@ impl State {
         let mut lines: Vec<_> = lines.map(|(node, line)| (node.holds(index), node.counter, line)).collect();
         lines.sort_unstable();
         let owner = self.resource.is_some_and(|(_, owner)| owner == index);
-        (phase, (claim.reads, claim.block, claim.floor), claim.after.len(), claim.wrote, owner, lines)
+        let renewals = (claim.renewed, claim.extended.len(), claim.bare.len(), claim.forced);
+        (
+            phase,
+            (claim.reads, claim.block, claim.floor),
+            claim.after.len(),
+            claim.wrote,
+            owner,
+            lines,
+            renewals,
+        )
     }
 
     /// All that concerns one node, once the claims are in order.
     fn column(&self, index: usize, claims: &[usize]) -> impl Ord {
         let lines: Vec<&Line> = claims.iter().map(|&claim| &self.claims[claim].lines[index]).collect();
         let repairs: Vec<_> = self.repairs.iter().map(|it| (it.node == index, it.read.has(index))).collect();
-        let turns: Vec<_> = claims.iter().map(|&claim| self.claims[claim].turns.has(index)).collect();
-        (self.nodes[index].reordered(claims), lines, turns, repairs)
+        let sets = |&claim: &usize| {
+            let it = &self.claims[claim];
+            [it.turns.has(index), it.extended.has(index), it.bare.has(index)]
+        };
+        let sets: Vec<_> = claims.iter().map(sets).collect();
+        (self.nodes[index].reordered(claims), lines, sets, repairs, self.sweeps.has(index))
     }
 
     fn reordered(&self, claims: &[usize], nodes: &[usize]) -> Self {
@@ -60,6 +73,7 @@ impl State {
             nodes: nodes.iter().map(|&node| self.nodes[node].reordered(claims)).collect(),
             claims: claims.iter().map(|&claim| self.claims[claim].reordered(claims, nodes)).collect(),
             repairs,
+            sweeps: self.sweeps.reordered(nodes),
             resource: self.resource.map(|(token, owner)| (token, place(claims, owner))),
             ..*self
         }
@@ -90,6 +104,7 @@ impl Claim {
         };
         let lines = nodes.iter().map(|&node| self.lines[node].clone()).collect();
         let (after, turns) = (self.after.reordered(claims), self.turns.reordered(nodes));
-        Self { phase, turns, after, lines, ..*self }
+        let (extended, bare) = (self.extended.reordered(nodes), self.bare.reordered(nodes));
+        Self { phase, turns, after, extended, bare, lines, ..*self }
     }
 }

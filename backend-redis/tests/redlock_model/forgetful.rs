@@ -54,12 +54,12 @@ fn the_right_to_vote_must_be_checked_where_the_vote_is_given() {
     finds(&world(3, rule), RISING);
 }
 
-/// The node remembers the vote of that time, and gives it again after the repair, to the next round of the claim.
+/// The node remembers the vote of that time. The next round of the claim gets another.
 #[test]
-#[ignore = "a minute: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
-fn a_vote_that_did_not_count_must_leave_nothing_behind() {
+#[ignore = "17 million states, 4 minutes: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
+fn a_vote_that_did_not_count_may_leave_a_record_behind() {
     let rule = Forgetting { check: Check::WhenGiven, ..Forgetting::repaired(3) };
-    finds(&Redlock { rounds: 1, ..world(3, rule) }, RISING);
+    holds(Redlock { rounds: 1, ..world(3, rule) });
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //!
 //! `tokens::the_lean_world_reaches_the_same_grants` compares both.
 
-use crate::action::Action;
+use crate::action::{Action, Tardy};
 use crate::memory::Check;
 use crate::model::Redlock;
 use crate::state::{Claim, INSTALLED, Phase, Set, State};
@@ -56,7 +56,7 @@ impl State {
 
     /// A request of phase 1 comes when the locks that forbid it have just gone, or it is as good as lost.
     pub(crate) fn lean_expiry(&mut self, action: Action) {
-        if let Action::Ask { claim, node, .. } | Action::Late { claim, node, raise: false } = action
+        if let Action::Ask { claim, node, .. } | Action::Late { claim, node, late: Tardy::Ask(_) } = action
             && !self.nodes[node].holds(claim)
         {
             let reads = self.claims[claim].reads;
@@ -80,7 +80,7 @@ impl State {
                 if world.rounds == 0 {
                     line.raise = line.raise.filter(|&token| ours && node.counter + block <= token);
                 }
-                if ours && !needs_lock && line.raise.or(line.late.raise).is_none() {
+                if ours && !needs_lock && line.raise.is_none() && line.late.raise.is_none() {
                     node.free(index);
                 }
             }

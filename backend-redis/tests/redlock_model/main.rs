@@ -18,6 +18,7 @@ mod model;
 mod near_misses;
 mod protocol;
 mod readers;
+mod renewals;
 mod search;
 mod state;
 #[path = "../../src/redlock/tally.rs"]

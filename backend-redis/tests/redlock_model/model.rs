@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use crate::action::Action;
 use crate::memory::{Check, Forgetting};
-use crate::state::{Claim, Line, Node, Phase, Set, State};
+use crate::state::{Claim, Holder, Line, Node, Phase, Set, State};
 
 pub(crate) const DISTINCT: &str = "the tokens of two grants differ";
 pub(crate) const RISING: &str = "a claim that begins after a grant gets a higher token";
@@ -32,6 +32,9 @@ pub(crate) struct Redlock {
     pub(crate) strangers: u8,
     /// How many times a claim gives a round up and tries again.
     pub(crate) rounds: u8,
+    /// How many renewals are sent, and how many times an operator frees a lock by force.
+    pub(crate) renewals: u8,
+    pub(crate) forces: u8,
     /// Whether a claim may give up on one node.
     pub(crate) timeouts: bool,
     /// Whether granted claims write to the resource.
@@ -91,6 +94,14 @@ pub(crate) enum Twist {
     LateVoteIsOfItsRound,
     /// What gives a vote back does not say of which round.
     GiveBackAnyRound,
+    /// A renewal counts what any round of the claim has.
+    RenewAnyRound,
+    /// What an earlier round has counts for a writer, too, in a later one.
+    OldRecordsCount,
+    /// Belief is extended by a renewal that no majority has confirmed.
+    RenewByMinority,
+    /// An operator's request does not name whom it frees, and is repeated.
+    ForceWhoever,
 }
 
 impl Redlock {
@@ -107,6 +118,8 @@ impl Redlock {
             duplicates: 0,
             strangers: 0,
             rounds: 0,
+            renewals: 0,
+            forces: 0,
             timeouts: false,
             writes: false,
             forgetting: None,
@@ -146,7 +159,7 @@ impl Redlock {
     }
 
     /// Whether the votes of an earlier round are given back by requests of their own, which may come late. Where clocks
-    /// are wrong, they may be gone at any moment anyway. It is right for one more round.
+    /// are wrong, they may be gone at any moment anyway.
     pub(crate) fn gives_back(&self) -> bool {
         self.clocks == Clocks::Honest && self.rounds > 0
     }
@@ -183,6 +196,10 @@ impl Model for Redlock {
             floor: 0,
             after: Set::default(),
             wrote: false,
+            renewed: 0,
+            extended: Set::default(),
+            bare: Set::default(),
+            forced: false,
             lines: vec![Line::default(); self.nodes],
         };
         let start = |counters: Vec<u64>| {
@@ -195,6 +212,9 @@ impl Model for Redlock {
                 strangers: self.strangers,
                 rounds: self.rounds,
                 losses: self.forgetting.map_or(0, |it| it.losses),
+                renewals: self.renewals,
+                forces: self.forces,
+                sweeps: Set::default(),
             };
             state.tidy();
             state
@@ -217,12 +237,13 @@ impl Model for Redlock {
             if state.strangers > 0 && it.memory.is_whole() {
                 actions.push(Action::Stranger { node });
             }
-            let may_expire = |owner: usize| match self.detail {
-                Detail::Full => self.clocks == Clocks::Wrong || state.claims[owner].is_over(),
+            let may_expire = |holder: &&Holder| match self.detail {
+                Detail::Full => self.clocks == Clocks::Wrong || state.may_be_gone(holder),
                 Detail::Lean => self.rounds > 0,
             };
-            let holders = it.holders.iter().map(|holder| holder.claim).filter(|&claim| may_expire(claim));
-            actions.extend(holders.map(|claim| Action::Expire { node, claim }));
+            let gone = it.holders.iter().filter(may_expire);
+            actions.extend(gone.map(|holder| Action::Expire { node, claim: holder.claim }));
+            actions.extend(state.sweeps.has(node).then_some(Action::Sweep { node }));
         }
         if let Some(forgetting) = self.forgetting {
             forgetting.actions(state, actions);
@@ -236,6 +257,12 @@ impl Model for Redlock {
         }
         match action {
             Action::Expire { node, claim } => state.nodes[node].free(claim),
+            Action::Sweep { node } => state.nodes[node].holders.clear(),
+            Action::Force { claim } => state.force(claim, self.twist),
+            Action::BeginRenewal { .. }
+            | Action::Renew { .. }
+            | Action::HearRenewal { .. }
+            | Action::Plant { .. } => state.renewal(action, self.twist),
             Action::Stranger { node } => {
                 state.nodes[node].counter += 1;
                 state.strangers -= 1;
@@ -251,7 +278,6 @@ impl Model for Redlock {
             | Action::HearRaise { .. }
             | Action::Again { .. }
             | Action::Late { .. }
-            | Action::GiveBack { .. }
             | Action::StepDown { .. }
             | Action::Turn { .. }
             | Action::HearTurns { .. }
@@ -313,7 +339,8 @@ fn pairs(state: &State) -> impl Iterator<Item = (&Claim, &Claim)> {
 }
 
 fn believers(state: &State) -> impl Iterator<Item = &Claim> {
-    state.claims.iter().filter(|claim| claim.believes())
+    // What an operator takes away by force is believed in until the next renewal.
+    state.claims.iter().filter(|claim| claim.believes() && !claim.forced)
 }
 
 /// Whether no writer believes in the lock beside another.

@@ -1,5 +1,6 @@
 //! Rules that look right and are wrong. They prove that the search can find something.
 
+use crate::memory::{Check, Forgetting};
 use crate::model::{Clocks, DISTINCT, EXCLUSIVE, FENCED, RISING, Redlock, Twist};
 use crate::search::finds;
 
@@ -46,6 +47,15 @@ fn two_rounds(twist: Twist) -> Redlock {
 #[test]
 fn a_vote_is_given_back_with_the_number_of_its_round() {
     assert_eq!(finds(&two_rounds(Twist::GiveBackAnyRound), EXCLUSIVE).len(), 13);
+}
+
+/// The answer to the first round's vote did not count, since the connection was replaced: the node had forgotten, and has its
+/// counters back since.
+#[test]
+fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
+    let rule = Forgetting { check: Check::WhenGiven, ..Forgetting::repaired(3) };
+    let world = Redlock { twist: Some(Twist::OldRecordsCount), rounds: 1, ..Redlock::lean(3, 2) };
+    finds(&Redlock { forgetting: Some(rule), floors: &[0], ..world }, RISING);
 }
 
 /// The second round gets the vote; then comes the first round's request for it, and then what gives that one back.

@@ -1,9 +1,9 @@
 //! What nodes and claims do with messages.
 
-use crate::action::Action;
+use crate::action::{Action, Tardy};
 use crate::memory::Check;
 use crate::model::{Detail, Kinds, Redlock, Twist};
-use crate::state::{Claim, Holder, INSTALLED, Late, Line, Phase, REFUSED, Set, State};
+use crate::state::{Claim, Holder, INSTALLED, Line, Phase, REFUSED, Set, State};
 use crate::tally::{Answer, Step, Tally};
 
 impl Redlock {
@@ -37,10 +37,12 @@ impl Redlock {
         for (node, line) in it.lines.iter().enumerate() {
             actions.extend(it.turns.has(node).then_some(Action::Turn { claim, node }));
             let takes = self.check() != Check::AtTheNode || state.nodes[node].memory.is_whole();
-            actions.extend((line.late.ask && takes).then_some(Action::Late { claim, node, raise: false }));
-            actions.extend(line.late.raise.map(|_| Action::Late { claim, node, raise: true }));
-            actions.extend(line.late.back.then_some(Action::GiveBack { claim, node }));
+            let asks = line.late.ask.members().filter(|_| takes).map(|round| Tardy::Ask(number(round)));
+            let backs = line.late.back.members().map(|round| Tardy::Back(number(round)));
+            let late = asks.chain(backs).chain(line.late.raise.map(|_| Tardy::Raise));
+            actions.extend(late.map(|late| Action::Late { claim, node, late }));
         }
+        state.renewal_actions(claim, self.twist, actions);
         if self.detail == Detail::Lean {
             return state.lean_actions(claim, self.check(), actions);
         }
@@ -100,27 +102,25 @@ impl State {
             Action::Raise { claim, node, again } => {
                 let line = &mut self.claims[claim].lines[node];
                 if let Some(token) = if again { line.raise } else { line.raise.take() } {
-                    let reply = self.install(claim, node, token, twist);
+                    let reply = self.install(claim, node, self.claims[claim].round, token, twist);
                     self.claims[claim].lines[node].replies.add(reply);
                 }
                 self.duplicates -= u8::from(again);
             }
             Action::Again { claim } => self.again(claim, world.gives_back()),
-            Action::Late { claim, node, raise: false } => {
-                self.claims[claim].lines[node].late.ask = false;
-                // Of several earlier ones, this stands for all.
-                self.vote(claim, node, 0, world);
+            Action::Late { claim, node, late: Tardy::Ask(round) } => {
+                self.claims[claim].lines[node].late.ask.remove(round.into());
+                self.vote(claim, node, round, world);
             }
-            Action::GiveBack { claim, node } => {
-                self.claims[claim].lines[node].late.back = false;
-                let earlier = |it: &Holder| it.round == 0 || twist == Some(Twist::GiveBackAnyRound);
-                if self.nodes[node].holder(claim).is_some_and(earlier) {
+            Action::Late { claim, node, late: Tardy::Back(round) } => {
+                let its = |it: &Holder| it.round == round || twist == Some(Twist::GiveBackAnyRound);
+                if self.nodes[node].holder(claim).is_some_and(its) {
                     self.nodes[node].free(claim);
                 }
             }
-            Action::Late { claim, node, raise: true } => {
-                if let Some(token) = self.claims[claim].lines[node].late.raise.take() {
-                    self.install(claim, node, token, twist);
+            Action::Late { claim, node, late: Tardy::Raise } => {
+                if let Some((round, token)) = self.claims[claim].lines[node].late.raise.take() {
+                    self.install(claim, node, round, token, twist);
                 }
             }
             Action::HearRaise { claim, node, ok } => {
@@ -152,17 +152,24 @@ impl State {
     /// Another round, with the same owner. What the last one sent is still under way; its answers are not.
     fn again(&mut self, claim: usize, back: bool) {
         self.rounds -= 1;
+        let (round, floor) = (self.claims[claim].round, self.claims[claim].floor);
         self.claims[claim].round += 1;
-        let floor = self.claims[claim].floor;
         for line in &mut self.claims[claim].lines {
-            let late = Late { ask: line.ask || line.late.ask, raise: line.raise.or(line.late.raise), back };
+            let mut late = line.late.clone();
+            late.raise = line.raise.map(|token| (round, token)).or(late.raise);
+            if line.ask {
+                late.ask.add(round.into());
+            }
+            if back {
+                late.back.add(round.into());
+            }
             *line = Line { late, ..Line::default() };
         }
         self.begin(claim, floor);
     }
 
-    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2. A reader
-    /// in its next round gets a new one.
+    /// The script of phase 1 at a node. Asked again, it answers with the number of the first time, or of phase 2. The
+    /// claim's next round gets a new one.
     fn vote(&mut self, claim: usize, node: usize, round: u8, world: &Redlock) -> Answer {
         let twist = world.twist;
         let (it, &Claim { reads, block, floor, .. }) = (&mut self.nodes[node], &self.claims[claim]);
@@ -171,15 +178,22 @@ impl State {
             Some(Twist::WritersJoinReaders) => it.holders.iter().all(|other| other.reads),
             _ => reads && it.holders.iter().all(|other| other.reads),
         };
-        let again =
-            |holder: &Holder| !holder.reads || holder.round >= round || twist == Some(Twist::OldVotesCount);
+        let counts = |holder: &Holder| match twist {
+            Some(Twist::OldVotesCount) => holder.reads,
+            Some(Twist::OldRecordsCount) => true,
+            _ => false,
+        };
         let number = match it.holder(claim).copied() {
-            Some(holder) if again(&holder) => {
-                if world.gives_back() && !holder.reads {
-                    let is_back = twist == Some(Twist::LateVoteIsOfItsRound);
-                    let round = if is_back { round } else { round.max(holder.round) };
-                    it.set(Holder { round, ..holder });
+            Some(holder) if holder.round == round => holder.number,
+            Some(holder) if holder.round > round => {
+                if twist != Some(Twist::LateVoteIsOfItsRound) {
+                    return Answer::Held;
                 }
+                it.set(Holder { round, ..holder });
+                holder.number
+            }
+            Some(holder) if counts(&holder) => {
+                it.set(Holder { round, ..holder });
                 holder.number
             }
             None if !it.holders.is_empty() && !joins => return Answer::Held,
@@ -188,8 +202,7 @@ impl State {
                 if twist != Some(Twist::VoteWithoutRaise) {
                     it.counter = number;
                 }
-                let round = if reads || world.gives_back() { round } else { 0 };
-                it.set(Holder { claim, number, reads, round });
+                it.set(Holder { claim, number, reads, round, lease: 0 });
                 number
             }
         };
@@ -219,13 +232,13 @@ impl State {
     }
 
     /// The script of phase 2 at a node.
-    fn install(&mut self, claim: usize, node: usize, token: u64, twist: Option<Twist>) -> usize {
+    fn install(&mut self, claim: usize, node: usize, round: u8, token: u64, twist: Option<Twist>) -> usize {
         let it = &mut self.nodes[node];
         let lower = match twist {
             Some(Twist::RaiseByLess) => it.counter < token,
             _ => self.claims[claim].may_raise(it.counter, token),
         };
-        let Some(&holder) = it.holder(claim) else { return REFUSED };
+        let Some(&holder) = it.holder(claim).filter(|holder| holder.round == round) else { return REFUSED };
         if lower {
             it.counter = token;
             it.set(Holder { number: token, ..holder });
@@ -269,4 +282,8 @@ impl State {
             Step::Failed(_) => it.phase = Phase::Failed,
         }
     }
+}
+
+fn number(member: usize) -> u8 {
+    u8::try_from(member).expect("sets are small")
 }

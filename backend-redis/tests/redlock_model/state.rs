@@ -54,8 +54,10 @@ pub(crate) struct Holder {
     /// What the claim raised the counter to.
     pub(crate) number: u64,
     pub(crate) reads: bool,
-    /// The round in which the claim asked for it; 0 for a writer where nothing depends on it.
+    /// The round that it belongs to.
     pub(crate) round: u8,
+    /// The renewal that its lease is from; 0 for the vote itself.
+    pub(crate) lease: u8,
 }
 
 /// One Redis server.
@@ -134,15 +136,21 @@ pub(crate) struct Line {
     /// Its answers: `REFUSED` or `INSTALLED`, or both if the request was duplicated.
     pub(crate) replies: Set,
     pub(crate) late: Late,
+    /// A renewal, the how manieth, and the setting of a lock that the node had lost.
+    pub(crate) renew: Option<u8>,
+    pub(crate) plant: Option<u8>,
 }
 
 /// Requests of an earlier round that are still under way: those of both phases, and what gives its vote back. Nobody
 /// waits for their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Late {
-    pub(crate) ask: bool,
-    pub(crate) raise: Option<u64>,
-    pub(crate) back: bool,
+    /// The rounds whose request for a vote is under way.
+    pub(crate) ask: Set,
+    /// A token, and the round that wants to install it.
+    pub(crate) raise: Option<(u8, u64)>,
+    /// The rounds whose votes are being given back. That is repeated, so it can come any number of times.
+    pub(crate) back: Set,
 }
 
 /// One claim of one client. It may try in several rounds, with the same owner id.
@@ -161,6 +169,13 @@ pub(crate) struct Claim {
     pub(crate) after: Set,
     /// The resource has accepted a write of this claim.
     pub(crate) wrote: bool,
+    /// How many renewals a majority has confirmed: until the leases from the last of them end, the claim is valid.
+    pub(crate) renewed: u8,
+    /// The nodes that have confirmed the one under way, and those that said that they have lost the lock.
+    pub(crate) extended: Set,
+    pub(crate) bare: Set,
+    /// An operator has named it to be freed.
+    pub(crate) forced: bool,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -222,6 +237,10 @@ pub(crate) struct State {
     pub(crate) strangers: u8,
     pub(crate) rounds: u8,
     pub(crate) losses: u8,
+    pub(crate) renewals: u8,
+    pub(crate) forces: u8,
+    /// An operator's request without a name, under way: it frees whoever holds the lock when it comes.
+    pub(crate) sweeps: Set,
 }
 
 impl State {
@@ -254,10 +273,13 @@ impl State {
                     line.answers.clear();
                 }
                 // Of a claim that is over, everything may go at any moment.
-                line.late.back &= !over;
+                if over {
+                    line.late.back = Set::default();
+                    line.renew = None;
+                }
             }
             if over {
-                claim.turns = Set::default();
+                (claim.turns, claim.extended, claim.bare) = Default::default();
                 for node in &mut self.nodes {
                     node.voted.remove(index);
                     if let Memory::Lost { waits_for } = &mut node.memory {

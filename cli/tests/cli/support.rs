@@ -128,8 +128,13 @@ impl Running {
     }
 
     /// Waits for the end of the process, not of those that it has left behind with the same output.
-    pub(crate) fn finish(mut self) -> Finished {
-        wait_until("the end of lockwell", || !self.is_running());
+    pub(crate) fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// The same with a longer patience.
+    pub(crate) fn finish_within(mut self, patience: Duration) -> Finished {
+        wait_for(patience, "the end of lockwell", || !self.is_running());
         self.0.take().unwrap().wait_with_output().unwrap().into()
     }
 }
@@ -174,10 +179,15 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 }
 
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    wait_for(PATIENCE, what, done);
+}
+
+#[track_caller]
+fn wait_for(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(begun.elapsed() < patience, "{what}: not within {patience:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

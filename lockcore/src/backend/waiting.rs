@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::KEEP_EVERY;
-use crate::{Claim, Clock, ErrorKind, Grant, Moment, Result};
+use crate::{Claim, Clock, Error, ErrorKind, Grant, Moment, Result};
 
 /// What came of asking for a lock once.
 #[derive(Debug)]
@@ -19,6 +19,14 @@ pub enum Answer {
     },
     /// Nothing was decided: the votes were split, for one. Ask again after the pause, whatever is notified.
     Undecided {
+        /// How long to wait.
+        pause: Duration,
+    },
+    /// Too few servers answer, or may answer, to decide. Ask again after the pause. When the wait ends first, this error
+    /// is the answer: that the lock is held by another would be wrong.
+    Unavailable {
+        /// What stands in the way.
+        error: Error,
         /// How long to wait.
         pause: Duration,
     },
@@ -80,12 +88,15 @@ pub async fn wait_for_turn<Q: Queue>(
     mut place: Option<Q::Place>,
 ) -> Result<Option<Grant>> {
     let mut kept = Moment::now();
+    let mut unavailable: Option<Error> = None;
     loop {
         // With a place, asking queues.
         if place.is_some() && !is_subscribed(queue, claim).await {
             return Ok(None);
         }
-        let pause = match claim.within_wait(queue.ask(claim, place.as_ref())).await {
+        let asked = claim.within_wait(queue.ask(claim, place.as_ref())).await;
+        let obstacle = unavailable.take();
+        let pause = match asked {
             Ok(Answer::Granted(grant)) => {
                 if let Some(place) = place {
                     queue.granted(place);
@@ -99,6 +110,15 @@ pub async fn wait_for_turn<Q: Queue>(
                 }
                 continue;
             }
+            Ok(Answer::Unavailable { error, pause }) => {
+                if Clock::system().timeout(pause, claim.given_up()).await.is_some() {
+                    return Err(error);
+                }
+                unavailable = Some(error);
+                continue;
+            }
+            // The wait ended while it was asked again.
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Err(obstacle.unwrap_or(error)),
             Err(error) => {
                 // Nobody gives such a claim up later, since the error says that nothing was done.
                 if error.kind() == ErrorKind::KindClash && place.is_some() {

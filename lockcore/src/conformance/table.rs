@@ -35,7 +35,7 @@ const ALL: &[Case] = cases! {
         a_busy_hour_of_permits_has_a_clean_history: Free [Permits];
     }
     ownership {
-        an_acquire_that_is_repeated_gets_the_same_grant: Free [];
+        an_acquire_that_is_repeated_is_granted_again: Free [];
         a_repeated_acquire_keeps_its_promise_before_waiters: Free [Counted];
         a_repeated_read_keeps_its_promise_before_writers: Free [Counted, Shared];
         a_repeated_permit_keeps_its_promise_before_waiters: Free [Counted, Permits];

@@ -37,7 +37,8 @@ pub struct Capabilities {
     pub across_hosts: bool,
     /// A lock survives a clean restart of the server.
     pub durable: bool,
-    /// A failover of the server never grants a lock twice.
+    /// The failure of a server, and another's taking its place, never grants a lock twice. This assumes, as every lease
+    /// does, that no clock steps forward.
     pub failover_safe: bool,
     /// The shortest lease.
     pub min_ttl: Duration,

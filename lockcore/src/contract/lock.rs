@@ -20,7 +20,8 @@ use crate::{
 ///
 /// 1. **Ownership is per acquisition.** It frees and renews by [`Claim::owner`], never by name alone.
 /// 2. **Idempotent by owner.** An `acquire` that is asked again for the same claim, after a lost reply, answers with
-///    the same grant. A `release` that is repeated is harmless.
+///    a grant of the same claim, which replaces the earlier one. Its token is the same; only where votes decide it can be
+///    higher, since another majority may have voted. A `release` that is repeated is harmless.
 /// 3. **A release never overtakes its acquire**: same ordered connection, or after the acquire's answer, or the
 ///    connection is closed.
 /// 4. **Server time for expiry.** A lease ends by the server's clock, counted from the arrival of the request; the

@@ -143,7 +143,7 @@ impl Future for Acquire {
                 let sleep = async move { clock.sleep_until(until.after(GRACE)).await };
                 let end = end.get_or_insert_with(|| Box::pin(sleep));
                 std::task::ready!(end.as_mut().poll(cx));
-                Err(timed_out(*wait, backend, work.claim().map(Claim::name)))
+                Err(unanswered(*wait, backend, work.claim().map(Claim::name)))
             }
         };
         // Whatever is still under way goes on in the background.
@@ -173,8 +173,17 @@ pub(crate) async fn within<T>(
 }
 
 pub(crate) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+    end_of_wait("still held by another after a wait of", wait, backend, name)
+}
+
+/// The backend has not said what stands in the way.
+fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+    end_of_wait("the backend has no answer after a wait of", wait, backend, name)
+}
+
+fn end_of_wait(what: &str, wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
     let waited = humantime::format_duration(wait.unwrap_or_default());
-    let error = Error::new(ErrorKind::TimedOut, format!("still held by another after a wait of {waited}"));
+    let error = Error::new(ErrorKind::TimedOut, format!("{what} {waited}"));
     let error = error.during(Operation::Acquire).on_backend(backend);
     match name {
         Some(name) => error.for_lock(name),

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use super::resp;
 use crate::{
-    Durability, Error,
+    Durability, Error, Options,
     kind::{Kind, Site},
-    programs::find,
+    release::{Family, Release},
     wire::SHORT,
 };
 
@@ -27,15 +27,24 @@ pub(super) enum Role {
 pub(super) struct Program {
     path: String,
     role: Role,
+    /// Whether it has a port for TLS, which is the first of the others then.
+    tls: bool,
     /// What its configuration file begins with. The server may rewrite the file, when told to, and then goes on
     /// with that after a restart. What it must not change is on its command line.
     pub(super) first_lines: String,
 }
 
 impl Program {
-    pub(super) fn find(role: Role) -> Result<Self, Error> {
-        Ok(Self { path: find("redis-server", "redis-server")?, role, first_lines: String::new() })
+    pub(super) fn find(role: Role, options: &Options) -> Result<Self, Error> {
+        let path = path(options.release_of(Family::Redis)?)?;
+        Ok(Self { path, role, tls: options.tls.is_some(), first_lines: String::new() })
     }
+}
+
+/// The program of a release.
+pub(super) fn path(release: &Release) -> Result<String, Error> {
+    let program = if release.name().starts_with("valkey") { "valkey-server" } else { "redis-server" };
+    release.program(program, "redis-server")
 }
 
 impl Kind for Program {
@@ -49,7 +58,7 @@ impl Kind for Program {
 
     fn more_ports(&self) -> usize {
         // The default for the cluster's own connections is 10000 above the other, which may be taken.
-        usize::from(self.role == Role::ClusterNode)
+        usize::from(self.tls) + usize::from(self.role == Role::ClusterNode)
     }
 
     fn prepare(&self, site: &Site<'_>) -> Result<Vec<Vec<String>>, Error> {
@@ -76,8 +85,16 @@ impl Kind for Program {
             // A replica does not have to wait for others that might want the same.
             settings.push(("repl-diskless-sync-delay", "0"));
         }
-        let bus = site.more_ports.first().map(ToString::to_string);
+        let mut ports = site.more_ports.iter().map(ToString::to_string);
+        let tls_port = site.options.tls.as_ref().and_then(|_| ports.next());
+        if let (Some(port), Some([ca, certificate, key])) = (&tls_port, &site.options.tls) {
+            settings.extend([("tls-port", &**port), ("tls-replication", "yes"), ("tls-auth-clients", "yes")]);
+            let files = [("tls-ca-cert-file", ca), ("tls-cert-file", certificate), ("tls-key-file", key)];
+            settings.extend(files.map(|(name, file)| (name, &**file)));
+        }
+        let bus = ports.next();
         if let Some(bus) = &bus {
+            settings.push(("tls-cluster", if self.tls { "yes" } else { "no" }));
             settings.extend([
                 ("cluster-enabled", "yes"),
                 ("cluster-port", bus),
@@ -96,7 +113,7 @@ impl Kind for Program {
         if answer.starts_with("-NOAUTH") || answer.starts_with("-NOPERM") {
             // It does not tell us who it is. But our process writes this only when the port is its own and it has
             // loaded its data.
-            return log.contains("Ready to accept connections");
+            return log.contains("Ready to accept connections") || log.contains("Sentinel ID is");
         }
         // It answers while it is still loading its data, and says so.
         answer.contains(&format!("process_id:{pid}\r\n")) && !answer.contains("\r\nloading:1\r\n")

@@ -49,13 +49,22 @@ impl RedisSentinel {
     /// Starts a group. The settings go to the two data nodes, and not to the sentinels, who learn a `requirepass`
     /// and need no password themselves.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
+        Self::launch(options, options.without_settings()).await
+    }
+
+    /// Starts a group whose sentinels, too, ask for a password, with which they log in to each other.
+    pub async fn start_protected(options: &Options, of_sentinels: &str) -> Result<Self, Error> {
+        Self::launch(options, options.without_settings().setting("requirepass", of_sentinels)).await
+    }
+
+    async fn launch(options: &Options, of_sentinels: Options) -> Result<Self, Error> {
         let master = Redis::start_with(&with_master_password(options)).await?;
-        let replica = Redis::start_replica(master.addr(), options).await?;
+        let replica = Redis::start_replica(master.peer_addr(), options).await?;
         let mut starts = Vec::new();
         for _ in 0..SENTINELS {
-            let mut program = Program::find(Role::Sentinel)?;
-            program.first_lines = configuration(master.addr(), options);
-            let options = options.without_settings();
+            let mut program = Program::find(Role::Sentinel, options)?;
+            program.first_lines = configuration(MASTER, master.peer_addr(), options);
+            let options = of_sentinels.clone();
             starts.push(async move { Redis::launch(program, &options).await });
         }
         let sentinels = start_all(starts).await?;
@@ -81,9 +90,9 @@ impl RedisSentinel {
         &self.members.sentinels
     }
 
-    /// The addresses of the sentinels, in the same order.
+    /// The addresses of the sentinels for clients, in the same order.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.members.sentinels.iter().map(|sentinel| sentinel.addr()).collect()
+        self.members.sentinels.iter().map(Redis::peer_addr).collect()
     }
 
     /// Its URL, without a password.
@@ -94,7 +103,30 @@ impl RedisSentinel {
     /// The same URL through other addresses of the sentinels, those of a [`Proxy`](crate::Proxy) each. The master's
     /// address stays what it is.
     pub fn url_via(&self, sentinels: &[SocketAddr]) -> String {
-        format!("redis+sentinel://{}/{MASTER}", hosts(sentinels))
+        let master = &self.members.master;
+        let scheme = if master.addr() == master.peer_addr() { "redis" } else { "rediss" };
+        format!("{scheme}+sentinel://{}/{MASTER}", hosts(sentinels))
+    }
+
+    /// Starts one more sentinel, which knows the first master by another address, that of a [`Proxy`](crate::Proxy), and
+    /// leaves the group alone. Clients that ask it go through the proxy. Returns it and the name that it has for the master.
+    pub async fn start_guide(&self, master: SocketAddr) -> Result<(Redis, String), Error> {
+        let mut program = Program::find(Role::Sentinel, self.members.master.options())?;
+        // The other sentinels would take a master of the same name for theirs.
+        let name = format!("{MASTER}-at-{}", master.port());
+        program.first_lines = configuration(&name, master, &Options::new())
+            + &format!(
+                "sentinel down-after-milliseconds {name} 600000\nsentinel failover-timeout {name} 600000\n"
+            );
+        let guide = Redis::launch(program, &self.members.sentinels[0].options().without_settings()).await?;
+        let (asked, named) = (guide.clone(), name.clone());
+        let look = move || {
+            let seen = asked.ask(&["SENTINEL", "MASTER", &named]).unwrap_or_default();
+            Ok(if field(&seen, "flags") == Some("master") { Look::Ready } else { Look::NotYet(seen) })
+        };
+        let server = guide.server.clone();
+        until_ready(NAME, look, move || server.log_tail()).await?;
+        Ok((guide, name))
     }
 
     /// Where the master is now, as at least two sentinels say. One that is paused costs a second.
@@ -113,16 +145,16 @@ impl RedisSentinel {
 }
 
 /// What a sentinel begins with. It writes down in the same file what it learns.
-fn configuration(master: SocketAddr, options: &Options) -> String {
+fn configuration(name: &str, master: SocketAddr, options: &Options) -> String {
     let (ip, port) = (master.ip(), master.port());
     let mut lines = vec![
-        format!("sentinel monitor {MASTER} {ip} {port} {QUORUM}\n"),
-        format!("sentinel down-after-milliseconds {MASTER} 1000\n"),
-        format!("sentinel failover-timeout {MASTER} 4000\n"),
+        format!("sentinel monitor {name} {ip} {port} {QUORUM}\n"),
+        format!("sentinel down-after-milliseconds {name} 1000\n"),
+        format!("sentinel failover-timeout {name} 4000\n"),
     ];
     if let Some(password) = options.value("requirepass") {
         let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
-        lines.push(format!("sentinel auth-pass {MASTER} \"{quoted}\"\n"));
+        lines.push(format!("sentinel auth-pass {name} \"{quoted}\"\n"));
     }
     lines.concat()
 }

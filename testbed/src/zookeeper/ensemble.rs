@@ -75,7 +75,7 @@ impl ZooKeeperEnsemble {
         for index in 0..size {
             let members =
                 links.as_ref().map_or_else(|| direct(&ports), |links| links.settings(index, &ports));
-            let java = Java::find(Some(Member { id: index + 1, members }))?;
+            let java = Java::find(Some(Member { id: index + 1, members }), options)?;
             let options = options.clone();
             starts.push(async move { ZooKeeper::launch(java, &options).await });
         }

@@ -3,9 +3,10 @@
 use std::{fs, net::SocketAddr, path::Path};
 
 use crate::{
-    Durability, Error,
+    Durability, Error, Options, Release,
     kind::{Kind, Site},
-    programs::{find, missing},
+    programs::{find, missing, text},
+    release::Family,
     wire::{SHORT, exchange},
 };
 
@@ -33,6 +34,18 @@ const ARCHIVES: [&str; 10] = [
     "guava",
 ];
 
+/// What a newer release needs beside these, where the server's archive would find older ones.
+const NEWER: [&str; 8] = [
+    "metrics-core",
+    "snappy-java",
+    "netty-buffer",
+    "netty-common",
+    "netty-handler",
+    "netty-transport",
+    "commons-io",
+    "commons-cli",
+];
+
 fn archive(name: &str) -> String {
     format!("{FOLDER}/{name}.jar")
 }
@@ -42,8 +55,15 @@ fn have(name: &str, package: &str) -> Result<(), Error> {
     if Path::new(&archive).is_file() { Ok(()) } else { Err(missing(&archive, package)) }
 }
 
-/// The class path of programs that use `ZooKeeper`.
-pub(super) fn class_path() -> Result<String, Error> {
+/// The class path of programs that use a release of `ZooKeeper`.
+pub(crate) fn class_path(release: &Release) -> Result<String, Error> {
+    if let Some(root) = release.root()? {
+        // The archive itself names libraries in the system's folder, which are those of another release: ours come first.
+        let folder = text(&root.join(&FOLDER[1..]))?;
+        let names =
+            NEWER.into_iter().chain(ARCHIVES.into_iter().filter(|name| *name != SERVER)).chain([SERVER]);
+        return Ok(names.map(|name| format!("{folder}/{name}.jar")).collect::<Vec<_>>().join(":"));
+    }
     have(SERVER, "zookeeper")?;
     Ok(ARCHIVES.map(archive).join(":"))
 }
@@ -51,7 +71,7 @@ pub(super) fn class_path() -> Result<String, Error> {
 /// The same for programs that use Curator.
 pub(super) fn curator_class_path() -> Result<String, Error> {
     have(CURATOR, "libcurator-recipes-java")?;
-    class_path()
+    class_path(Release::choose(Family::ZooKeeper, None)?)
 }
 
 /// What a server writes at each start, just before it takes the port for clients.
@@ -74,8 +94,8 @@ pub(super) struct Java {
 }
 
 impl Java {
-    pub(super) fn find(member: Option<Member>) -> Result<Self, Error> {
-        let class_path = class_path()?;
+    pub(super) fn find(member: Option<Member>, options: &Options) -> Result<Self, Error> {
+        let class_path = class_path(options.release_of(Family::ZooKeeper)?)?;
         Ok(Self { path: find("java", "default-jre-headless")?, class_path, member })
     }
 

@@ -5,8 +5,10 @@ mod databases;
 mod ensemble;
 mod life;
 mod redis;
+mod releases;
 mod sentinel;
 mod small;
+mod tls;
 
 /// True if a test has to be skipped, and says why. Fails instead where servers are required.
 fn skip(installed: Result<(), testbed::Error>) -> bool {

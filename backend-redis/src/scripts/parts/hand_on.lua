@@ -63,7 +63,9 @@ local function hand_on(counter, lock, queue, seats, members, details, mode)
       end
     end
     if heard == 0 then
-      local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 500000))
+      -- It loses its place soon, unless it gives a sign of life. One that lives does so in time, every 1.3 s: a proxy, or a
+      -- connection that is just being made, can keep it from being counted.
+      local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 2000000))
       redis.call('HSET', seats, owner, soon .. ':' .. seat.mode .. ':' .. seat.client .. ':' .. seat.ticket)
       place = place + 1
     end

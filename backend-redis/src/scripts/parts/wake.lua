@@ -6,8 +6,9 @@ local function wake_first(queue, seats, only)
   if not owner or (only and seat.mode ~= only) then return '' end
   if seat.client == ARGV[1] then return seat.ticket end
   if redis.call('PUBLISH', seat.client, seat.ticket) == 0 and ARGV[2] == 'exact' then
-    -- Nobody listens: it loses its place soon, unless it comes back.
-    local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 500000))
+    -- Nobody listens: it loses its place soon, unless it gives a sign of life. One that lives does so in time, every 1.3 s:
+    -- a proxy, or a connection that is just being made, can keep it from being counted.
+    local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 2000000))
     redis.call('HSET', seats, owner, soon .. ':' .. seat.mode .. ':' .. seat.client .. ':' .. seat.ticket)
   end
   return ''

@@ -1,11 +1,13 @@
 //! Locks held at a majority of independent nodes.
 
 mod addresses;
+mod fresh_nodes;
 mod planting;
 mod readers;
 mod releases;
 mod restarts;
 mod rivals;
+mod rounds;
 mod slow_nodes;
 
 use futures_util::future::join_all;

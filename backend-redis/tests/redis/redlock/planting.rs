@@ -69,6 +69,34 @@ async fn a_node_that_answers_last_gets_the_lock_again_too() {
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
 }
 
+/// Nor do the releases of other locks wait for a node that is slow to take one again.
+#[tokio::test]
+async fn a_release_does_not_wait_for_a_node_that_gets_another_lock_again() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
+    let backend =
+        backend(&url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()])).await.expect("a connection");
+    let ttl = Duration::from_secs(30);
+    let [one, other] = ["a", "b"].map(|name| claim_as(Mode::Exclusive, name, ttl));
+    let grant = backend.acquire(&one).await.expect("an answer").expect("a free lock");
+    backend.acquire(&other).await.expect("an answer").expect("a free lock");
+    until("the node has it", || keys(&nodes[0]).len() == 2).await;
+    tell(&nodes[0], &["DEL", "lockwell:a"]);
+    proxy.delay(Duration::from_millis(500));
+    let renewal = backend.renew(&[grant], soon()).await.remove(0);
+    assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
+    // The node has said by then that it lost the lock, and has not said that it has it again.
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    let start = std::time::Instant::now();
+    for claim in [&other, &one] {
+        backend.release(claim).await.expect("a majority");
+    }
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    // It gets the lock, and gives it back.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(nodes.iter().all(|node| keys(node).is_empty()), "set again after the release");
+}
+
 /// Releases a lock while its renewal, which finds that a node has lost it, is under way.
 async fn race(nodes: &[Redis], mode: Mode, rounds: u32) {
     let backend = backend(&redlock_url(nodes)).await.expect("a connection");

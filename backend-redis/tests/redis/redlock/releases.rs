@@ -69,8 +69,18 @@ async fn a_vote_that_is_repeated_late_does_not_bring_its_round_back() {
         let value = tell(node, &["GET", lock]);
         value.rsplit(':').nth(1).expect("a round").to_owned()
     };
-    let first = vote("1");
-    assert_eq!((vote("2"), round()), (first.clone(), "2".to_owned()));
-    assert_eq!((vote("1"), round()), (first.clone(), "2".to_owned()));
-    assert_eq!((vote("10"), round()), (first, "10".to_owned()));
+    let number = |answer: String| answer.split_whitespace().last().map(str::to_owned);
+    let voted = |round| number(vote(round));
+    assert_eq!(
+        (voted("1"), voted("1"), round()),
+        (Some("5".to_owned()), Some("5".to_owned()), "1".to_owned())
+    );
+    // The next round has a vote of its own, and a late request of the last one changes nothing.
+    assert_eq!((voted("2"), round()), (Some("6".to_owned()), "2".to_owned()));
+    assert!(vote("1").starts_with("*1\r\n*4\r\n:0\r\n"), "a vote for a round that is over");
+    assert_eq!(round(), "2");
+    assert_eq!(
+        (voted("10"), voted("10"), round()),
+        (Some("7".to_owned()), Some("7".to_owned()), "10".to_owned())
+    );
 }

@@ -25,9 +25,12 @@ local function vote(counter, lock, queue, seats, members, details, owner, ttl, l
   end
   if group and group ~= '-1' then return {3, tonumber(group)} end
   local mine = group and redis.call('HGET', details, owner)
-  local token, since, last_round
-  if mine then token, since, last_round = string.match(mine, '^(%d+):(%d+):(%d+):') end
-  if not mine then
+  local token, since, its_round
+  if mine then
+    token, since, its_round = string.match(mine, '^(%d+):(%d+):(%d+):')
+    -- A late request: its round is over.
+    if tonumber(its_round) > tonumber(round) then return {0, -2, 0, 0} end
+  else
     local first, first_seat = first_of(queue, seats)
     local left = -2
     if value and not group then left = redis.call('PTTL', lock) end
@@ -36,9 +39,9 @@ local function vote(counter, lock, queue, seats, members, details, owner, ttl, l
       return {0, left, seat ~= '' and sit(queue, seats, owner, '-1:' .. seat, tonumber(ARGV[1])) or 0, foreign}
     end
   end
-  -- Asked again after a lost answer, the vote is the same. In its next round the claim gets another: a reader that was
-  -- granted in between did not end the vote of the last one, as a writer would, and must not get the higher token.
-  if not mine or tonumber(round) > tonumber(last_round) then
+  -- Asked again after a lost answer, the vote is the same. The next round gets another: a reader that was granted in between
+  -- did not end the vote of the last one, as a writer would, and must not get the higher token.
+  if its_round ~= round then
     token = raise(counter, floor, many)
     if not group then begin_group(lock, members, details, '-1', ttl) end
     redis.call('HSET', details, owner, token .. ':' .. (since or stamp) .. ':' .. round .. ':' .. label)
@@ -57,7 +60,7 @@ for claim = 1, #KEYS / 6 do
   local k, a = 6 * claim - 5, 7 * claim - 5
   local done, answer = xpcall(function()
     return vote(KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], ARGV[a], ARGV[a + 1],
-      ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
+      ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], tonumber(ARGV[a + 6]))
   end, locate)
   answers[claim] = done and answer or {2, answer}
 end

@@ -1,24 +1,20 @@
--- Gives exclusive claims up: what they hold, and their places in queues. Frees a lock only for its own owner.
+-- Redlock: gives exclusive claims up at one node, what they hold and their places in the queue.
 --
 -- KEYS  for each claim: the lock, its queue, the seats of those in the queue
--- ARGV  1: the caller's wake-up channel, 2: 'exact' if the count of listeners is to be trusted (not in a cluster);
---       then for each claim: owner, '1' if it may stand in the queue, and the round to give back, '' for any
--- Answer for each claim, in order:
---       {released, ticket}     released: 1 if it held the lock or a place, 0 if it had neither; ticket: of the waiter of
---                              the caller's own process to wake, '' if there is none
---       {2, text}              this claim failed, and has changed nothing
+-- ARGV  1: the caller's wake-up channel, 2: 'exact', as the count of listeners is to be trusted; then for each claim: owner,
+--       '1' if it may stand in the queue, and the round whose vote is given back, '' for all rounds, when the claim is over
+-- Answer for each claim, in order: {released, ticket} or {2, text}, as in release.lua
 --
 -- One waiter is woken, the first in the queue. One of another process is woken by a message to that process.
 
+-- include record.lua
+
 -- The usual case: one claim, held, and nobody waits. It spares the clock and what is below.
-if #KEYS == 3 then
-  local lock = KEYS[1]
-  local value = redis.call('GET', lock)
-  if value and ARGV[4] == '0' and ARGV[5] == '' and string.sub(value, 1, 32) == ARGV[3] then
-    if redis.call('EXISTS', KEYS[2]) == 0 then
-      redis.call('DEL', lock)
-      return {{1, ''}}
-    end
+if #KEYS == 3 and ARGV[4] == '0' then
+  local value = redis.call('GET', KEYS[1])
+  if value and is_of(value, ARGV[3], ARGV[5]) and redis.call('EXISTS', KEYS[2]) == 0 then
+    redis.call('DEL', KEYS[1])
+    return {{1, ''}}
   end
 end
 
@@ -30,8 +26,7 @@ end
 local function release(lock, queue, seats, owner, queued, round)
   local value = redis.call('GET', lock)
   local released = 0
-  if value and string.sub(value, 1, 32) == owner
-    and (round == '' or string.match(value, '^%x+:%d+:%d+:(%d+):') == round) then
+  if value and is_of(value, owner, round) then
     redis.call('DEL', lock)
     value = nil
     released = 1

@@ -1,30 +1,33 @@
--- Redlock: sets locks again at a node that has lost them, while their owners hold them at a majority of the others.
+-- Redlock: sets a lock again at a node that has lost it, while its owner holds it at a majority of the others.
 --
 -- KEYS  for each lock: its token counter, the lock, the members of the group that holds the lock, their details
--- ARGV  for each lock: owner, ttl in milliseconds, token, label, mode (0 exclusive, -1 reader)
--- Answer for each lock, in order: 1 if it is the owner's now, 0 if another has it
+-- ARGV  for each lock: owner, round, ttl in milliseconds, token, label, mode (0 exclusive, -1 reader)
+-- Answer for each lock, in order: 1 if it is the owner's now, by this round, 0 if another has it
 --
 -- The counter is raised to the token, too: nobody is to get a lower one from this node.
 
 -- include clock.lua
 -- include peek.lua
 -- include group.lua
+-- include record.lua
 
 local answers = {}
 for i = 1, #KEYS / 4 do
-  local k, a = 4 * i - 3, 5 * i - 4
+  local k, a = 4 * i - 3, 6 * i - 5
   local counter, lock, members, details = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
-  local owner, ttl, token, mode = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4]
+  local owner, round, ttl, token, mode = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 5]
   local value = peek(lock)
   local group = type(value) == 'string' and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
     value, group = nil, nil
   end
-  answers[i] = 0
+  local mine = value
+  if group then mine = owner .. ':' .. (redis.call('HGET', details, owner) or '') end
+  answers[i] = type(mine) == 'string' and is_of(mine, owner, round) and 1 or 0
   if not value or (group == '-1' and mode == '-1' and not redis.call('HGET', details, owner)) then
     if tonumber(redis.call('GET', counter) or 0) < tonumber(token) then redis.call('SET', counter, token) end
-    local rest = token .. ':' .. stamp .. ':0:' .. ARGV[a + 3]
+    local rest = token .. ':' .. stamp .. ':' .. round .. ':' .. ARGV[a + 4]
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. rest, 'PX', ttl)
     else
@@ -34,10 +37,6 @@ for i = 1, #KEYS / 4 do
       span(lock, members, details)
     end
     answers[i] = 1
-  elseif group then
-    answers[i] = redis.call('HGET', details, owner) and 1 or 0
-  else
-    answers[i] = type(value) == 'string' and string.sub(value, 1, 32) == owner and 1 or 0
   end
 end
 return answers

@@ -1,0 +1,186 @@
+//! The masters of a cluster: a connection to each, and who serves which slot.
+//!
+//! The unit of failure is one node. Each master has a connection of its own, which is made when a call first needs it, and
+//! replaced by itself. Nothing that all nodes share waits for one of them: who serves which slot is asked in the background,
+//! of several nodes at once.
+
+mod refresh;
+pub(crate) mod slots;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockcore::Moment;
+use lockcore::backend::Backoff;
+use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
+
+use self::refresh::Refreshing;
+use self::slots::{Name, View};
+use crate::address::{Address, Place};
+use crate::doubts::Demands;
+use crate::keys::SLOTS;
+use crate::wire::{Subscriber, Wire};
+
+/// The first and the longest pause between two questions about who serves what.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// For how long a slot counts as moving after a call found it so.
+const MOVING: Duration = Duration::from_secs(2);
+
+pub(crate) struct Cluster {
+    address: Address,
+    subscriber: Subscriber,
+    demands: Option<Demands>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The master of each slot; empty before the first answer.
+    slots: Vec<Option<Arc<Wire>>>,
+    masters: HashMap<Name, Arc<Wire>>,
+    /// Slots that calls found to be between two nodes, and when.
+    moving: HashMap<u16, Moment>,
+    /// The latest question about who serves what.
+    refreshing: Option<Refreshing>,
+    next_refresh: Moment,
+    pauses: Backoff,
+}
+
+impl Cluster {
+    pub(crate) fn new(address: Address, subscriber: Subscriber, demands: Option<Demands>) -> Self {
+        let state = State {
+            slots: Vec::new(),
+            masters: HashMap::new(),
+            moving: HashMap::new(),
+            refreshing: None,
+            next_refresh: Moment::now(),
+            pauses: pauses(),
+        };
+        Self { address, subscriber, demands, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The nodes that the address names.
+    fn seeds(&self) -> &[ConnectionAddr] {
+        match &self.address.place {
+            Place::Cluster(seeds) => seeds,
+            _ => &[],
+        }
+    }
+
+    /// The master of a slot, as far as it is known.
+    pub(crate) fn wire(&self, slot: u16) -> Option<Arc<Wire>> {
+        self.state().slots.get(usize::from(slot)).cloned().flatten()
+    }
+
+    /// The master of a slot. If it is not known, the nodes are asked.
+    pub(crate) async fn find(self: &Arc<Self>, slot: u16) -> RedisResult<Arc<Wire>> {
+        if let Some(wire) = self.wire(slot) {
+            return Ok(wire);
+        }
+        self.learn().await?;
+        let text = "no node serves this slot";
+        self.wire(slot).ok_or_else(|| RedisError::from((ServerErrorKind::ClusterDown.into(), text)))
+    }
+
+    /// All masters that are known.
+    pub(crate) fn masters(&self) -> Vec<Arc<Wire>> {
+        self.state().masters.values().cloned().collect()
+    }
+
+    /// A master by its name. It is made if it is new.
+    fn master(&self, state: &mut State, name: &Name) -> Arc<Wire> {
+        let make = || {
+            let address = self.address.at(self.address.node(name.host.clone(), name.port));
+            Arc::new(Wire::new(address, Some(self.subscriber.clone())).demanding(self.demands))
+        };
+        Arc::clone(state.masters.entry(name.clone()).or_insert_with(make))
+    }
+
+    /// Follows what the nodes say about who serves what.
+    fn apply(&self, view: &View) {
+        let mut state = self.state();
+        let mut slots: Vec<Option<Arc<Wire>>> = vec![None; usize::from(SLOTS)];
+        for (first, last, name) in view {
+            let wire = self.master(&mut state, name);
+            if let Some(range) = slots.get_mut(usize::from(*first)..=usize::from(*last)) {
+                range.fill(Some(wire));
+            }
+        }
+        let same = |(one, two): (&Option<Arc<Wire>>, &Option<Arc<Wire>>)| match (one, two) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        let changed = slots.len() != state.slots.len() || !slots.iter().zip(&state.slots).all(same);
+        state.slots = slots;
+        // The connection of one that serves nothing any more closes when the last call on it has ended.
+        let before = state.masters.len();
+        state.masters.retain(|name, _| view.iter().any(|(_, _, other)| other == name));
+        let lost = state.masters.len() < before;
+        if changed {
+            state.pauses = pauses();
+        }
+        drop(state);
+        if lost {
+            // What was said to its subscribers may not have come. A slot that moves between two masters is no such case:
+            // what is said at the new one comes by the old one, too.
+            self.subscriber.waiters.notify_all();
+        }
+    }
+
+    /// Follows a node that says who serves this slot now, and asks what else has changed.
+    pub(crate) fn moved(self: &Arc<Self>, slot: u16, name: &Name) -> Arc<Wire> {
+        let wire = {
+            let mut state = self.state();
+            let wire = self.master(&mut state, name);
+            if let Some(place) = state.slots.get_mut(usize::from(slot)) {
+                *place = Some(Arc::clone(&wire));
+            }
+            wire
+        };
+        self.refresh_soon();
+        wire
+    }
+
+    /// The node that has what is asked for while its slot is being moved to it.
+    pub(crate) fn asked(&self, name: &Name) -> Arc<Wire> {
+        self.master(&mut self.state(), name)
+    }
+
+    /// Notes that a slot is between two nodes.
+    pub(crate) fn note_moving(&self, slot: u16) {
+        let mut state = self.state();
+        state.moving.retain(|_, since| !since.after(MOVING).has_passed());
+        state.moving.insert(slot, Moment::now());
+    }
+
+    pub(crate) fn is_moving(&self, slot: u16) -> bool {
+        self.state().moving.get(&slot).is_some_and(|since| !since.after(MOVING).has_passed())
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.slots.clear();
+        let masters = std::mem::take(&mut state.masters);
+        drop(state);
+        for wire in masters.values() {
+            wire.close();
+        }
+    }
+}
+
+fn pauses() -> Backoff {
+    Backoff::new(PAUSES.0, PAUSES.1)
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("address", &self.address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! Making connections.
+
+use std::time::Duration;
+
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+
+use crate::address::{Address, Place};
+use crate::sentinel;
+use crate::wire::{Link, Subscriber};
+
+/// How long making a connection may take.
+pub(crate) const CONNECT: Duration = Duration::from_secs(2);
+
+/// How many commands the client crate takes in before the first is written.
+const BUFFER: usize = 1024;
+
+/// Makes a connection to the server at this address, or to the master that its sentinels name. What the server pushes
+/// goes to the subscriber.
+pub(crate) async fn connect(address: &Address, subscriber: Option<Subscriber>) -> RedisResult<Link> {
+    match &address.place {
+        Place::Node(addr) => connect_to(address, addr, subscriber).await,
+        Place::Sentinel { sentinels, master } => {
+            sentinel::connect(address, sentinels, master, subscriber).await
+        }
+        // The nodes of a cluster are connected to one by one.
+        Place::Cluster(_) => Err(unreachable_now()),
+    }
+}
+
+/// Makes a connection to one server, with the login and the certificates of the address.
+pub(crate) async fn connect_to(
+    address: &Address,
+    addr: &ConnectionAddr,
+    subscriber: Option<Subscriber>,
+) -> RedisResult<Link> {
+    open(address, address.info(addr)?, subscriber).await
+}
+
+/// Makes a connection to one server, with the certificates of the address.
+pub(crate) async fn open(
+    address: &Address,
+    info: ConnectionInfo,
+    subscriber: Option<Subscriber>,
+) -> RedisResult<Link> {
+    let config = AsyncConnectionConfig::new()
+        // Every request has a deadline of its own.
+        .set_response_timeout(None)
+        .set_connection_timeout(Some(CONNECT))
+        .set_pipeline_buffer_size(BUFFER);
+    let config = match subscriber {
+        Some(subscriber) => config.set_push_sender(subscriber),
+        None => config,
+    };
+    client(address, info)?.get_multiplexed_async_connection_with_config(&config).await.map(Link)
+}
+
+#[cfg(feature = "tls")]
+fn client(address: &Address, info: ConnectionInfo) -> RedisResult<Client> {
+    match &address.tls {
+        Some(files) => {
+            // They were good when the client was made; a file that is being replaced is worth another try.
+            let unusable = |error| RedisError::from(std::io::Error::other(format!("{error:#}")));
+            Client::build_with_tls(info, crate::tls::certificates(files).map_err(unusable)?)
+        }
+        None => Client::open(info),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn client(_: &Address, info: ConnectionInfo) -> RedisResult<Client> {
+    Client::open(info)
+}
+
+/// There is no server just now; there may be one in a moment.
+pub(crate) fn unreachable_now() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::NotConnected).into()
+}

@@ -1,0 +1,154 @@
+//! Whether a server may lose locks, as far as it tells.
+
+use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
+
+use crate::check::{Info, one_text};
+use crate::error::{STRICT, UNCHECKED};
+use crate::wire::Link;
+
+/// What is demanded of a server that keeps locks: by `strict=true` on every connection, otherwise for a warning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demands {
+    /// How many replicas must have a grant before it counts.
+    pub(crate) wait_replicas: u32,
+    /// Whether sentinels put a replica in the place of the master, also where none is connected just now.
+    pub(crate) by_sentinels: bool,
+}
+
+impl Demands {
+    /// What is wrong with keeping locks on this server. `every_change`: whether it answers only after its change is on
+    /// the disk; `None` if it does not say.
+    pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
+        let mut doubts = Vec::new();
+        // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
+        let evicts = !matches!(info.get("maxmemory_policy"), "" | "noeviction");
+        if evicts && info.get("maxmemory") != "0" {
+            let text = "its maxmemory-policy lets it evict locks that are held: set it to noeviction";
+            doubts.push(text.to_owned());
+        }
+        if info.get("aof_enabled") == "0" {
+            let text = "it has no append-only file: locks and queues are lost when it restarts";
+            doubts.push(text.to_owned());
+        } else if every_change == Some(false) {
+            let text = "it answers before its change is on the disk: set appendfsync to always and \
+                        no-appendfsync-on-rewrite to no";
+            doubts.push(text.to_owned());
+        }
+        let replicas: u32 = info.get("connected_slaves").parse().unwrap_or(0);
+        let can_move = replicas > 0 || (self.by_sentinels && info.get("role") == "master");
+        // A failover takes any replica: each must have confirmed a grant.
+        if can_move && (self.wait_replicas == 0 || self.wait_replicas < replicas) {
+            let waits = self.wait_replicas;
+            doubts.push(format!(
+                "it has replicas, {replicas} just now, and grants wait for {waits} of them: a failover to one that lags \
+                 behind can grant a lock twice (see wait_replicas)"
+            ));
+        }
+        doubts
+    }
+
+    /// Refuses the server behind a new connection if it may lose locks, or does not say.
+    pub(crate) async fn examine(self, link: &mut Link) -> RedisResult<()> {
+        let refuse = |code: &str, text: String| Err(redis::make_extension_error(code.to_owned(), Some(text)));
+        let unchecked =
+            || refuse(UNCHECKED, "strict=true needs the rights to INFO and CONFIG GET".to_owned());
+        let info = match link.query(&redis::cmd("INFO")).await {
+            Err(error) if is_denied(&error) => return unchecked(),
+            answer => Info::parse(&one_text(answer?)),
+        };
+        // What is no master at all is told apart.
+        if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {
+            return Ok(());
+        }
+        let every_change = match link.query(&config()).await {
+            Err(error) if !error.is_io_error() => None,
+            answer => keeps_every_change(&answer?),
+        };
+        let doubts = self.doubts(&info, every_change);
+        if !doubts.is_empty() {
+            return refuse(
+                STRICT,
+                format!("strict=true, and this server may lose locks: {}", doubts.join("; ")),
+            );
+        }
+        if every_change.is_none() { unchecked() } else { Ok(()) }
+    }
+}
+
+fn is_denied(error: &redis::RedisError) -> bool {
+    error.kind() == Kind::Server(ServerErrorKind::NoPerm)
+}
+
+/// Asks when changes reach the disk. A pattern, since servers before Redis 7 take only one name.
+pub(crate) fn config() -> Cmd {
+    let mut command = redis::cmd("CONFIG");
+    command.arg("GET").arg("*appendfsync*");
+    command
+}
+
+/// Whether the server answers only after its change is on the disk, by its answer to [`config`].
+pub(crate) fn keeps_every_change(answer: &Value) -> Option<bool> {
+    let words: Vec<&Value> = match answer {
+        Value::Map(pairs) => pairs.iter().flat_map(|(name, value)| [name, value]).collect(),
+        Value::Array(values) => values.iter().collect(),
+        _ => return None,
+    };
+    let value_of = |wanted: &str| {
+        let found = words.chunks(2).find(|pair| is(pair[0], wanted));
+        found.and_then(|pair| pair.get(1).copied())
+    };
+    let always = is(value_of("appendfsync")?, "always");
+    // While the file is rewritten, such a server does not wait for the disk.
+    let lapses = value_of("no-appendfsync-on-rewrite").is_some_and(|value| is(value, "yes"));
+    Some(always && !lapses)
+}
+
+fn is(value: &Value, text: &str) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demands(wait_replicas: u32, by_sentinels: bool) -> Demands {
+        Demands { wait_replicas, by_sentinels }
+    }
+
+    #[test]
+    fn doubts_are_told() {
+        let none = demands(0, false);
+        let doubts = |info: &str, every_change| none.doubts(&Info::parse(info), every_change);
+        let safe = "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:0\r\n";
+        assert!(doubts(safe, Some(true)).is_empty() && doubts(safe, None).is_empty());
+        assert!(doubts(safe, Some(false))[0].contains("always"));
+        assert!(doubts("", None).is_empty());
+        let evicts = "maxmemory:1000\r\nmaxmemory_policy:volatile-lru\r\naof_enabled:0\r\n";
+        let found = doubts(evicts, Some(false));
+        assert!(found.len() == 2 && found[0].contains("noeviction") && found[1].contains("append-only"));
+    }
+
+    #[test]
+    fn replicas_are_a_doubt_unless_all_confirm() {
+        let of = |replicas: u32, demands: Demands| {
+            let info = format!("role:master\r\nconnected_slaves:{replicas}\r\naof_enabled:1\r\n");
+            demands.doubts(&Info::parse(&info), Some(true)).len()
+        };
+        assert_eq!((of(0, demands(0, false)), of(0, demands(0, true)), of(0, demands(1, true))), (0, 1, 0));
+        assert_eq!((of(1, demands(0, false)), of(1, demands(1, false)), of(1, demands(1, true))), (1, 0, 0));
+        assert_eq!((of(2, demands(1, false)), of(2, demands(2, true)), of(1, demands(2, true))), (1, 0, 0));
+    }
+
+    #[test]
+    fn when_changes_reach_the_disk() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let answer = |sync: &str, lapse: &str| {
+            let names = [text("no-appendfsync-on-rewrite"), text(lapse), text("appendfsync"), text(sync)];
+            keeps_every_change(&Value::Array(names.into()))
+        };
+        assert_eq!((answer("always", "no"), answer("everysec", "no")), (Some(true), Some(false)));
+        assert_eq!((answer("always", "yes"), keeps_every_change(&Value::Nil)), (Some(false), None));
+        let map = Value::Map(vec![(text("appendfsync"), text("always"))]);
+        assert_eq!(keeps_every_change(&map), Some(true));
+    }
+}

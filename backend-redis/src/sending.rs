@@ -1,0 +1,179 @@
+//! Sending one call to the server of its slot, wherever that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::backend::{Attempt, Service};
+use lockcore::{Moment, Result};
+use redis::{RedisError, RedisResult, Value};
+
+use crate::calls::{Item, Scripts};
+use crate::cluster::slots::redirect;
+use crate::error::{Verdict, no_answer, no_link, verdict};
+use crate::route::Route;
+use crate::script::Script;
+use crate::wire::{Link, Wire};
+
+/// How long a connection to a node of a cluster is waited for before it is looked whether another has its place.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The connection that a call is sent over.
+pub(crate) struct Way {
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) link: Link,
+    pub(crate) generation: u64,
+    /// Whether the node is only receiving the slot, and answers to those who say that they know.
+    pub(crate) asking: bool,
+}
+
+/// What became of a call at one node.
+pub(crate) enum Called {
+    Answered(Value),
+    Failed(RedisError),
+    /// Not done; it will work in a moment.
+    NotDone(RedisError),
+    /// Not done, since the keys are at two nodes.
+    Torn(RedisError),
+    /// Not done; another node has to do it.
+    Elsewhere(RedisError),
+    Unwanted,
+    Unknown(Option<RedisError>),
+}
+
+/// A call without an answer. Dropping it notes the silence: also when the callers' time is over before ours, and the
+/// call is dropped with them.
+struct Silence<'a> {
+    route: &'a Route,
+    wire: &'a Wire,
+    generation: u64,
+    sent: Moment,
+    over: bool,
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.wire.note_silence(self.generation, Moment::now().since(self.sent));
+            self.route.note_trouble();
+        }
+    }
+}
+
+impl Scripts {
+    /// Finds the server of a slot, and connects to it.
+    pub(crate) async fn connect(&self, slot: u16, attempt: Attempt) -> Result<()> {
+        let left = attempt.until.remaining();
+        let in_cluster = matches!(self.route, Route::Cluster(_));
+        let limit = if in_cluster { left.min(LOOK) } else { left };
+        let linked = tokio::time::timeout(limit, async { self.route.find(slot).await?.link().await }).await;
+        if matches!(linked, Ok(Ok(_))) {
+            return Ok(());
+        }
+        self.route.note_trouble();
+        match linked {
+            Ok(linked) => linked.map(drop).map_err(|error| no_link(&error)),
+            // What the last attempt failed with says more than that this one takes long.
+            Err(_) => Err(match self.route.wire(slot).and_then(|wire| wire.failure()) {
+                Some(error) => no_link(&error),
+                None => no_answer(None),
+            }),
+        }
+    }
+
+    /// Sends a call over a connection. Also says when.
+    pub(crate) async fn call_at(&self, way: &mut Way, batch: &[&Item], end: Moment) -> (Called, Moment) {
+        let sent = Moment::now();
+        let generation = way.generation;
+        let wire = Arc::clone(&way.wire);
+        let mut silence = Silence { route: &self.route, wire: &wire, generation, sent, over: false };
+        let called = tokio::time::timeout(end.remaining(), self.invoke(way, batch)).await;
+        silence.over = called.is_ok();
+        if silence.over {
+            wire.note_answer();
+        }
+        let error = match called {
+            Ok(Ok(value)) => return (Called::Answered(value), sent),
+            Ok(Err(error)) => error,
+            Err(_) => return (Called::Unknown(None), sent),
+        };
+        let in_cluster = matches!(self.route, Route::Cluster(_));
+        let called = match verdict(&error, self.route.can_move()) {
+            Verdict::Elsewhere if in_cluster => Called::Elsewhere(error),
+            Verdict::Torn => Called::Torn(error),
+            Verdict::Again => {
+                self.route.note_trouble();
+                Called::NotDone(error)
+            }
+            Verdict::Broken => {
+                tracing::debug!(%error, "a connection failed and is replaced");
+                wire.hang_up(generation);
+                self.route.note_trouble();
+                Called::Unknown(Some(error))
+            }
+            Verdict::Unknown => Called::Unwanted,
+            Verdict::Fatal | Verdict::Elsewhere => Called::Failed(error),
+        };
+        if let (Called::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
+            cluster.note_moving(batch[0].slot);
+        }
+        (called, sent)
+    }
+
+    /// The way to the node that another one named.
+    pub(crate) async fn follow(&self, slot: u16, error: &RedisError, from: &Way, end: Moment) -> Option<Way> {
+        let Route::Cluster(cluster) = &self.route else { return None };
+        let name = redirect(error, &from.wire.host())?;
+        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
+        let wire = if asking {
+            cluster.note_moving(slot);
+            cluster.asked(&name)
+        } else {
+            cluster.moved(slot, &name)
+        };
+        let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
+        Some(Way { wire, link, generation, asking })
+    }
+
+    /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is sent only
+    /// for those who still want it.
+    async fn invoke(&self, way: &mut Way, items: &[&Item]) -> RedisResult<Value> {
+        let script = items[0].script;
+        match way.query(&command(script, false, items)).await {
+            Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
+                way.query(&command(script, true, items)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Way {
+    async fn query(&mut self, command: &redis::Cmd) -> RedisResult<Value> {
+        if self.asking { self.link.query_asking(command).await } else { self.link.query(command).await }
+    }
+}
+
+fn is_unknown(error: &RedisError) -> bool {
+    verdict(error, false) == Verdict::Unknown
+}
+
+fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
+    let (lead_keys, lead_args) = script.lead.unwrap_or_default();
+    let mut skip = 0;
+    let keys = items.iter().map(|item| item.keys.len() - lead_keys).sum::<usize>() + lead_keys;
+    let mut command = script.call(by_text, keys);
+    for item in items {
+        for key in item.keys.iter().skip(skip) {
+            command.arg(key);
+        }
+        skip = lead_keys;
+    }
+    skip = 0;
+    for item in items {
+        for arg in item.args.iter().skip(skip) {
+            command.arg(arg);
+        }
+        skip = lead_args;
+    }
+    command
+}

@@ -1,0 +1,160 @@
+//! Finding the master by its sentinels.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{
+    ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
+    RedisResult, ServerErrorKind, Value,
+};
+
+use crate::address::{Address, tcp};
+use crate::dial::{connect_to, open, unreachable_now};
+use crate::error::{SENTINEL_LOGIN, Verdict, verdict};
+use crate::wire::{Link, Subscriber};
+
+/// How long one sentinel may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What came of one sentinel.
+enum Asked {
+    /// The connection to the master that it names.
+    Master(Link),
+    /// It names a master that another has named before.
+    Same,
+    /// It knows no master of this name.
+    UnknownName,
+    Failed(RedisError),
+}
+
+/// Makes a connection to the master.
+///
+/// All sentinels are asked at once, so that those that hang or are down cost nothing. The first connection to a server
+/// that says by itself that it is a master wins: a sentinel that is cut off may name the one that was.
+pub(crate) async fn connect(
+    address: &Address,
+    sentinels: &[ConnectionAddr],
+    name: &str,
+    subscriber: Option<Subscriber>,
+) -> RedisResult<Link> {
+    let named = Mutex::new(HashSet::new());
+    let asks: FuturesUnordered<_> =
+        sentinels.iter().map(|sentinel| ask(address, sentinel, name, subscriber.clone(), &named)).collect();
+    let mut asks = std::pin::pin!(asks);
+    let (mut unknown, mut failures) = (false, Vec::new());
+    while let Some(asked) = asks.next().await {
+        match asked {
+            Asked::Master(link) => return Ok(link),
+            Asked::Same => (),
+            Asked::UnknownName => unknown = true,
+            Asked::Failed(error) => failures.push(error),
+        }
+    }
+    let is_final = |error: &RedisError| verdict(error, true) == Verdict::Fatal;
+    if let Some(at) = failures.iter().position(is_final) {
+        return Err(failures.swap_remove(at));
+    }
+    if unknown && named.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        let text = "no sentinel knows a master of this name";
+        return Err((ErrorKind::MasterNameNotFoundBySentinel, text).into());
+    }
+    // It is down, or a replica by now: it will have a successor in a moment.
+    Err(failures.pop().unwrap_or_else(unreachable_now))
+}
+
+async fn ask(
+    address: &Address,
+    sentinel: &ConnectionAddr,
+    name: &str,
+    subscriber: Option<Subscriber>,
+    named: &Mutex<HashSet<(String, u16)>>,
+) -> Asked {
+    let answer = match tokio::time::timeout(PATIENCE, master_of(address, sentinel, name)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return Asked::Failed(error),
+        Err(_) => return Asked::Failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+    };
+    let Some((host, port)) = answer else { return Asked::UnknownName };
+    if !named.lock().unwrap_or_else(PoisonError::into_inner).insert((host.clone(), port)) {
+        return Asked::Same;
+    }
+    let addr = address.node(host, port);
+    match connect_to_master(address, &addr, subscriber).await {
+        Ok(link) => Asked::Master(link),
+        Err(error) => Asked::Failed(error),
+    }
+}
+
+async fn connect_to_master(
+    address: &Address,
+    addr: &ConnectionAddr,
+    subscriber: Option<Subscriber>,
+) -> RedisResult<Link> {
+    let mut link = connect_to(address, addr, subscriber).await?;
+    match link.query(&redis::cmd("ROLE")).await {
+        Ok(Value::Array(parts)) if !is_master(parts.first()) => Err(unreachable_now()),
+        // Without the right to ask, a replica shows by refusing to write.
+        Err(error) if error.kind() != ErrorKind::Server(ServerErrorKind::NoPerm) => Err(error),
+        _ => Ok(link),
+    }
+}
+
+fn is_master(role: Option<&Value>) -> bool {
+    matches!(role, Some(Value::BulkString(word)) if word == b"master")
+}
+
+/// Where the sentinel says that the master is; `None` if it knows none of this name.
+///
+/// It is asked without a login first, and logged in to only when it demands that. So no password goes where none is
+/// wanted. Where the address has none for the sentinels, the master's is tried: it is no secret to a sentinel, which is
+/// trusted to say where the master's password is sent.
+async fn master_of(
+    address: &Address,
+    sentinel: &ConnectionAddr,
+    name: &str,
+) -> RedisResult<Option<(String, u16)>> {
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+    let info = |login| {
+        RedisResult::Ok(
+            sentinel.clone().into_connection_info()?.set_redis_settings(login).set_tcp_settings(tcp()),
+        )
+    };
+    let asked = async {
+        let mut link = open(address, info(plain.clone())?, None).await?;
+        link.query(&command).await
+    };
+    let answer = match asked.await {
+        Err(error) if wants_login(&error) => {
+            let Some(login) = address.sentinel_login(plain) else { return Err(login_refused(&error)) };
+            let asked = async {
+                let mut link = open(address, info(login)?, None).await?;
+                link.query(&command).await
+            };
+            asked.await.map_err(|error| {
+                let refused = error.kind() == ErrorKind::AuthenticationFailed || wants_login(&error);
+                if refused { login_refused(&error) } else { error }
+            })?
+        }
+        answer => answer?,
+    };
+    let Value::Array(words) = answer else { return Ok(None) };
+    let mut words = words.into_iter().filter_map(|word| match word {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        _ => None,
+    });
+    let (Some(host), Some(port)) = (words.next(), words.next()) else { return Ok(None) };
+    Ok(port.parse().ok().map(|port| (host, port)))
+}
+
+fn wants_login(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOAUTH" | "NOPERM" | "WRONGPASS"))
+}
+
+fn login_refused(error: &RedisError) -> RedisError {
+    redis::make_extension_error(SENTINEL_LOGIN.to_owned(), Some(error.to_string()))
+}

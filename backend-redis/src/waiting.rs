@@ -1,0 +1,107 @@
+//! Waiting for a turn at a server, a master or a cluster.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lockcore::backend::{Answer, Queue, Waiter};
+use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
+
+use crate::answers::Took;
+use crate::error::SLOT_MOVES;
+use crate::items::recheck;
+use crate::lock::Client;
+use crate::route::Route;
+
+/// A claim queues by the same script call that asks for the lock, and each call is a sign of life.
+impl Queue for Client {
+    type Place = Waiter;
+
+    async fn subscribe(&self) {
+        // In a cluster that depends on the claim.
+        if let Route::One(wire) = self.calls.route() {
+            wire.listen().await;
+        }
+    }
+
+    async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<Answer> {
+        if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
+            Box::pin(self.calls.route().listen(self.slot(claim))).await;
+        }
+        let call = async {
+            match place {
+                None => self.acquire(claim).await,
+                Some(_) => self.claim(claim, place).await,
+            }
+        };
+        let took = match self.calls.route() {
+            Route::One(_) => call.await,
+            Route::Cluster(_) => Box::pin(self.within_wait(claim, call)).await,
+        };
+        match took {
+            Ok((Took::Granted(token), call)) => {
+                claim.note_left_queue();
+                Ok(match self.granted(claim, token, call).await? {
+                    Some(grant) => Answer::Granted(grant),
+                    None => Answer::Undecided { pause: Duration::ZERO },
+                })
+            }
+            Ok((Took::Busy(busy), _)) => Ok(Answer::Refused { recheck: recheck(&busy) }),
+            // It will be at its new node in a moment, and nothing was done meanwhile.
+            Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
+                let error = self.explained(claim, error);
+                Ok(Answer::Unavailable { error, pause: Duration::from_millis(20) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<Waiter> {
+        self.hot.note(claim.name());
+        Ok(self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Where a grant counts only when it is confirmed, the claim asks, which extends the lease.
+    fn taken(&self, claim: &Claim, place: &Waiter) -> Option<Grant> {
+        if self.shared.settings.confirms() {
+            return None;
+        }
+        let (granted, sent, deadline) = place.granted(Moment::now())?;
+        claim.note_left_queue();
+        Some(Grant::new(claim, granted.token, sent).provisional(deadline))
+    }
+
+    async fn notified(&self, place: &Waiter) {
+        place.notified().await;
+    }
+
+    async fn leave(&self, claim: &Claim) -> Result<()> {
+        self.give_up(claim, true).await.map(drop)
+    }
+}
+
+impl Client {
+    /// Whether the slot of a lock was found to be on its way to another node lately.
+    fn is_moving(&self, claim: &Claim) -> bool {
+        self.calls.route().is_moving(self.slot(claim))
+    }
+
+    /// Ends a wait for a slot that is on its way to another node in time to say so.
+    async fn within_wait<T>(&self, claim: &Claim, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if claim.wait() == Wait::No {
+            return call.await;
+        }
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            biased;
+            took = &mut call => return took,
+            () = claim.given_up() => (),
+        }
+        if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }
+    }
+
+    /// Says why a wait came to nothing, if the slot of its lock was on its way to another node at its end.
+    pub(crate) fn explained(&self, claim: &Claim, error: Error) -> Error {
+        let vague = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
+        if vague && self.is_moving(claim) { Error::new(ErrorKind::Unreachable, SLOT_MOVES) } else { error }
+    }
+}

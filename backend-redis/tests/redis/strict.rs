@@ -1,0 +1,153 @@
+//! What `strict` and `wait_replicas` demand of a master and its sentinels, and sentinels that ask for a password.
+
+use std::time::Duration;
+
+use lockcore::ErrorKind;
+use testbed::{Redis, RedisSentinel};
+
+use crate::logs;
+use crate::servers::{client, in_memory, keys, missing, on_disk, redis_with, refusal, tell, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_replica_has_to_confirm() {
+    let Some(master) = redis_with(&on_disk()).await else { return };
+    let replicas = [
+        Redis::start_replica(master.addr(), &in_memory()).await.expect("a replica"),
+        Redis::start_replica(master.addr(), &in_memory()).await.expect("a replica"),
+    ];
+    for few in ["", "&wait_replicas=1"] {
+        let error = refusal(&format!("{}?strict=true{few}", master.url())).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+        assert!(error.to_string().contains("it has replicas, 2 just now"), "{error:#}");
+    }
+    let locks = client(&format!("{}?strict=true&wait_replicas=2", master.url())).await;
+    let guard = locks.lock("a").await.expect("confirmed");
+    for replica in &replicas {
+        assert!(keys(replica).contains(&"lockwell:a".to_owned()), "the replica has it");
+    }
+    guard.release().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_and_replicas_that_confirm_work_behind_sentinels() {
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let group = RedisSentinel::start_with(&on_disk()).await.expect("the group starts");
+    let error = refusal(&format!("{}?strict=true", group.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(error.to_string().contains("wait_replicas"), "{error:#}");
+    let url = format!("{}?strict=true&wait_replicas=1", group.url());
+    let locks = client(&url).await;
+    let guard = locks.lock("a").ttl(Duration::from_secs(2)).await.expect("confirmed");
+    assert!(keys(group.replica()).contains(&"lockwell:a".to_owned()), "the replica has it");
+    // Longer than the lease lasts: renewals are confirmed, too.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    guard.release().await.expect("held");
+    // The new master is looked at as well.
+    tell(group.replica(), &["CONFIG", "SET", "appendfsync", "everysec"]);
+    group.master().kill().expect("it runs");
+    let refused = async {
+        loop {
+            match locks.lock("a").await {
+                Err(error) if error.kind() == ErrorKind::Misconfigured => return error,
+                outcome => assert!(outcome.is_err(), "no replica can confirm"),
+            }
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(30), refused).await.expect("a new master");
+    assert!(error.to_string().contains("before its change is on the disk"), "{error:#}");
+}
+
+const OF_MASTER: &str = "canary-master";
+const OF_SENTINELS: &str = "canary-sentinel";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_ask_for_a_password() {
+    logs::keep();
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let options = in_memory().setting("requirepass", OF_MASTER);
+    let group = RedisSentinel::start_protected(&options, OF_SENTINELS).await.expect("the group starts");
+    let url = group.url().replace("://", &format!("://:{OF_MASTER}@"));
+    let start = std::time::Instant::now();
+    for (url, part) in [
+        (url.clone(), "sentinel_password"),
+        (group.url(), "sentinel_password"),
+        (format!("{url}?sentinel_password=canary-wrong"), "sentinel_password"),
+        (format!("{url}?sentinel_user=canary&sentinel_password={OF_SENTINELS}"), "sentinel_password"),
+        (format!("{}?sentinel_password={OF_SENTINELS}", group.url()), "the server asks for a password"),
+    ] {
+        let error = refusal(&url).await;
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+        assert!(error.to_string().contains(part), "{error:#}");
+        let shown = format!("{error:#} {error:?}").replace(part, "");
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    for user in ["", "&sentinel_user=default"] {
+        let locks = client(&format!("{url}?sentinel_password={OF_SENTINELS}{user}")).await;
+        locks.lock("a").await.expect("a free lock").release().await.expect("held");
+        assert!(!format!("{locks:?} {:?}", locks.backend()).contains("canary"));
+    }
+    // A failover is followed.
+    let locks = client(&format!("{url}?sentinel_password={OF_SENTINELS}")).await;
+    group.master().kill().expect("it runs");
+    until_it_locks(&locks).await;
+    assert!(!logs::lines().join("\n").contains("canary"));
+}
+
+/// The usual case: one password for all of them. It is sent to those sentinels only that ask for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_with_the_password_of_the_master() {
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let options = in_memory().setting("requirepass", OF_MASTER);
+    let group = RedisSentinel::start_protected(&options, OF_MASTER).await.expect("the group starts");
+    let locks = client(&group.url().replace("://", &format!("://:{OF_MASTER}@"))).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    drop(group);
+    // Sentinels that ask for none do not mind one that is given.
+    let group = RedisSentinel::start_with(&options).await.expect("the group starts");
+    let url = group.url().replace("://", &format!("://:{OF_MASTER}@"));
+    for more in ["", "?sentinel_password=canary-needless"] {
+        let locks = client(&format!("{url}{more}")).await;
+        locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    }
+    let asked = tell(&group.sentinels()[0], &["INFO", "commandstats"]);
+    assert!(!asked.contains("cmdstat_auth"), "no password was sent: {asked}");
+}
+
+/// A sentinel that hangs costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hung_sentinels_are_no_obstacle() {
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let group = RedisSentinel::start_with(&in_memory()).await.expect("the group starts");
+    group.sentinels()[0].pause().expect("it runs");
+    group.sentinels()[1].pause().expect("it runs");
+    let start = std::time::Instant::now();
+    let locks = client(&group.url()).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    tell(group.master(), &["CLIENT", "KILL", "TYPE", "normal"]);
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    until("nothing is left", || keys(group.master()).is_empty()).await;
+}
+
+async fn until_it_locks(locks: &lockcore::Locks) {
+    let locked = async {
+        loop {
+            match locks.lock("b").await {
+                Ok(guard) => return guard,
+                Err(error) => assert!(error.is_retryable(), "{error:#}"),
+            }
+        }
+    };
+    let guard = tokio::time::timeout(Duration::from_secs(30), locked).await.expect("a new master");
+    guard.release().await.expect("held");
+}

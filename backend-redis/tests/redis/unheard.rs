@@ -1,0 +1,59 @@
+//! Waiters whom no notification reaches, as behind a proxy that does not pass them on.
+
+use std::time::Duration;
+
+use lockcore::{LockRequest, Locks};
+use testbed::Redis;
+
+use crate::asking::queued;
+use crate::servers::{client, redis, tell};
+
+/// A client that can do everything but subscribe. It may when it connects, since that is checked.
+async fn unheard(server: &Redis) -> Locks {
+    tell(server, &["ACL", "SETUSER", "deaf", "on", ">canary", "~*", "&*", "+@all"]);
+    let locks = client(&format!("redis://deaf:canary@{}", server.addr())).await;
+    tell(server, &["ACL", "SETUSER", "deaf", "-subscribe"]);
+    tell(server, &["CLIENT", "KILL", "USER", "deaf"]);
+    locks
+}
+
+/// Waiters queue in this order behind a writer, and have to be served in it.
+async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Locks) -> [LockRequest; N]) {
+    let (one, two) = (unheard(server).await, client(&server.url()).await);
+    for round in 0..6 {
+        let holder = two.write("a").await.expect("a free lock");
+        let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
+        let mut waiting = Vec::new();
+        for (place, request) in requests(&one, &two).into_iter().enumerate() {
+            let (request, order) = (request.wait(Duration::from_mins(1)), order.clone());
+            waiting.push(tokio::spawn(async move {
+                let guard = request.await.expect("its turn comes");
+                order.send(place).expect("somebody listens");
+                guard.release().await.expect("held");
+            }));
+            queued(&two, "a", place + 1).await;
+        }
+        // At different times after the last signs of life.
+        tokio::time::sleep(Duration::from_millis(190 * round)).await;
+        holder.release().await.expect("held");
+        for place in 0..N {
+            assert_eq!(served.recv().await, Some(place), "round {round}");
+        }
+        for waiter in waiting {
+            waiter.await.expect("no panic");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_nobody_hears_keeps_its_place() {
+    let Some(server) = redis().await else { return };
+    in_order(&server, |unheard, heard| [unheard.lock("a"), heard.lock("a")]).await;
+}
+
+/// The first reader lets the second one in, who does not hear of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_let_in_and_does_not_hear_it_comes_before_the_next_writer() {
+    let Some(server) = redis().await else { return };
+    in_order(&server, |unheard, heard| [heard.read("a"), unheard.read("a"), heard.write("a")]).await;
+}

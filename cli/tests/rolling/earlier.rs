@@ -1,0 +1,73 @@
+//! The command as it was at an earlier commit, built once from the history of this repository.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+/// The last commit before the formats changed that are kept in Redis.
+const COMMIT: &str = "bacc779bd9af3cb7e4d1a3ec25a15f3d5a8d027d";
+
+/// The program. `None` where it cannot be had, which is an error where all must be tested.
+pub(crate) fn earlier() -> Option<&'static Path> {
+    static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(build);
+    PROGRAM.as_ref().inspect_err(|why| not_run(why)).ok().map(PathBuf::as_path)
+}
+
+/// Says that something is not tested here, and fails where it has to be.
+pub(crate) fn not_run(why: &str) {
+    assert!(!testbed::servers_required(), "{why}");
+    testbed::not_run("the rolling deployment", why);
+}
+
+fn build() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lockwell-{COMMIT}"));
+    let program = folder.join("target/debug/lockwell");
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(&folder).map_err(failed)?;
+    // One process at a time.
+    let turn = File::create(folder.join("turn")).map_err(failed)?;
+    turn.lock().map_err(failed)?;
+    let done = folder.join("done");
+    if done.exists() && program.exists() {
+        return Ok(program);
+    }
+    let source = folder.join("source");
+    fs::create_dir_all(&source).map_err(failed)?;
+    unpack(&source)?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--locked", "--package", "lockwell-cli"]);
+    // What is not needed is not built.
+    cargo.args(["--no-default-features", "--features", "redis"]);
+    cargo.env("CARGO_TARGET_DIR", folder.join("target")).env("CARGO_INCREMENTAL", "0");
+    run(cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").current_dir(&source))?;
+    fs::write(done, "").map_err(failed)?;
+    Ok(program)
+}
+
+/// The files of that commit.
+fn unpack(folder: &Path) -> Result<(), String> {
+    let mut archive = Command::new("git");
+    archive.args(["archive", COMMIT]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut archive = archive
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("git: {error}"))?;
+    let files = archive.stdout.take().ok_or("git has no output")?;
+    let unpacked = run(Command::new("tar").arg("-x").current_dir(folder).stdin(files));
+    let archived = archive.wait().map_err(|error| format!("git: {error}"))?;
+    if !archived.success() {
+        return Err(format!("the repository here has no commit {COMMIT}: its history is needed"));
+    }
+    unpacked
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)))
+}

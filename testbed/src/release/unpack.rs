@@ -1,0 +1,243 @@
+//! Puts a newer release into a folder of its own, from which it runs with its own libraries.
+
+use std::{
+    fs::{self, File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Release, apt::Apt};
+use crate::Error;
+
+/// Counts the ways in which we have unpacked releases, so that what an older way left is fetched anew.
+const WAY: u32 = 1;
+
+/// What a release is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Recipe {
+    /// The suite of Debian in which it is.
+    suite: &'static str,
+    /// The packages with its programs. Libraries come by themselves.
+    packages: &'static [&'static str],
+    /// Its programs, as paths below the root.
+    pub(crate) programs: &'static [&'static str],
+}
+
+pub(super) const REDIS_8: Recipe = Recipe {
+    suite: "trixie",
+    packages: &["redis-server", "redis-tools"],
+    programs: &["usr/bin/redis-server"],
+};
+
+pub(super) const VALKEY_9: Recipe = Recipe {
+    suite: "sid",
+    packages: &["valkey-server", "valkey-tools"],
+    programs: &["usr/bin/valkey-server"],
+};
+
+pub(super) const MARIADB_11: Recipe = Recipe {
+    suite: "trixie",
+    packages: &["mariadb-server-core", "mariadb-client-core", "mariadb-common"],
+    programs: &[
+        "usr/sbin/mariadbd",
+        "usr/bin/mariadb",
+        // Used by the script mariadb-install-db.
+        "usr/bin/my_print_defaults",
+        "usr/bin/resolveip",
+        "usr/bin/mariadb-install-db",
+    ],
+};
+
+pub(super) const MYSQL_9: Recipe =
+    Recipe { suite: "sid", packages: &["mysql-server-core"], programs: &["usr/sbin/mysqld"] };
+
+pub(super) const POSTGRES_18: Recipe = Recipe {
+    suite: "sid",
+    packages: &["postgresql-18", "postgresql-client-18"],
+    programs: &[
+        "usr/lib/postgresql/18/bin/initdb",
+        "usr/lib/postgresql/18/bin/postgres",
+        "usr/lib/postgresql/18/bin/psql",
+    ],
+};
+
+pub(super) const PGBOUNCER_1_26: Recipe =
+    Recipe { suite: "sid", packages: &["pgbouncer"], programs: &["usr/sbin/pgbouncer"] };
+
+/// The server is a Java archive, and runs on the machine's own Java.
+pub(super) const ZOOKEEPER_3_9: Recipe =
+    Recipe { suite: "trixie", packages: &["zookeeper", "libzookeeper-java"], programs: &[] };
+
+impl Recipe {
+    /// What a whole folder says about itself.
+    fn mark(&self) -> String {
+        format!("{WAY} {} {}\n", self.suite, self.packages.join(" "))
+    }
+
+    /// Whether a package is worth its space. What only sets up an installed system is not.
+    fn keeps(&self, package: &str) -> bool {
+        let java = package.starts_with("lib") && package.ends_with("-java");
+        let unused =
+            ["libperl", "libpam-", "libc-l10n", "libicu-dev"].iter().any(|it| package.starts_with(it));
+        let native = package.starts_with("lib") && !java && !unused && !package.ends_with("-perl");
+        self.packages.contains(&package) || if self.programs.is_empty() { java } else { native }
+    }
+}
+
+/// Whether the folder holds all of it.
+pub(super) fn is_whole(recipe: &Recipe, root: &Path) -> bool {
+    fs::read_to_string(root.join(".whole")).is_ok_and(|mark| mark == recipe.mark())
+}
+
+/// Fetches a release into its folder below `parent`, unless it is there.
+pub(super) fn fetch(release: &Release, recipe: &Recipe, parent: &Path) -> Result<(), Error> {
+    fs::create_dir_all(parent).map_err(Error::io(parent.display().to_string()))?;
+    // One process at a time. The end of this function unlocks it.
+    let turn = File::create(parent.join(".turn")).map_err(Error::io(".turn"))?;
+    turn.lock().map_err(Error::io(".turn"))?;
+    let root = parent.join(release.name);
+    if is_whole(recipe, &root) {
+        return Ok(());
+    }
+    let apt = Apt::new(parent.join(".apt"))?;
+    apt.lists(false)?;
+    let draft = parent.join(format!("{}.draft", release.name));
+    if attempt(&apt, recipe, &draft).is_err() {
+        // Lists that are old are the usual reason.
+        apt.lists(true)?;
+        attempt(&apt, recipe, &draft)?;
+    }
+    remove(&root)?;
+    fs::rename(&draft, &root).map_err(Error::io(root.display().to_string()))
+}
+
+fn attempt(apt: &Apt, recipe: &Recipe, root: &Path) -> Result<(), Error> {
+    remove(root)?;
+    let packages = root.join(".packages");
+    fs::create_dir_all(&packages).map_err(Error::io("the folder of packages"))?;
+    let mut needed = apt.needed(recipe.suite, recipe.packages)?;
+    needed.retain(|(package, _)| recipe.keeps(package));
+    apt.download(&needed, &packages)?;
+    for package in entries(&packages)? {
+        run(Command::new("dpkg").arg("-x").args([&package, root]))?;
+    }
+    for unused in [".packages", "usr/share/doc", "usr/share/man", "usr/share/locale"] {
+        remove(&root.join(unused))?;
+    }
+    if !recipe.programs.is_empty() {
+        let (loader, libraries) = libraries(root)?;
+        for program in recipe.programs {
+            wrap(&root.join(program), &loader, &libraries)?;
+        }
+    }
+    fs::write(root.join(".whole"), recipe.mark()).map_err(Error::io("the mark"))
+}
+
+/// The loader of programs and the folders of libraries, as paths below the root.
+fn libraries(root: &Path) -> Result<(String, Vec<String>), Error> {
+    let (mut loader, mut folders) = (None, Vec::new());
+    for folder in entries(&root.join("usr/lib"))? {
+        let triplet = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !triplet.contains("-linux-") {
+            continue;
+        }
+        for file in entries(&folder)? {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with("ld-linux") {
+                loader = Some(format!("usr/lib/{triplet}/{name}"));
+            }
+        }
+        folders.push(format!("usr/lib/{triplet}"));
+    }
+    let loader = loader.ok_or_else(|| Error::State("no loader of programs among the libraries".into()))?;
+    Ok((loader, folders))
+}
+
+/// Puts a script in the place of a program, which runs it with its own loader and libraries. The process id stays the
+/// same, and the program finds its other files where it expects them: beside itself. A program that is a script stays.
+fn wrap(program: &Path, loader: &str, libraries: &[String]) -> Result<(), Error> {
+    let shown = program.display().to_string();
+    if fs::read(program).map_err(Error::io(&shown))?.starts_with(b"#!") {
+        return Ok(());
+    }
+    let real = PathBuf::from(format!("{shown}.real"));
+    fs::rename(program, real).map_err(Error::io(&shown))?;
+    let folders: Vec<_> = libraries.iter().map(|folder| format!("$root/{folder}")).collect();
+    let script = format!(
+        "#!/bin/sh\nroot=${{0%/usr/*}}\n\
+         exec \"$root/{loader}\" --library-path \"{}\" --argv0 \"$0\" \"$0.real\" \"$@\"\n",
+        folders.join(":")
+    );
+    let write = || {
+        fs::write(program, script)?;
+        fs::set_permissions(program, Permissions::from_mode(0o755))
+    };
+    write().map_err(Error::io(shown))
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read =
+        || fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>();
+    read().map_err(Error::io(folder.display().to_string()))
+}
+
+fn remove(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::Io(folder.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a program of the system and takes what it writes.
+pub(super) fn run(command: &mut Command) -> Result<String, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(Error::io(&program))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<_> = said.lines().rev().filter(|line| !line.trim().is_empty()).take(2).collect();
+    Err(Error::Client(format!("{program}: {}: {}", output.status, last.join("; "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_kept_and_what_sets_up_a_system_is_not() {
+        for (package, native, java) in [
+            ("libssl3t64", true, false),
+            ("libnetty-java", false, true),
+            ("libperl5.40", false, false),
+            ("libdbi-perl", false, false),
+            ("systemd", false, false),
+            ("libzookeeper-java", false, true),
+        ] {
+            assert_eq!((REDIS_8.keeps(package), ZOOKEEPER_3_9.keeps(package)), (native, java), "{package}");
+        }
+        assert!(REDIS_8.keeps("redis-tools") && !VALKEY_9.keeps("redis-tools"));
+    }
+
+    #[test]
+    fn a_wrapped_program_runs_with_the_loader_that_it_is_given() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bin = folder.path().join("usr/bin");
+        fs::create_dir_all(&bin).expect("a folder");
+        let (program, loader) = (bin.join("server"), folder.path().join("usr/lib/loader"));
+        fs::create_dir_all(folder.path().join("usr/lib")).expect("a folder");
+        fs::write(&program, "\u{7f}ELF").expect("a file");
+        fs::write(&loader, "#!/bin/sh\necho \"$@\"\n").expect("a file");
+        fs::set_permissions(&loader, Permissions::from_mode(0o755)).expect("a file");
+        wrap(&program, "usr/lib/loader", &["usr/lib/x".into()]).expect("it can be wrapped");
+        let said = run(Command::new(&program).args(["--port", "1 2"])).expect("it runs");
+        let (root, program) = (folder.path().display(), program.display());
+        let expected =
+            format!("--library-path {root}/usr/lib/x --argv0 {program} {program}.real --port 1 2\n");
+        assert_eq!(said, expected);
+    }
+}

@@ -1,0 +1,125 @@
+//! A Redis Cluster of three masters, by TLS.
+
+use std::sync::Arc;
+
+use lockwell::conformance::{Harness, Link, Need, Server};
+use lockwell::{Locks, Result, async_trait};
+use testbed::{Certificates, Options, Proxy, RedisCluster, Release};
+
+use super::servers::{Cable, credentials, missing, options};
+use super::targets::Started;
+
+pub(crate) async fn start(release: &'static Release) -> Started {
+    // No node takes another for dead while all of them are stopped, and remembers that when they go on.
+    three(release, options().setting("cluster-node-timeout", "60000"), false).await
+}
+
+/// One for a case with a link. Nodes tell all clients with TLS the same addresses: those of the link's proxies. So the others
+/// come without TLS.
+pub(crate) async fn start_linked(release: &'static Release) -> Started {
+    three(release, options(), true).await
+}
+
+async fn three(release: &'static Release, options: Options, linked: bool) -> Started {
+    let files = Certificates::make().map_err(|error| missing(&error))?;
+    let options = options.release(release).tls(&files);
+    let cluster = RedisCluster::start(3, &options).await.map_err(|error| missing(&error))?;
+    Ok(Arc::new(Three { cluster, files, linked }))
+}
+
+#[derive(Debug)]
+struct Three {
+    cluster: RedisCluster,
+    files: Certificates,
+    linked: bool,
+}
+
+impl Three {
+    fn url(&self) -> String {
+        if self.linked {
+            let nodes: Vec<_> = self.cluster.nodes().iter().map(|node| node.addr().to_string()).collect();
+            return format!("redis+cluster://{}", nodes.join(","));
+        }
+        self.cluster.url() + &credentials(&self.files)
+    }
+
+    async fn announce(&self, proxies: &[Proxy]) {
+        let nodes = self.cluster.nodes();
+        for (node, proxy) in nodes.iter().zip(proxies) {
+            let port = proxy.addr().port().to_string();
+            // A node that announces one of the two announces both.
+            let plain = node.addr().port().to_string();
+            for (setting, port) in [("cluster-announce-port", &plain), ("cluster-announce-tls-port", &port)] {
+                let told = node.command(&["CONFIG", "SET", setting, port]);
+                assert_eq!(told.expect("an answer"), "+OK\r\n");
+            }
+        }
+        let all_know = || {
+            nodes.iter().all(|node| {
+                let seen = node.command(&["CLUSTER", "SHARDS"]).expect("an answer");
+                proxies.iter().all(|proxy| seen.contains(&format!("\r\n:{}\r\n", proxy.addr().port())))
+            })
+        };
+        while !all_know() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Harness for Three {
+    fn offers(&self) -> Vec<Need> {
+        super::redis::offers()
+    }
+
+    async fn client(&self) -> Result<Locks> {
+        lockwell::connect(self.url()).await
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.url())
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(self)
+    }
+
+    /// Where nobody shares the nodes, they tell clients with TLS the addresses of these proxies from now on.
+    async fn link(&self) -> Option<Box<dyn Link>> {
+        let (mut proxies, mut addresses) = (Vec::new(), Vec::new());
+        for node in self.cluster.nodes() {
+            let proxy = Proxy::start(node.peer_addr()).await.expect("a proxy");
+            addresses.push(proxy.addr().to_string());
+            proxies.push(proxy);
+        }
+        if self.linked {
+            self.announce(&proxies).await;
+        }
+        let url = format!("rediss+cluster://{}{}", addresses.join(","), credentials(&self.files));
+        Some(Box::new(Cable { proxies, url, keep: Vec::new() }))
+    }
+}
+
+#[async_trait]
+impl Server for Three {
+    async fn pause(&self) {
+        self.cluster.nodes().iter().for_each(|node| node.pause().expect("the node runs"));
+    }
+
+    async fn resume(&self) {
+        for node in self.cluster.nodes() {
+            if node.pid().is_none() {
+                node.restart().await.expect("the node starts again");
+            }
+            node.resume().expect("the node runs");
+        }
+        self.cluster.ready().await.expect("the nodes agree");
+    }
+
+    async fn restart(&self) {
+        for node in self.cluster.nodes() {
+            node.stop().await.expect("the node ends");
+        }
+        self.resume().await;
+    }
+}

@@ -1,0 +1,55 @@
+//! A Redis master with a replica and three sentinels, by TLS.
+
+use std::sync::Arc;
+
+use lockwell::conformance::{Harness, Link, Need};
+use lockwell::{Locks, Result, async_trait};
+use testbed::{Certificates, Proxy, RedisSentinel, Release};
+
+use super::servers::{Cable, credentials, missing, options};
+use super::targets::Started;
+
+/// The master is not stopped: another would take its place, and not all locks with it. Failover has tests of its own.
+pub(crate) fn offers() -> Vec<Need> {
+    let mut offers = super::redis::offers();
+    offers.retain(|need| *need != Need::Server);
+    offers
+}
+
+pub(crate) async fn start(release: &'static Release) -> Started {
+    let files = Certificates::make().map_err(|error| missing(&error))?;
+    let options = options().release(release).tls(&files);
+    let group = RedisSentinel::start_with(&options).await.map_err(|error| missing(&error))?;
+    Ok(Arc::new(Group { group, files }))
+}
+
+#[derive(Debug)]
+struct Group {
+    group: RedisSentinel,
+    files: Certificates,
+}
+
+#[async_trait]
+impl Harness for Group {
+    fn offers(&self) -> Vec<Need> {
+        offers()
+    }
+
+    async fn client(&self) -> Result<Locks> {
+        lockwell::connect(self.group.url() + &credentials(&self.files)).await
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.group.url() + &credentials(&self.files))
+    }
+
+    /// A proxy before the master, and one before a sentinel that names the first proxy.
+    async fn link(&self) -> Option<Box<dyn Link>> {
+        let to_master = Proxy::start(self.group.master().peer_addr()).await.expect("a proxy");
+        let (guide, master) = self.group.start_guide(to_master.addr()).await.expect("a sentinel");
+        let to_guide = Proxy::start(guide.peer_addr()).await.expect("a proxy");
+        let url = format!("rediss+sentinel://{}/{master}{}", to_guide.addr(), credentials(&self.files));
+        let keep = vec![testbed::Server::clone(&guide)];
+        Some(Box::new(Cable { proxies: vec![to_master, to_guide], url, keep }))
+    }
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask servers`: the releases of servers that the tests know.
+
+use std::process::ExitCode;
+
+use testbed::Release;
+
+use crate::shell::Result;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Fetch newer releases: those that are named, or all. They are unpacked in a folder of their own, below the target
+    /// folder or in `LOCKWELL_SERVERS_FOLDER`; nothing is installed.
+    Fetch {
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Write the results of the last whole runs of `cargo xtask test` into the table of the documentation.
+    Table,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    match options.what {
+        None => {
+            for release in Release::all() {
+                match release.version() {
+                    Ok(version) => println!("{:14} {version}", release.name()),
+                    Err(error) => println!("{:14} {error}", release.name()),
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(What::Table) => crate::table::write().map(|()| ExitCode::SUCCESS),
+        Some(What::Fetch { names }) => {
+            let known: Vec<_> = Release::all().iter().map(Release::name).collect();
+            if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+                return Err(format!("there is no {name}, but {}", known.join(", ")));
+            }
+            let chosen =
+                |release: &&Release| names.is_empty() || names.iter().any(|name| name == release.name());
+            let newer = Release::all().iter().filter(|release| release.is_newer());
+            let chosen: Vec<_> = newer.filter(chosen).collect();
+            for remark in fetch(chosen.iter().copied()) {
+                println!("{remark}");
+            }
+            let all_there = chosen.iter().all(|release| release.version().is_ok());
+            Ok(if all_there { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+/// Fetches these releases, says how that went, and returns what is to be said again at the end: what cannot be had, and
+/// versions that the documentation does not name.
+pub(crate) fn fetch<'a>(releases: impl IntoIterator<Item = &'a Release>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for release in releases {
+        match release.fetch() {
+            Ok(version) => {
+                eprintln!("xtask: {} is {version}", release.name());
+                remarks.extend(release.surprise(&version));
+            }
+            Err(error) => {
+                let remark = format!("not run: {} ({error})", release.title());
+                eprintln!("xtask: {remark}");
+                remarks.push(remark);
+            }
+        }
+    }
+    remarks
+}
