@@ -58,7 +58,7 @@ local function claim(lock, queue, seats, members, details, a, value, again)
     drop_gone(queue, seats)
   end
   local first, first_seat
-  if not mine then first, first_seat = waiter_at(queue, seats, 0) end
+  if not mine then first, first_seat = first_of(queue, seats) end
   local others_first = first and first ~= owner
   if others_first then
     local other = clash(mode, first_seat.mode)

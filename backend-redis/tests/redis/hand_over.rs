@@ -171,7 +171,7 @@ async fn granted_to_the_dead(killed: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_gone_is_passed_over() {
+async fn a_process_that_is_gone_costs_the_turns_of_all_its_waiters_once() {
     let Some(server) = redis().await else { return };
     let locks = client(&server.url()).await;
     let holder = locks.lock("a").await.expect("a free lock");
@@ -183,7 +183,8 @@ async fn a_process_that_is_gone_is_passed_over() {
     let start = Instant::now();
     holder.release().await.expect("held");
     turn(waiting).await.release().await.expect("held");
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    // Two seconds, and the look of the next one, every 1.3 s.
+    assert!(start.elapsed() < Duration::from_millis(4500), "{:?}", start.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -298,7 +299,8 @@ async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
     assert_eq!(tell(&server, &["PUBLISH", channel, ticket]), ":1\r\n");
     let start = Instant::now();
     turn(waiting).await.release().await.expect("held");
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    // Two seconds, and the look of the next one, every 1.3 s.
+    assert!(start.elapsed() < Duration::from_millis(4500), "{:?}", start.elapsed());
     drop(holder);
 }
 

@@ -21,13 +21,24 @@ local function tell(seat, text, told)
   return (heard > 0 or ARGV[3] ~= 'exact') and 1 or 0
 end
 
+-- Nobody listens on the channel of a client. Its waiters keep their places if they give a sign of life soon. Those that live do
+-- so every 1.3 s: a proxy, or a connection that is just being made, can keep them from being counted.
+local function hurry(queue, seats, client)
+  for _, owner in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
+    local ends, rest, theirs = string.match(redis.call('HGET', seats, owner) or '', '^(%d+)(:%-?%d+:(.*):%d+)$')
+    if theirs == client then
+      redis.call('HSET', seats, owner, string.format('%.0f', math.min(tonumber(ends), now + 2000000)) .. rest)
+    end
+  end
+end
+
 -- The lock is free (`mode` is nil), or a group holds it that others can join. Those at the head of the queue who can have
--- it now have it when this returns, under a provisional lease, and are told. One that is not heard by anybody is passed
--- over, and loses its place soon, unless it comes back. Returns what the caller is to tell waiters of its own process.
+-- it now have it when this returns, under a provisional lease, and are told. One on whose channel nobody listens is not granted
+-- anything: it has its turn, and loses it soon unless it asks. Returns what the caller is to tell waiters of its own process.
 local function hand_on(counter, lock, queue, seats, members, details, mode)
-  local told, place, joined = {}, 0, false
+  local told, joined = {}, false
   for turn = 0, MOST do
-    local owner, seat = waiter_at(queue, seats, place)
+    local owner, seat = first_of(queue, seats)
     if not owner or (mode and (seat.mode ~= mode or not has_room(members, mode))) then break end
     if turn == MOST then
       -- It asks, and lets others in.
@@ -63,11 +74,8 @@ local function hand_on(counter, lock, queue, seats, members, details, mode)
       end
     end
     if heard == 0 then
-      -- It loses its place soon, unless it gives a sign of life. One that lives does so in time, every 1.3 s: a proxy, or a
-      -- connection that is just being made, can keep it from being counted.
-      local soon = string.format('%.0f', math.min(tonumber(seat.ends), now + 2000000))
-      redis.call('HSET', seats, owner, soon .. ':' .. seat.mode .. ':' .. seat.client .. ':' .. seat.ticket)
-      place = place + 1
+      hurry(queue, seats, seat.client)
+      break
     end
   end
   if joined then span(lock, members, details) end

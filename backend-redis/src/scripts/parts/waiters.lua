@@ -53,11 +53,10 @@ local function drop_gone(queue, seats)
   end
 end
 
--- Who stands at this place of the queue, counted from 0, and the seat. Those before it who show no signs of life lose their
--- places.
-local function waiter_at(queue, seats, place)
+-- Who stands first in the queue, and the seat. Those before it who show no signs of life lose their places.
+local function first_of(queue, seats)
   while true do
-    local owner = redis.call('ZRANGE', queue, place, place)[1]
+    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
     if not owner then return nil end
     local text = redis.call('HGET', seats, owner) or ''
     local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
