@@ -138,9 +138,3 @@ fn rounds_and_renewals_together() {
 fn two_renewals_of_readers_and_writers() {
     holds(Redlock { renewals: 2, ..right_clocks() }.with_readers());
 }
-
-#[test]
-#[ignore = "to be measured"]
-fn two_more_rounds() {
-    holds(Redlock { rounds: 2, ..right_clocks() });
-}
