@@ -154,18 +154,10 @@ pub(crate) fn freed(value: Value, script: &Script) -> Result<Freed> {
     Ok(Freed { released: int(parts.first())? == 1, next: ticket(parts.get(1))? })
 }
 
-/// The answer to a forced release.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Forced {
-    /// How many were freed.
-    pub(crate) freed: usize,
-    /// The waiter of our own process whose turn it is.
-    pub(crate) next: Option<i64>,
-}
-
-pub(crate) fn forced(value: &Value) -> Result<Forced> {
+/// The waiter of our own process whose turn it is after a forced release.
+pub(crate) fn forced(value: &Value) -> Result<Option<i64>> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
-    Ok(Forced { freed: parts.len().saturating_sub(1), next: ticket(parts.first())? })
+    ticket(parts.get(1))
 }
 
 fn ticket(value: Option<&Value>) -> Result<Option<i64>> {

@@ -66,8 +66,8 @@ macro_rules! parts {
 }
 
 parts! {
-    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua" "raise.lua" "record.lua"
-    "tokens.lua" "waiters.lua" "wake.lua"
+    "clock.lua" "each.lua" "first.lua" "free_named.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua"
+    "raise.lua" "record.lua" "tokens.lua" "turn.lua" "waiters.lua" "wake.lua"
 }
 
 macro_rules! scripts {

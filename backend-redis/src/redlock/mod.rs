@@ -272,7 +272,7 @@ impl Quorum {
         // It names them, so that a repeated call does not free a successor.
         let holders: Vec<_> = holders.into_iter().collect();
         for answer in self.ask_all(|| self.shared.caller().force(name, &holders)).await? {
-            answers::forced(&answer)?.next.inspect(|&ticket| self.shared.waiters.notify(ticket));
+            answers::forced(&answer)?.inspect(|&ticket| self.shared.waiters.notify(ticket));
         }
         Ok(held)
     }

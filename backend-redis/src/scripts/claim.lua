@@ -21,6 +21,7 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
+-- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include each.lua

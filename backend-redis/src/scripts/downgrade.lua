@@ -10,22 +10,12 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
+-- include first.lua
 -- include group.lua
 -- include hand_on.lua
+-- include record.lua
+-- include turn.lua
 
 local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local owner = ARGV[5]
-local value = redis.call('GET', lock) or ''
-if mode_of(value) == '-1' then
-  is_alive(members, details)
-  if (redis.call('HGET', details, owner) or '') == '' then return {0} end
-elseif string.sub(value, 1, 33) == owner .. ':' then
-  local left = redis.call('PTTL', lock)
-  begin_group(lock, members, details, '-1', math.max(left, 1))
-  redis.call('HSET', details, owner, string.sub(value, 34))
-  set_lease(members, owner, left * 1000)
-  span(lock, members, details)
-else
-  return {0}
-end
+if not turn(lock, members, details, ARGV[5], '') then return {0} end
 return {1, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, '-1'))}

@@ -10,32 +10,13 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
+-- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include record.lua
+-- include free_named.lua
 
 local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local freed = 0
--- Reading it first refuses a value that is no lock of this kind.
-local value = redis.call('GET', lock)
-local group = value and mode_of(value)
-for i = 5, #ARGV do
-  local name = ARGV[i]
-  if group then
-    freed = freed + redis.call('HDEL', details, name)
-    redis.call('ZREM', members, name)
-  elseif value and (value == name or is_of(value, name, '')) then
-    redis.call('DEL', lock)
-    value, freed = nil, 1
-  end
-end
-if group then
-  if is_alive(members, details) then
-    span(lock, members, details)
-  else
-    redis.call('DEL', lock, members, details)
-    value, group = nil, nil
-  end
-end
+local freed, value, group = free_named(lock, members, details, 5)
 if value and not group then return {freed} end
-return {freed, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, group or nil))}
+return {freed, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, group))}

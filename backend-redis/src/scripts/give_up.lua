@@ -19,6 +19,7 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
+-- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include each.lua

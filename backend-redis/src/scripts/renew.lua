@@ -13,7 +13,6 @@ for i = 1, many do
   local lock = KEYS[i]
   local value = redis.pcall('GET', lock)
   if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
-    -- Also for a reader: one that was a writer, and whose downgrade has not come to this node of Redlock.
     answers[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
   else
     -- What is of another kind is another program's: it must not keep the other leases from being extended.

@@ -9,9 +9,6 @@
 -- ARGV 4 is how long a place is kept, in microseconds.
 local keep = tonumber(ARGV[4])
 
--- Times longer ahead than anything lasts are from before the clock was set back.
-local FAR = 60000000
-
 local function leave(queue, seats, owner)
   redis.call('HDEL', seats, owner, '+' .. owner)
   return redis.call('ZREM', queue, owner)
@@ -50,20 +47,5 @@ local function drop_gone(queue, seats)
   for _, owner in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
     local kept, client = string.match(redis.call('HGET', seats, owner) or '', '^(%d+):%-?%d+:(.*):%d+$')
     if client == gone and tonumber(kept) - keep < since then leave(queue, seats, owner) end
-  end
-end
-
--- Who stands first in the queue, and the seat. Those before it who show no signs of life lose their places.
-local function first_of(queue, seats)
-  while true do
-    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not owner then return nil end
-    local text = redis.call('HGET', seats, owner) or ''
-    local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
-    local left = ends and tonumber(ends) - now
-    if left and left > 0 and left <= FAR then
-      return owner, {ends = ends, mode = mode, client = client, ticket = ticket}
-    end
-    leave(queue, seats, owner)
   end
 end

@@ -8,23 +8,12 @@
 
 -- include clock.lua
 -- include queue.lua
+-- include first.lua
 -- include wake.lua
 -- include group.lua
 -- include record.lua
+-- include turn.lua
 
 local lock, queue, seats, members, details = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local owner, round = ARGV[3], ARGV[4] or ''
-local value = redis.call('GET', lock) or ''
-if mode_of(value) == '-1' then
-  is_alive(members, details)
-  if not is_of(owner .. ':' .. (redis.call('HGET', details, owner) or ''), owner, round) then return {0, ''} end
-elseif is_of(value, owner, round) then
-  local left = redis.call('PTTL', lock)
-  begin_group(lock, members, details, '-1', math.max(left, 1))
-  redis.call('HSET', details, owner, string.sub(value, 34))
-  set_lease(members, owner, left * 1000)
-  span(lock, members, details)
-else
-  return {0, ''}
-end
+if not turn(lock, members, details, ARGV[3], ARGV[4]) then return {0, ''} end
 return {1, wake_first(queue, seats, '-1')}

@@ -20,6 +20,7 @@ end
 
 -- include clock.lua
 -- include queue.lua
+-- include first.lua
 -- include wake.lua
 -- include locate.lua
 

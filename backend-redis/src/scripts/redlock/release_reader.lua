@@ -9,6 +9,7 @@
 
 -- include clock.lua
 -- include queue.lua
+-- include first.lua
 -- include wake.lua
 -- include group.lua
 -- include record.lua

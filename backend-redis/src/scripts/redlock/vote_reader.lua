@@ -11,6 +11,7 @@
 
 -- include clock.lua
 -- include queue.lua
+-- include first.lua
 -- include group.lua
 -- include raise.lua
 -- include locate.lua

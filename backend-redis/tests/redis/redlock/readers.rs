@@ -136,6 +136,7 @@ fn call(node: &Redis, keys: &[&str], args: &[&str]) -> String {
     for (name, part) in [
         ("clock", include_str!("../../../src/scripts/parts/clock.lua")),
         ("queue", include_str!("../../../src/scripts/parts/queue.lua")),
+        ("first", include_str!("../../../src/scripts/parts/first.lua")),
         ("group", include_str!("../../../src/scripts/parts/group.lua")),
         ("raise", include_str!("../../../src/scripts/parts/raise.lua")),
         ("locate", include_str!("../../../src/scripts/parts/locate.lua")),
