@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use lockcore::{ErrorKind, Loss, Standing};
 use testbed::Redis;
 
-use crate::asking::claim;
+use crate::asking::{claim, queued};
 use crate::servers::{client, in_memory, keys, missing, redis, tell, until};
 
 /// A master and its replica, and the address of the master with the demand that the replica confirms.
@@ -64,6 +64,31 @@ async fn without_a_replica_the_outcome_is_unknown_and_the_lock_is_given_up() {
     until("the lock is free again", || keys(&master).is_empty()).await;
     replica.resume().expect("it runs");
     locks.lock("a").await.expect("confirmed").release().await.expect("held");
+}
+
+/// A release grants to the waiter in the same call, and the waiter's guard must not come before a replica has that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_handed_over_is_confirmed_before_it_is_believed_in() {
+    let Some((_master, replica, url)) = pair().await else { return };
+    let (one, two) = (client(&url).await, client(&url).await);
+    let guard = one.lock("a").await.expect("confirmed");
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    queued(&one, "a", 1).await;
+    replica.pause().expect("it runs");
+    // The release itself need not be confirmed.
+    guard.release().await.expect("held");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished(), "no replica has the grant");
+    waiting.abort();
+    replica.resume().expect("it runs");
+    let guard = one.lock("a").wait(Duration::from_mins(1)).await.expect("given up, and confirmed");
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    queued(&one, "a", 1).await;
+    guard.release().await.expect("held");
+    let guard = waiting.await.expect("no panic").expect("confirmed");
+    let of_guard = format!(":{}:", guard.token());
+    assert!(tell(&replica, &["GET", "lockwell:a"]).contains(&of_guard), "the replica has it");
+    guard.release().await.expect("held");
 }
 
 #[tokio::test]
