@@ -17,7 +17,6 @@ mod dial;
 mod doubts;
 mod error;
 mod fenced;
-mod hot;
 mod items;
 mod keys;
 mod lock;

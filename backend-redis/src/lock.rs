@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use futures_util::future::join_all;
-use lockcore::backend::{PerRuntime, Queue, Waiters, wait_for_turn};
+use lockcore::backend::{Hot, PerRuntime, Queue, Waiters, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
     Released, Renewal, Result, ServerUrl, Wait, async_trait,
@@ -17,7 +17,6 @@ use crate::calls::Calls;
 use crate::check;
 use crate::cluster::Cluster;
 use crate::doubts::Demands;
-use crate::hot::Hot;
 use crate::items;
 use crate::keys::{self, Keys};
 use crate::options::Options;

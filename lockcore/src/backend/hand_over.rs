@@ -10,7 +10,8 @@
 //! end of the provisional lease. The lease ends `ends - clock` after `sent`, or later. That difference alone would not do:
 //! the clock may have been set forward between the two. The shorter of the two times counts.
 //!
-//! No other sign of life will do. One that came after the lease had lapsed, and has made a new place in the queue, meets
+//! It may be one of several that were answered: an earlier one proves the same about the lease that it came before. No
+//! other sign of life will do. One that came after the lease had lapsed, and has made a new place in the queue, meets
 //! an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor does one that has no answer.
 //! And another connection may lead to another server, with another clock.
 //!

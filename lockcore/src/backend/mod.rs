@@ -4,7 +4,8 @@
 //!
 //! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
-//!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it.
+//!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it. [`Hot`]:
+//!   which locks somebody has waited for lately.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
@@ -12,8 +13,10 @@ mod backoff;
 mod batcher;
 mod escape;
 mod hand_over;
+mod hot;
 mod per_runtime;
 mod record;
+mod signs;
 mod waiters;
 mod waiting;
 
@@ -21,6 +24,7 @@ pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 pub use escape::{escape, unescape};
 pub use hand_over::{PushedGrant, SignOfLife};
+pub use hot::Hot;
 pub use per_runtime::PerRuntime;
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::signs::Signs;
 use super::{PushedGrant, SignOfLife};
 use crate::system::lock;
 use crate::{LockName, Moment};
@@ -17,10 +18,15 @@ pub const PLACE_TTL: Duration = Duration::from_secs(4);
 pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
 
 /// The waiters of one client, by their tickets, so that a notification of the server reaches the one it is for.
+///
+/// A sign of life tells the server that a waiter is still there. A backend sends them for each waiter
+/// ([`Waiter::next_sign`]) or, where the server can find all waiters of a client, one for all of them
+/// ([`next_sign`](Self::next_sign)).
 #[derive(Debug)]
 pub struct Waiters {
     client: Uuid,
     rows: Mutex<Rows>,
+    signs: Mutex<Signs>,
     arrived: Notify,
 }
 
@@ -46,18 +52,13 @@ pub struct Waiter {
     signs: Mutex<Signs>,
 }
 
-#[derive(Debug, Default)]
-struct Signs {
-    last: u64,
-    answered: Option<SignOfLife>,
-}
-
 impl Waiters {
     /// No waiters yet, under a new random name of the client.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             client: Uuid::from_u128(rand::random()),
             rows: Mutex::default(),
+            signs: Mutex::default(),
             arrived: Notify::new(),
         })
     }
@@ -105,6 +106,17 @@ impl Waiters {
         }
     }
 
+    /// A number for the next sign of life of the client, which stands for all its waiters. For repeated requests, see
+    /// [`Waiter::next_sign`].
+    pub fn next_sign(&self) -> u64 {
+        lock(&self.signs).next()
+    }
+
+    /// Notes a sign of life of the client that the server has answered.
+    pub fn note_sign(&self, sign: SignOfLife) {
+        lock(&self.signs).note(sign);
+    }
+
     /// Resolves when a waiter registers; at once if one did since the last call.
     pub async fn arrival(&self) {
         self.arrived.notified().await;
@@ -140,21 +152,20 @@ impl Waiter {
     /// A number for the next sign of life. A request that is repeated keeps its number, and what it is answered is then
     /// not to be [noted](Self::note_sign): it may be another copy that the server has seen last.
     pub fn next_sign(&self) -> u64 {
-        let mut signs = lock(&self.signs);
-        signs.last += 1;
-        signs.last
+        lock(&self.signs).next()
     }
 
     /// Notes a sign of life that the server has answered with "wait".
     pub fn note_sign(&self, sign: SignOfLife) {
-        lock(&self.signs).answered = Some(sign);
+        lock(&self.signs).note(sign);
     }
 
     /// What a release has granted to this waiter, with when the validity begins and ends, if that can be believed in at
     /// `now`. Each grant is looked at once; where there is none, the waiter asks.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
         let granted = lock(&self.inbox.granted).take()?;
-        let sign = lock(&self.signs).answered?;
+        let of_waiter = lock(&self.signs).with(granted.seen);
+        let sign = of_waiter.or_else(|| lock(&self.waiters.signs).with(granted.seen))?;
         let deadline = granted.deadline(Some(&sign), now)?;
         Some((granted, sign.sent, deadline))
     }

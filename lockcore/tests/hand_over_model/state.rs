@@ -98,8 +98,8 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) phase: Phase,
-    /// The last answered sign of life: its number, when it was sent, the clock in the answer, the connection.
-    sign: Option<(u8, u8, u8, u8)>,
+    /// The answered signs of life: their numbers, when they were sent, the clock in the answer, the connection.
+    signs: Vec<(u8, u8, u8, u8)>,
     /// When it last sent one.
     sent: Option<u8>,
     pub(crate) generation: u8,
@@ -146,7 +146,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(released: bool) -> Self {
-        let process = |phase| Process { phase, sign: None, sent: None, generation: 0, asked: 0 };
+        let process = |phase| Process { phase, signs: Vec::new(), sent: None, generation: 0, asked: 0 };
         let first = process(Phase::Holds {
             until: tick(valid_until(moment(0), TICK * u32::from(TTL))),
             pushed: false,
@@ -182,15 +182,15 @@ impl State {
         for process in &mut self.processes {
             if matches!(process.phase, Phase::Done | Phase::Crashed) {
                 let phase = process.phase;
-                *process = Process { phase, sign: None, sent: None, generation: 0, asked: 0 };
+                *process = Process { phase, signs: Vec::new(), sent: None, generation: 0, asked: 0 };
             }
         }
         let (now, processes) = (self.now, &self.processes);
         self.messages.retain(|message| match *message {
             Message::Ask { .. } | Message::Release { .. } => true,
             Message::Waits { who, number, .. } => {
-                let Process { phase, sign, .. } = &processes[who];
-                *phase == Phase::Waits && sign.is_none_or(|(last, ..)| last < number)
+                let Process { phase, signs, .. } = &processes[who];
+                *phase == Phase::Waits && signs.iter().all(|(known, ..)| *known != number)
             }
             Message::Granted { who, sent, .. } => {
                 now < sent + TTL && matches!(processes[who].phase, Phase::Waits | Phase::Holds { .. })
@@ -312,10 +312,10 @@ impl State {
     pub(crate) fn deliver(&mut self, message: Message, twist: Option<Twist>) {
         match message {
             Message::Waits { who, number, sent, clock, generation } => {
-                let sign = &mut self.processes[who].sign;
-                if sign.is_none_or(|(last, ..)| last < number) {
-                    *sign = Some((number, sent, clock, generation));
-                }
+                let signs = &mut self.processes[who].signs;
+                signs.push((number, sent, clock, generation));
+                // In one order, whatever the order in which they came.
+                signs.sort_unstable();
             }
             Message::Granted { who, sent, token } => {
                 self.believe(who, token, valid_until(moment(sent), TICK * u32::from(TTL)), false);
@@ -339,10 +339,11 @@ impl State {
     }
 
     fn deadline(&self, who: usize, pushed: PushedGrant, twist: Option<Twist>) -> Option<Moment> {
-        let Process { sign, sent, .. } = &self.processes[who];
+        let Process { signs, sent, .. } = &self.processes[who];
         let now = moment(self.now);
         let counted = |from| Some(valid_until(from, pushed.lease)).filter(|end| now < *end);
-        let mut sign = sign.map(|(number, sent, clock, generation)| SignOfLife {
+        let named = signs.iter().find(|(number, ..)| u64::from(*number) == pushed.seen);
+        let mut sign = named.or(signs.last()).map(|&(number, sent, clock, generation)| SignOfLife {
             sent: moment(sent),
             clock: clock_of(clock),
             number: number.into(),

@@ -4,23 +4,27 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockcore::LockName;
+use crate::LockName;
 
 /// For how long it is remembered.
 const LATELY: Duration = Duration::from_secs(10);
 const PLACES: usize = 512;
 
-/// The locks that somebody has waited for lately, roughly: names share places. It decides which script is tried first,
-/// and so whether a rare case costs another call. Nothing else depends on it.
+/// The locks that somebody has waited for lately, roughly: names share entries.
+///
+/// It is for servers where a free lock that nobody waits for has a shorter request than one with waiters: it says which of
+/// the two to send first, so that a wrong guess costs one more request and nothing else. A name stays for ten seconds.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub struct Hot {
     start: Instant,
     /// When each was noted, in milliseconds from the start; 0 for never.
     noted: Box<[AtomicU64]>,
 }
 
 impl Hot {
-    pub(crate) fn new() -> Self {
+    /// Nobody has waited for anything yet.
+    #[must_use]
+    pub fn new() -> Self {
         Self { start: Instant::now(), noted: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
     }
 
@@ -33,17 +37,24 @@ impl Hot {
         self.start.elapsed()
     }
 
-    /// Somebody waits for it.
-    pub(crate) fn note(&self, name: &LockName) {
+    /// Notes that somebody waits for this lock.
+    pub fn note(&self, name: &LockName) {
         let millis = u64::try_from(self.now().as_millis()).unwrap_or_default();
         self.place(name).store(millis + 1, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_hot(&self, name: &LockName) -> bool {
+    /// Whether somebody has waited for this lock in the last ten seconds.
+    pub fn is_hot(&self, name: &LockName) -> bool {
         match self.place(name).load(Ordering::Relaxed) {
             0 => false,
             noted => self.now() < Duration::from_millis(noted) + LATELY,
         }
+    }
+}
+
+impl Default for Hot {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
