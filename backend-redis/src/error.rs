@@ -130,7 +130,9 @@ const SPOILT: &str = "one of the keys beside the lock holds something else than 
 
 fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
     let call = script.and_then(|script| script.call_at(line_of(detail)?));
+    // What a command in a script is refused with has no code of its own, and other words since Redis 8.
     let denied = code == "NOPERM"
+        || detail.contains("ACL failure in script")
         || detail.contains("The user executing the script can't")
         || detail.contains("NOPERM");
     let (kind, hint) = match code {
@@ -211,12 +213,14 @@ mod tests {
     fn a_missing_right_is_named() {
         let line =
             include_str!("scripts/release.lua").lines().position(|line| line.contains("'DEL'")).unwrap() + 1;
-        let text = format!(
-            "ERR The user executing the script can't run this command or subcommand script: \
-                            2f, on @user_script:{line}."
-        );
-        let error = of_item(&text, &RELEASE);
-        assert_eq!(error.kind(), ErrorKind::Refused);
-        assert!(error.to_string().contains("DEL"), "{error}");
+        for why in [
+            "The user executing the script can't run this command or subcommand",
+            "ACL failure in script: User app has no permissions to run the 'del' command",
+        ] {
+            let text = format!("ERR {why} script: 2f, on @user_script:{line}.");
+            let error = of_item(&text, &RELEASE);
+            assert_eq!(error.kind(), ErrorKind::Refused);
+            assert!(error.to_string().contains("DEL"), "{error}");
+        }
     }
 }
