@@ -11,11 +11,12 @@ use crate::table::{HeldSql, Sql, Table};
 
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))";
 
-/// The JSON parameter as rows.
-const WANT: &str = "JSON_TABLE(?, '$[*]' COLUMNS (n FOR ORDINALITY, name VARCHAR(1024) PATH '$[0]',
+/// The JSON parameter as rows. They are a derived table because MySQL refuses `FOR UPDATE` in a statement that names
+/// `JSON_TABLE` itself: its rows cannot be locked (error 3569).
+const WANT: &str = "(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (n FOR ORDINALITY, name VARCHAR(1024) PATH '$[0]',
     owner CHAR(32) PATH '$[1]', ttl BIGINT PATH '$[2]', ticket BIGINT PATH '$[3]',
     label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]', tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]',
-    token BIGINT PATH '$[7]')) AS w";
+    token BIGINT PATH '$[7]')) AS j) AS w";
 
 const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     name VARBINARY(512) NOT NULL PRIMARY KEY,
