@@ -65,7 +65,8 @@ impl MySqlLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let options = Options::read(url, &[&["returning", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
-        let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
+        let table = options.table.clone().quoted("`");
+        let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
         let returning = url.parsed("returning", "true or false")?.unwrap_or(true);
         let contended = Contended::default();
