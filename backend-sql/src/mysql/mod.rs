@@ -7,18 +7,19 @@ mod group_statements;
 mod groups;
 mod locks;
 mod rows;
+mod session;
 mod statements;
 
 use std::fmt;
 use std::sync::Arc;
 
 use lockcore::{Capabilities, Result, ServerUrl};
-use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use uuid::Uuid;
 
 use self::contended::Contended;
 use self::group_statements::GroupStatements;
+pub(crate) use self::session::BadSetting;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
 use crate::lock::SqlLock;
@@ -103,10 +104,7 @@ impl Database for MySql {
     }
 
     async fn connect(&self) -> sqlx::Result<Conn> {
-        let mut inner = self.connect.connect().await?;
-        // Without gap locks, and waiting for a row for as short as the server allows.
-        sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").execute(&mut inner).await?;
-        sqlx::raw_sql("SET SESSION innodb_lock_wait_timeout = 1").execute(&mut inner).await?;
+        let mut inner = session::open(&self.connect).await?;
         let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut inner).await?;
         Ok(Conn { inner, returning: self.returning && version.contains("MariaDB") })
     }
