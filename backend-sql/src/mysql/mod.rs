@@ -117,6 +117,9 @@ impl Database for MySql {
             1205 | 3572 => Verdict::Blocked,
             // Too many connections, shutting down, connection killed.
             1040 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB, or it lost the
+            // other nodes of its cluster. A new connection may reach another.
+            1036 | 1047 | 1290 | 1792 | 1836 => Verdict::Broken,
             _ => Verdict::Fatal,
         }
     }
