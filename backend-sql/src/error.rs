@@ -42,6 +42,10 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
             },
         },
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
+        #[cfg(feature = "mysql")]
+        sqlx::Error::Configuration(cause) if cause.is::<crate::mysql::BadSetting>() => {
+            (ErrorKind::Misconfigured, "a setting of the server makes locks unsafe")
+        }
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
         _ => (ErrorKind::Internal, "an unexpected answer"),
     };

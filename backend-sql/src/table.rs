@@ -9,7 +9,12 @@ use crate::dialect::Hold;
 /// The table of locks; those of the queue and of the members of groups have the same name with `_queue` and `_members`
 /// behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table(String);
+pub(crate) struct Table {
+    name: String,
+    /// What stands around an identifier in statements, so that it may be a reserved word: nothing on databases that
+    /// would take letters for others than without it.
+    quote: &'static str,
+}
 
 impl Table {
     pub(crate) const DEFAULT: &'static str = "lockwell_locks";
@@ -31,26 +36,39 @@ impl Table {
                 ),
             ));
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self { name: name.to_owned(), quote: "" })
+    }
+
+    /// The same with quotes in the statements.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn quoted(self, quote: &'static str) -> Self {
+        Self { quote, ..self }
     }
 
     /// The name without the schema.
     pub(crate) fn base(&self) -> &str {
-        self.0.rsplit('.').next().unwrap_or(&self.0)
+        self.name.rsplit('.').next().unwrap_or(&self.name)
+    }
+
+    /// The name of one of the tables in a statement. A name has at most one schema.
+    fn table(&self, suffix: &str) -> String {
+        let Self { name, quote } = self;
+        let name = name.replace('.', &format!("{quote}.{quote}"));
+        format!("{quote}{name}{suffix}{quote}")
     }
 
     /// Puts the names into a statement: `{locks}`, `{queue}`, `{members}` and `{base}` (the first without its schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
-        sql.replace("{locks}", &self.0)
-            .replace("{queue}", &format!("{}_queue", self.0))
-            .replace("{members}", &format!("{}_members", self.0))
+        sql.replace("{locks}", &self.table(""))
+            .replace("{queue}", &self.table("_queue"))
+            .replace("{members}", &self.table("_members"))
             .replace("{base}", self.base())
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -116,5 +134,13 @@ mod tests {
             Table::new("app.locks").unwrap().fill("{locks} {queue} {members} {base}"),
             "app.locks app.locks_queue app.locks_members locks"
         );
+        #[cfg(feature = "mysql")]
+        for (name, filled) in [
+            ("app.order", "`app`.`order` `app`.`order_queue` order"),
+            ("order", "`order` `order_queue` order"),
+        ] {
+            let table = Table::new(name).unwrap().quoted("`");
+            assert_eq!(table.fill("{locks} {queue} {base}"), filled);
+        }
     }
 }

@@ -124,6 +124,12 @@ impl Release {
         self.recipe.is_some()
     }
 
+    /// Whether one server of it belongs to every run of the tests although it is fetched: another program than what
+    /// the machine has (Valkey, MySQL), or one that differs from it in what the library uses (Redis 8).
+    pub fn is_usual(&self) -> bool {
+        !self.is_newer() || ["redis8", "valkey9", "mysql9"].contains(&self.name)
+    }
+
     /// The version that the program itself says that it is: `8.0.2`.
     pub fn version(&self) -> Result<String, Error> {
         version::ask(self)
@@ -209,6 +215,13 @@ mod tests {
         for other in ["8.01", "8.2.0", "18.0", "7.0.15"] {
             assert!(redis.surprise(other).is_some_and(|text| text.contains(other)), "{other}");
         }
+    }
+
+    #[test]
+    fn every_run_has_each_kind_of_program() {
+        let usual = |name| Release::named(name).is_usual();
+        assert!(["redis7", "redis8", "valkey9", "mariadb10", "mysql9"].into_iter().all(usual));
+        assert!(!usual("mariadb11"));
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Target {
 /// Which targets there are: all with the servers that the machine has, and with newer releases the following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// One server of each newer release of Redis.
+    /// One server of each newer release that [every run](Release::is_usual) has.
     Usual,
     /// All that newer releases are known to run, and nothing else.
     Newer,
@@ -181,7 +181,9 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
     };
     if release.is_newer() {
         match choice {
-            Choice::Usual => targets.retain(|target| target.name == "redis"),
+            // One server of it.
+            Choice::Usual if release.is_usual() => targets.truncate(1),
+            Choice::Usual => targets.clear(),
             Choice::Newer | Choice::All => (),
         }
         // The name of the release in the place of that of its kind.

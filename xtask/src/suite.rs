@@ -22,8 +22,8 @@ pub(crate) struct Options {
     /// Begin to count anew.
     #[arg(long, requires = "repeat")]
     restart: bool,
-    /// Which servers: what is installed and one server of each newer Redis; newer releases alone, with all that they are
-    /// known to run; or all.
+    /// Which servers: what is installed, with MySQL and one server of each newer Redis beside it; newer releases alone,
+    /// with all that they are known to run; or all.
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
     /// Install and fetch nothing.
@@ -53,7 +53,7 @@ impl Servers {
     /// The releases to be fetched for it.
     fn needed(self) -> impl Iterator<Item = &'static Release> {
         let newer = Release::all().iter().filter(|release| release.is_newer());
-        newer.filter(move |release| self != Self::Usual || release.family() == Family::Redis)
+        newer.filter(move |release| self != Self::Usual || release.is_usual())
     }
 }
 
@@ -159,6 +159,13 @@ mod tests {
         assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features --no-fail-fast");
         assert_eq!(shown("-p lockcore"), "test --all-features --no-fail-fast");
         assert_eq!(shown("--package=lockcore"), "test --all-features --no-fail-fast");
+    }
+
+    #[test]
+    fn what_every_run_needs_is_fetched() {
+        let needed = |servers: Servers| servers.needed().map(Release::name).collect::<Vec<_>>();
+        assert_eq!(needed(Servers::Usual), ["redis8", "valkey9", "mysql9"]);
+        assert!(needed(Servers::All).contains(&"mariadb11"));
     }
 
     #[test]

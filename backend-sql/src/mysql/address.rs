@@ -24,6 +24,11 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
         .username(url.user().unwrap_or("root"))
         .database(database)
         .statement_cache_capacity(64)
+        // What a session is set to is written in `session.rs`. sqlx would add to the modes of the server.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        .timezone(None)
+        .set_names(false)
         // Whoever knows an owner can release its lock.
         .disable_statement_logging();
     if let Some(password) = url.password() {

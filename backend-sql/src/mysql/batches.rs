@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 
 use lockcore::{Claim, Grant};
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlQueryResult, MySqlRow};
 use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
+use super::contended::Known;
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Extension, Hold, Took, block, micros, token};
+use crate::database::{Database, Verdict};
+use crate::dialect::{Ask, Extension, Hold, NO_TICKET, Took, block, micros, token};
+use crate::table::Sql;
 
 /// How a lock stands, as one claim sees it.
 #[derive(Debug)]
@@ -19,11 +22,14 @@ pub(super) struct Standing {
     /// `None`: there is no row, or the lock is free.
     pub(super) in_use: Option<i64>,
     left: Option<i64>,
+    /// Whether the lock has a row.
+    pub(super) known: bool,
 }
 
 impl<'r> FromRow<'r, MySqlRow> for Standing {
     fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self { token: row.try_get(0)?, in_use: row.try_get(1)?, left: row.try_get(2)? })
+        let known: i64 = row.try_get(3)?;
+        Ok(Self { token: row.try_get(0)?, in_use: row.try_get(1)?, left: row.try_get(2)?, known: known != 0 })
     }
 }
 
@@ -35,13 +41,49 @@ impl Standing {
             None => Took::refused(ask, self.in_use, self.left),
         }
     }
+
+    /// Whether nobody holds the lock or stands ahead.
+    pub(super) fn is_free(&self) -> bool {
+        self.token.is_none() && self.in_use.is_none()
+    }
 }
 
 impl MySql {
-    /// Takes one lock whose row is there and free. `None`: it is not, or it is contended.
-    pub(super) async fn take_row(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
+    /// Takes one lock, in as few statements as what is known about it allows: one if it is free, two if it is new.
+    pub(super) async fn take_one(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Took> {
+        let name = ask.claim.name();
+        let known = self.contended.known(name);
+        // One that was found taken is looked at first, unless the claim has been waiting for its turn.
+        let look_first = known == Known::Taken && ask.ticket == NO_TICKET;
+        let first = if known == Known::Locked { &self.sql.take_overdue } else { &self.sql.take_free };
+        if !look_first && let Some(granted) = self.take_row(conn, ask, first).await? {
+            return Ok(granted);
+        }
+        if known == Known::Nothing
+            && let Some(granted) = self.take_new(conn, ask).await?
+        {
+            return Ok(granted);
+        }
+        let asks = std::slice::from_ref(ask);
+        let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
+        let Some(standing) = standing.first() else { return Ok(Took::Busy(None)) };
+        if standing.token.is_none() && !standing.is_free() {
+            self.contended.note(name, Known::Taken);
+            return Ok(standing.answer(ask));
+        }
+        // It is free, its lease has ended, or it is ours and the lease begins anew.
+        let taken = if standing.known {
+            self.take_row(conn, ask, &self.sql.take_overdue).await?
+        } else {
+            self.take_new(conn, ask).await?
+        };
+        Ok(taken.unwrap_or(Took::Busy(None)))
+    }
+
+    /// Takes one lock whose row is there. `None`: it is not, or it is not free.
+    async fn take_row(&self, conn: &mut Conn, ask: &Ask, sql: &Sql) -> sqlx::Result<Option<Took>> {
         let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
-        let done = sqlx::query(self.sql.take_row.get())
+        let done = sqlx::query(sql.get())
             .bind(owner)
             .bind(block(&ask.claim))
             .bind(owner)
@@ -49,77 +91,51 @@ impl MySql {
             .bind(micros(ask.claim.ttl()))
             .bind(ask.claim.label())
             .bind(name)
+            .bind(name)
+            .bind(owner)
             .bind(owner)
             .bind(name)
             .bind(ask.ticket)
             .execute(&mut conn.inner)
-            .await?;
-        let taken = done.rows_affected() > 0;
-        Ok(taken.then(|| Took::Granted(token(done.last_insert_id().cast_signed()))))
+            .await;
+        if let Err(sqlx::Error::Database(error)) = &done
+            && self.verdict(&**error) == Verdict::Blocked
+        {
+            self.contended.note(ask.claim.name(), Known::Locked);
+        }
+        Ok(granted(&done?))
     }
 
-    /// Takes one lock and reads the answer in the same round trip. `None`: refused.
-    pub(super) async fn take_returning(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
+    /// Takes one lock that has no row yet. `None`: it has one, or somebody stands ahead.
+    async fn take_new(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Option<Took>> {
         let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
-        let row = sqlx::query(self.sql.take_returning.get())
+        let done = sqlx::query(self.sql.take_new.get())
             .bind(name)
             .bind(owner)
             .bind(block(&ask.claim))
             .bind(micros(ask.claim.ttl()))
             .bind(ask.claim.label())
             .bind(name)
-            .bind(owner)
             .bind(name)
             .bind(ask.ticket)
-            .bind(name)
-            .bind(name)
-            .bind(owner)
-            .bind(block(&ask.claim))
-            .fetch_optional(&mut conn.inner)
+            .execute(&mut conn.inner)
             .await?;
-        let Some(row) = row else { return Ok(None) };
-        let winner: Uuid = row.try_get(0)?;
-        Ok((winner == owner).then_some(Took::Granted(token(row.try_get(1)?))))
+        Ok(granted(&done))
     }
 
-    /// Takes one lock by statements that lock no row of a lock that is held, and make a row that is missing.
-    pub(super) async fn take_new_or_contended(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<Took> {
-        let asks = std::slice::from_ref(ask);
-        if !conn.returning {
-            return Ok(self.take_by_reading(conn, asks).await?[0]);
-        }
-        if let Some(granted) = self.take_returning(conn, ask).await? {
-            return Ok(granted);
-        }
-        let standing = self.standing(conn, &Rows::of_asks(asks)?).await?;
-        Ok(standing.first().map_or(Took::Busy(None), |standing| standing.answer(ask)))
-    }
-
-    pub(super) async fn take_by_reading(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    pub(super) async fn take_many(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         let rows = Rows::of_asks(asks)?;
-        if let [ask] = asks {
-            let (name, owner) = (ask.claim.name().as_str().as_bytes(), ask.claim.owner().as_uuid());
-            sqlx::query(self.sql.take.get())
-                .bind(name)
-                .bind(owner)
-                .bind(block(&ask.claim))
-                .bind(micros(ask.claim.ttl()))
-                .bind(ask.claim.label())
-                .bind(name)
-                .bind(owner)
-                .bind(name)
-                .bind(ask.ticket)
-                .bind(name)
-                .bind(name)
-                .bind(owner)
-                .bind(block(&ask.claim))
-                .execute(&mut conn.inner)
-                .await?;
-        } else {
-            sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        let mut standing = self.standing(conn, &rows).await?;
+        if standing.iter().any(|one| !one.known && one.is_free()) {
+            sqlx::query(self.sql.take_new_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+            standing = self.standing(conn, &rows).await?;
         }
-        let standing = self.standing(conn, &rows).await?;
-        Ok(asks.iter().zip(&standing).map(|(ask, standing)| standing.answer(ask)).collect())
+        let answer = |(ask, standing): (&Ask, &Standing)| {
+            // Free and yet passed over: somebody has locked the row.
+            if standing.known && standing.is_free() { Took::Blocked } else { standing.answer(ask) }
+        };
+        Ok(asks.iter().zip(&standing).map(answer).collect())
     }
 
     /// How the locks of these rows stand, in the order of the question.
@@ -129,37 +145,54 @@ impl MySql {
         Ok(rows.in_order(found.into_iter()))
     }
 
-    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+    /// Whether it was released, and whether somebody waits.
+    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<(bool, bool)> {
+        let (name, owner) = (claim.name().as_str().as_bytes(), claim.owner().as_uuid());
         // sqlx counts the rows that were found, changed or not.
-        let found = sqlx::query(self.sql.release.get())
-            .bind(claim.name().as_str().as_bytes())
-            .bind(claim.owner().as_uuid())
+        let done = sqlx::query(self.sql.release.get())
+            .bind(name)
+            .bind(name)
+            .bind(owner)
+            .bind(name)
+            .bind(owner)
             .execute(&mut conn.inner)
             .await?;
-        Ok(found.rows_affected() > 0)
+        let released = done.rows_affected() > 0;
+        Ok((released, released && done.last_insert_id() > 0))
     }
 
-    /// Which of the claims held their locks is read in the same transaction: after it, another may have taken them.
+    /// The rows of others are not touched: a claim that was refused gives up as well, and must not wait for a transaction
+    /// that has verified another's hold.
     pub(super) async fn release_many(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<bool>> {
         let rows = Rows::of_claims(claims.iter())?;
-        begin(conn).await?;
-        let released = self.release_found(conn, &rows, claims.len()).await;
-        end(conn, released).await
+        let owned: Vec<Uuid> =
+            sqlx::query_scalar(self.sql.owned.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
+        let owned: HashSet<Uuid> = owned.into_iter().collect();
+        let is_owned = |claim: &Claim| owned.contains(&claim.owner().as_uuid());
+        let mine: Vec<Claim> = claims.iter().filter(|claim| is_owned(claim)).cloned().collect();
+        let released: HashSet<Uuid> = self.release_owned(conn, &mine).await?;
+        Ok(claims.iter().map(|claim| released.contains(&claim.owner().as_uuid())).collect())
     }
 
-    async fn release_found(&self, conn: &mut Conn, rows: &Rows, many: usize) -> sqlx::Result<Vec<bool>> {
+    async fn release_owned(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<HashSet<Uuid>> {
+        let owners = || claims.iter().map(|claim| claim.owner().as_uuid());
+        if claims.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let rows = Rows::of_claims(claims.iter())?;
+        // Usually none of them is lost between the two statements.
         let done =
             sqlx::query(self.sql.release_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
-        if done.rows_affected() == many as u64 {
-            return Ok(vec![true; many]);
+        if done.rows_affected() == claims.len() as u64 {
+            return Ok(owners().collect());
         }
         let released: Vec<bool> =
             sqlx::query_scalar(self.sql.released.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
-        Ok(rows.in_order(released.into_iter()))
+        let released = rows.in_order(released.into_iter());
+        Ok(owners().zip(released).filter(|(_, released)| *released).map(|(owner, _)| owner).collect())
     }
 
-    /// Renews what no transaction has locked. One locked row must not hold up the others, and the shortest time that the
-    /// server can be told to wait for it, a second, is longer than some leases can spare.
+    /// Renews what no transaction has locked.
     pub(super) async fn renew_unlocked(
         &self,
         conn: &mut Conn,
@@ -167,6 +200,13 @@ impl MySql {
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
         let all = Rows::of_grants(grants.iter())?;
+        let done =
+            sqlx::query(self.sql.renew.of(hold).get()).bind(all.json()).execute(&mut conn.inner).await?;
+        // sqlx counts the rows that were found, changed or not.
+        if done.rows_affected() == grants.len() as u64 {
+            return Ok(vec![Extension::Extended; grants.len()]);
+        }
+        // Some are lost or locked. Which ones: those that can be locked now are extended once more.
         begin(conn).await?;
         let renewed = self.renew_found(conn, hold, grants, &all).await;
         let unlocked = end(conn, renewed).await?;
@@ -200,6 +240,10 @@ impl MySql {
         sqlx::query(self.sql.renew.of(hold).get()).bind(some.json()).execute(&mut conn.inner).await?;
         Ok(unlocked)
     }
+}
+
+fn granted(done: &MySqlQueryResult) -> Option<Took> {
+    (done.rows_affected() > 0).then(|| Took::Granted(token(done.last_insert_id().cast_signed())))
 }
 
 fn owner(grant: &Grant) -> Uuid {

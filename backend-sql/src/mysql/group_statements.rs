@@ -12,12 +12,21 @@ const GROUP: &str = "x'00000000000000000000000000000000'";
 /// The end of the lease of a lock that a group holds. The leases that count are those of its members.
 const NEVER: &str = "253402300799000000";
 
-/// Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id".
+/// Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id". What is found without
+/// a lock is looked at again once the row is locked.
 const JOIN: &str = "UPDATE {locks} SET token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + ?),
     owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = ?, members = members + 1
-WHERE {may}";
+WHERE name = (SELECT f.found FROM {found}) AND {may}";
 
-/// The same without a lock, for locks that were refused of late: waiting for a row takes too long.
+/// A lock that was released, or is held by a group. Its row is never locked for long, so it is waited for.
+const OPEN: &str = "(SELECT name AS found FROM {locks}
+    WHERE name = ? AND (expires_at IS NULL OR owner = {group}) LIMIT 1) AS f";
+
+/// One whose lease has ended, too. A transaction that has verified it keeps the row: that is an error at once.
+const OVERDUE: &str = "(SELECT name AS found FROM {locks}
+    WHERE name = ? AND (expires_at IS NULL OR owner = {group} OR expires_at <= {now}) LIMIT 1 FOR UPDATE NOWAIT) AS f";
+
+/// The same without a lock, for locks that were refused of late.
 const MAY_JOIN: &str = "SELECT 1 FROM {locks} WHERE {may}";
 
 /// Readers pass over readers who wait, since those can come in as well. Everyone who stands ahead of a permit is given
@@ -32,12 +41,15 @@ const AHEAD: &str = "q.name = ? AND q.ticket < ? AND q.alive_until > {now} AND q
 const SEATS: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
 SELECT UNHEX(w.name), UNHEX(w.owner), w.token, {now} + w.ttl, {now}, w.label, w.mode FROM {want}";
 
-/// A row for a lock that was never used.
-const MAKE: &str =
-    "INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label) VALUES (?, {group}, 0, {now}, '')";
+/// A row for a lock that was never used. One that is there is not touched, and so not waited for.
+const MAKE: &str = "INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label)
+SELECT ?, {group}, 0, {now}, '' FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = ?)";
 
-const LOCK: &str = "SELECT l.name FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
-    ON l.name = UNHEX(w.name) FOR UPDATE";
+/// The rows of locks that these are members of. A claim that was refused gives up as well, and must not wait for a
+/// transaction that has verified another's hold.
+const LOCK: &str = "SELECT l.name FROM (SELECT DISTINCT m.name FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner) ORDER BY m.name LIMIT 1000000) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name FOR UPDATE";
 
 /// Which claims are members.
 const MEMBERS: &str = "SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
@@ -69,19 +81,18 @@ SELECT name, owner, token, expires_at, acquired_at, label, ? FROM {locks} WHERE 
 const DOWNGRADED: &str = "UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = ?, members = 1
 WHERE name = ?";
 
-/// All who wait in this process and whose turn it is: the head of the queue, all readers at its head, or as many as
-/// there are permits.
-const CALL: &str = "SELECT q.ticket FROM (SELECT ticket, client, mode, ROW_NUMBER() OVER (ORDER BY ticket) AS place,
+/// All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are
+/// permits.
+const CALL: &str = "SELECT q.ticket, q.client FROM (SELECT ticket, client, mode,
+        ROW_NUMBER() OVER (ORDER BY ticket) AS place,
         MAX(mode >= 0) OVER (ORDER BY ticket) AS behind_others FROM {queue}
     WHERE name = ? AND alive_until > {now} AND NOT (owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?))
     ) AS q LEFT JOIN {locks} AS l ON l.name = ?
-WHERE q.client = ? AND CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
-    WHEN q.mode < 0 THEN NOT q.behind_others
-    WHEN q.mode > 0 THEN COALESCE(l.members, 0) + q.place <= q.mode
-    ELSE q.place = 1 END";
+WHERE (q.client = ? OR {parked} IS NOT NULL) AND {turn}";
 
 pub(super) struct GroupStatements {
     pub(super) join: Sql,
+    pub(super) join_overdue: Sql,
     pub(super) may_join: Sql,
     pub(super) seats: Sql,
     pub(super) make: Sql,
@@ -109,7 +120,8 @@ impl GroupStatements {
             Sql::new(table, &fill(&text.replace("{group}", GROUP).replace("{never}", NEVER)))
         };
         Self {
-            join: sql(JOIN),
+            join: sql(&JOIN.replace("{found}", OPEN)),
+            join_overdue: sql(&JOIN.replace("{found}", OVERDUE)),
             may_join: sql(MAY_JOIN),
             seats: sql(SEATS),
             make: sql(MAKE),

@@ -1,6 +1,6 @@
 //! What MySQL is asked about locks that several hold together.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use lockcore::backend::Waiters;
@@ -10,6 +10,7 @@ use sqlx::query::Query;
 use uuid::Uuid;
 
 use super::batches::{begin, end};
+use super::contended::Known;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Ask, Freed, Hold, NO_TICKET, Took, block, micros, token};
@@ -19,20 +20,31 @@ use crate::table::Sql;
 /// How often a claim is tried again that found its lock in use and then not so.
 const AGAIN: usize = 3;
 
+/// What is to be said to the head of a queue: its ticket here, or its client elsewhere.
+type Head = (Option<i64>, Option<Uuid>);
+
 /// The key of a member's row.
 type Member = (Vec<u8>, Uuid);
 
 impl MySql {
     /// `None`: what stood against it is gone by now.
-    async fn join_rows(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Option<Took>>> {
+    /// `overdue`: a lock whose lease has ended is taken, too.
+    async fn join_rows(
+        &self,
+        conn: &mut Conn,
+        asks: &[Ask],
+        overdue: bool,
+    ) -> sqlx::Result<Vec<Option<Took>>> {
         let mut tried = vec![false; asks.len()];
         for (ask, tried) in asks.iter().zip(&mut tried) {
-            *tried = !self.contended.holds(ask.claim.name()) || self.may_join(conn, ask).await?;
+            *tried =
+                self.contended.known(ask.claim.name()) == Known::Nothing || self.may_join(conn, ask).await?;
         }
         let mut answers = vec![None; asks.len()];
         if tried.contains(&true) {
             begin(conn).await?;
-            let joined = self.join_each(conn, asks, &tried).await;
+            let sql = if overdue { &self.groups.join_overdue } else { &self.groups.join };
+            let joined = self.join_each(conn, asks, &tried, sql).await;
             for (at, number) in end(conn, joined).await? {
                 answers[at] = Some(Took::Granted(token(number)));
             }
@@ -44,14 +56,17 @@ impl MySql {
         let of: Vec<Ask> = refused.iter().map(|&at| asks[at].clone()).collect();
         for (at, standing) in refused.into_iter().zip(self.standing(conn, &Rows::of_asks(&of)?).await?) {
             let ask = &asks[at];
-            if standing.token.is_none() && standing.in_use.is_none() {
-                let make = sqlx::query(self.groups.make.get()).bind(ask.claim.name().as_str().as_bytes());
-                make.execute(&mut conn.inner).await?;
+            if standing.is_free() {
+                if !standing.known {
+                    let name = ask.claim.name().as_str().as_bytes();
+                    let make = sqlx::query(self.groups.make.get()).bind(name).bind(name);
+                    make.execute(&mut conn.inner).await?;
+                }
             } else if standing.in_use != Some(ask.claim.mode().code())
                 || !tried[at]
                 || !self.may_join(conn, ask).await?
             {
-                self.contended.note(ask.claim.name());
+                self.contended.note(ask.claim.name(), Known::Taken);
                 answers[at] = Some(standing.answer(ask));
             }
         }
@@ -69,11 +84,13 @@ impl MySql {
         conn: &mut Conn,
         asks: &[Ask],
         tried: &[bool],
+        sql: &Sql,
     ) -> sqlx::Result<Vec<(usize, i64)>> {
         let mut joined = Vec::with_capacity(asks.len());
         for (at, ask) in asks.iter().enumerate().filter(|(at, _)| tried[*at]) {
             let claim = &ask.claim;
-            let query = sqlx::query(self.groups.join.get()).bind(block(claim)).bind(claim.mode().code());
+            let name = claim.name().as_str().as_bytes();
+            let query = sqlx::query(sql.get()).bind(block(claim)).bind(claim.mode().code()).bind(name);
             let done = conditions(query, ask).execute(&mut conn.inner).await?;
             if done.rows_affected() > 0 {
                 joined.push((at, done.last_insert_id().cast_signed()));
@@ -171,14 +188,14 @@ fn conditions<'q>(
 
 impl Groups for MySql {
     async fn join(&self, conn: &mut Conn, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let mut answers = self.join_rows(conn, asks).await?;
+        let mut answers = self.join_rows(conn, asks, false).await?;
         for _ in 0..AGAIN {
             let rest: Vec<usize> = (0..asks.len()).filter(|&at| answers[at].is_none()).collect();
             if rest.is_empty() {
                 break;
             }
             let again: Vec<Ask> = rest.iter().map(|&at| asks[at].clone()).collect();
-            for (at, answer) in rest.into_iter().zip(self.join_rows(conn, &again).await?) {
+            for (at, answer) in rest.into_iter().zip(self.join_rows(conn, &again, true).await?) {
                 answers[at] = answer;
             }
         }
@@ -224,25 +241,30 @@ impl Groups for MySql {
     }
 
     async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
-        if !waiters.waits_for(name) {
-            return Ok(None);
-        }
-        let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
-            .bind(waiters.client())
+        let client = waiters.client();
+        let head: Option<Head> = sqlx::query_as(self.sql.next.get())
+            .bind(client)
+            .bind(client)
             .bind(name.as_str().as_bytes())
             .fetch_optional(&mut conn.inner)
             .await?;
-        Ok(head.flatten())
+        let Some((ticket, other)) = head else { return Ok(None) };
+        self.wake(conn, other);
+        Ok(ticket)
     }
 
     async fn call(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
-        let name = name.as_str().as_bytes();
-        sqlx::query_scalar(self.groups.call.get())
+        let (name, client) = (name.as_str().as_bytes(), waiters.client());
+        let called: Vec<(i64, Uuid)> = sqlx::query_as(self.groups.call.get())
             .bind(name)
             .bind(name)
             .bind(name)
-            .bind(waiters.client())
+            .bind(client)
             .fetch_all(&mut conn.inner)
-            .await
+            .await?;
+        let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);
+        let others: BTreeSet<Uuid> = others.into_iter().map(|(_, whose)| whose).collect();
+        self.wake(conn, others);
+        Ok(ours.into_iter().map(|(ticket, _)| ticket).collect())
     }
 }

@@ -1,5 +1,6 @@
 //! What MySQL is asked about locks that one holds alone, and about the queue.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lockcore::backend::{PLACE_TTL, Waiters};
@@ -35,25 +36,44 @@ impl MySql {
     }
 }
 
-impl Dialect for MySql {
-    async fn take(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let [ask] = asks else { return self.take_by_reading(conn, asks).await };
-        let name = ask.claim.name();
-        if !self.contended.holds(name) {
-            match self.take_row(conn, ask).await {
-                Ok(Some(granted)) => return Ok(vec![granted]),
-                Ok(None) => (),
-                Err(error) => {
-                    self.contended.note(name);
-                    return Err(error);
-                }
+impl MySql {
+    /// Whose turn it is at each of these locks. Those who wait elsewhere are woken, if these locks have just been freed.
+    async fn turns_at(
+        &self,
+        conn: &mut Conn,
+        waiters: &Waiters,
+        mut names: Vec<&LockName>,
+        freed: bool,
+    ) -> sqlx::Result<BTreeMap<LockName, Vec<i64>>> {
+        let mut turns = BTreeMap::new();
+        if names.is_empty() {
+            return Ok(turns);
+        }
+        names.sort_unstable();
+        let heads: Vec<(i64, Option<i64>, Option<Uuid>)> = sqlx::query_as(self.sql.turns.get())
+            .bind(waiters.client())
+            .bind(waiters.client())
+            .bind(Rows::of_names(names.iter().copied())?.json())
+            .fetch_all(&mut conn.inner)
+            .await?;
+        let others: BTreeSet<Uuid> =
+            heads.iter().filter_map(|(_, _, other)| other.filter(|_| freed)).collect();
+        self.wake(conn, others);
+        for (n, head, _) in heads {
+            if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
+                turns.insert((*name).clone(), self.behind(conn, name, head, waiters).await?);
             }
         }
-        let took = self.take_new_or_contended(conn, ask).await?;
-        if !matches!(took, Took::Granted(_)) {
-            self.contended.note(name);
+        Ok(turns)
+    }
+}
+
+impl Dialect for MySql {
+    async fn take(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        match asks {
+            [ask] => Ok(vec![self.take_one(conn, ask).await?]),
+            many => self.take_many(conn, many).await,
         }
-        Ok(vec![took])
     }
 
     async fn release(
@@ -62,11 +82,19 @@ impl Dialect for MySql {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        let released = match claims {
-            [claim] => vec![self.release_one(conn, claim).await?],
-            many => self.release_many(conn, many).await?,
+        if let [claim] = claims {
+            let (released, awaited) = self.release_one(conn, claim).await?;
+            let next = if awaited { self.next(conn, claim.name(), waiters).await? } else { Vec::new() };
+            return Ok(vec![Freed::new(released, next)]);
+        }
+        let released = self.release_many(conn, claims).await?;
+        let names = claims.iter().zip(&released).filter(|(_, released)| **released);
+        let mut next =
+            self.turns_at(conn, waiters, names.map(|(claim, _)| claim.name()).collect(), true).await?;
+        let freed = |(claim, &released): (&Claim, &bool)| {
+            Freed::new(released, next.remove(claim.name()).unwrap_or_default())
         };
-        self.freed(conn, claims, &released, waiters).await
+        Ok(claims.iter().zip(&released).map(freed).collect())
     }
 
     async fn renew(&self, conn: &mut Conn, hold: Hold, grants: &[Grant]) -> sqlx::Result<Vec<Extension>> {
@@ -114,20 +142,8 @@ impl Dialect for MySql {
     }
 
     async fn turns(&self, conn: &mut Conn, waiters: &Waiters, names: &[LockName]) -> sqlx::Result<Vec<i64>> {
-        let mut names: Vec<&LockName> = names.iter().collect();
-        names.sort_unstable();
-        let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
-            .bind(waiters.client())
-            .bind(Rows::of_names(names.iter().copied())?.json())
-            .fetch_all(&mut conn.inner)
-            .await?;
-        let mut turns = Vec::new();
-        for (n, head) in heads {
-            if let Some(name) = usize::try_from(n - 1).ok().and_then(|at| names.get(at)) {
-                turns.extend(self.behind(conn, name, head, waiters).await?);
-            }
-        }
-        Ok(turns)
+        let turns = self.turns_at(conn, waiters, names.iter().collect(), false).await?;
+        Ok(turns.into_values().flatten().collect())
     }
 
     async fn inspect(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<LockStatus> {

@@ -6,19 +6,23 @@ mod contended;
 mod group_statements;
 mod groups;
 mod locks;
+mod push;
 mod rows;
+mod session;
 mod statements;
 
 use std::fmt;
 use std::sync::Arc;
 
 use lockcore::{Capabilities, Result, ServerUrl};
-use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
+use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
 
 use self::contended::Contended;
 use self::group_statements::GroupStatements;
+use self::push::{Parked, Push};
+pub(crate) use self::session::BadSetting;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
 use crate::lock::SqlLock;
@@ -34,42 +38,46 @@ pub type MySqlLock = SqlLock<MySql>;
 /// The MySQL dialect.
 pub struct MySql {
     connect: MySqlConnectOptions,
-    /// Whether `RETURNING` may be used where the server has it.
-    returning: bool,
     contended: Contended,
+    push: Arc<Push>,
     sql: Statements,
     groups: GroupStatements,
 }
 
-/// A connection, and what its server can do.
+/// A connection.
 #[derive(Debug)]
 pub struct Conn {
     inner: MySqlConnection,
-    returning: bool,
+    /// What sends kills to those who wait elsewhere, once there was a reason to.
+    killer: Option<UnboundedSender<Uuid>>,
 }
 
 impl MySqlLock {
     /// Connects to the database of this address, `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
     /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. An acquire of a free lock is one round
-    /// trip on both. A lock that is new or contended is asked for with `RETURNING` on MariaDB; MySQL has none and needs a
-    /// second round trip there. It has been run against MariaDB 10.11, with `RETURNING` and without; the statements for
-    /// MySQL are the latter, but no MySQL server has been tried.
+    /// trip on both; one of a lock that is new or contended takes a second one. It is tested with MariaDB 10.11 and
+    /// MySQL 9.7.
+    ///
+    /// Every connection is set to the modes, time zone, isolation level and time-outs that it needs, whatever the server
+    /// has by default. A server that was started with `sysdate-is-now` is refused as misconfigured.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
-    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`; `returning=false` never uses
-    /// `RETURNING`.
+    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`. `returning` of earlier versions is
+    /// allowed and changes nothing.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let options = Options::read(url, &[&["returning", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
-        let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
+        let table = options.table.clone().quoted("`");
+        let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
-        let returning = url.parsed("returning", "true or false")?.unwrap_or(true);
-        let contended = Contended::default();
-        Self::open(MySql { connect, returning, contended, sql, groups }, options, record).await
+        // Of earlier versions. It changes nothing any more.
+        url.parsed::<bool>("returning", "true or false")?;
+        let (contended, push) = (Contended::default(), Arc::default());
+        Self::open(MySql { connect, contended, push, sql, groups }, options, record).await
     }
 }
 
@@ -85,7 +93,7 @@ fn number(error: &dyn sqlx::error::DatabaseError) -> u16 {
 
 impl Database for MySql {
     type Conn = Conn;
-    type Subscription = ();
+    type Subscription = Parked;
 
     fn capabilities(&self) -> Capabilities {
         let mut promised = Capabilities::minimal("mysql");
@@ -102,12 +110,7 @@ impl Database for MySql {
     }
 
     async fn connect(&self) -> sqlx::Result<Conn> {
-        let mut inner = self.connect.connect().await?;
-        // Without gap locks, and waiting for a row for as short as the server allows.
-        sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").execute(&mut inner).await?;
-        sqlx::raw_sql("SET SESSION innodb_lock_wait_timeout = 1").execute(&mut inner).await?;
-        let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut inner).await?;
-        Ok(Conn { inner, returning: self.returning && version.contains("MariaDB") })
+        Ok(Conn { inner: session::open(&self.connect).await?, killer: None })
     }
 
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
@@ -116,8 +119,22 @@ impl Database for MySql {
             1213 | 1020 | 1062 => Verdict::Again,
             // Lock wait timeout; a lock that was not to be waited for.
             1205 | 3572 => Verdict::Blocked,
-            // Too many connections, shutting down, connection killed.
-            1040 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            // Too many connections, shutting down, connection killed. Or the server writes no more: it was demoted, by
+            // `read_only`, `super_read_only` or of InnoDB, or it lost the other nodes of its cluster. A new connection may
+            // reach another.
+            1040
+            | 1053
+            | 1077
+            | 1152
+            | 1158..=1161
+            | 1203
+            | 1317
+            | 1927
+            | 1036
+            | 1047
+            | 1290
+            | 1792
+            | 1836 => Verdict::Broken,
             _ => Verdict::Fatal,
         }
     }
@@ -157,11 +174,11 @@ impl Database for MySql {
         Ok(None)
     }
 
-    async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
-        Ok(None)
+    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<Parked>> {
+        self.park(client).await
     }
 
-    async fn notification((): &mut ()) -> sqlx::Result<Option<i64>> {
-        std::future::pending().await
+    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<i64>> {
+        parked.next().await.map(Some)
     }
 }

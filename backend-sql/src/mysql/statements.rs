@@ -1,21 +1,33 @@
 //! What is sent to MySQL and MariaDB.
 //!
-//! Times are microseconds since 1970, by `SYSDATE(6)` of the server on a connection whose time zone is UTC: `NOW()` is
-//! fixed when the statement starts, and waiting for a row would age a lease.
+//! Times are microseconds since 1970 by the server's clock. `UTC_TIMESTAMP` and `NOW` are both fixed when a statement
+//! starts, and waiting for a row would age a lease; `SYSDATE` goes on. It is in the session's time zone, so only the
+//! time that has passed since `NOW` is taken from it, and the start itself from `UTC_TIMESTAMP`. So the result does not
+//! depend on the zone, in which an hour comes twice each year, nor on a `SET timestamp`. Every connection is set to UTC
+//! as well; a proxy that gives us another session may have lost that.
 //!
 //! Many claims travel as one JSON parameter, sorted by name: the text of a statement does not depend on their number,
 //! so it is prepared once, and two batches lock their rows in the same order.
+//!
+//! `UPDATE` waits for a row that a transaction has locked before it looks at it, and the shortest wait that MySQL knows
+//! is a second, which all other requests on the connection would wait as well. So an update that may meet such a row finds
+//! its rows by a derived table with a LIMIT, which is read before and not merged into the update. An update of one table
+//! reads it without a lock, and so goes on only with rows that nobody holds. (One of several tables would lock what
+//! it reads for sharing, and deadlock when two want to change it.) Where even a row that nobody holds may be locked, it is
+//! read with `NOWAIT` or `SKIP LOCKED`.
 
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
-const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))";
+const NOW: &str = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))";
 
-/// The JSON parameter as rows.
-const WANT: &str = "JSON_TABLE(?, '$[*]' COLUMNS (n FOR ORDINALITY, name VARCHAR(1024) PATH '$[0]',
-    owner CHAR(32) PATH '$[1]', ttl BIGINT PATH '$[2]', ticket BIGINT PATH '$[3]',
+/// The JSON parameter as rows. They are a derived table because MySQL refuses `FOR UPDATE` in a statement that names
+/// `JSON_TABLE` itself: its rows cannot be locked (error 3569).
+const WANT: &str = "(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (n FOR ORDINALITY,
+    name VARCHAR(1024) CHARACTER SET utf8mb4 PATH '$[0]', owner CHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', ttl BIGINT PATH '$[2]', ticket BIGINT PATH '$[3]',
     label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]', tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]',
-    token BIGINT PATH '$[7]')) AS w";
+    token BIGINT PATH '$[7]')) AS j) AS w";
 
 const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     name VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -57,63 +69,77 @@ const UPGRADE: [&str; 3] = [
     "ALTER TABLE {queue} ADD COLUMN mode BIGINT NOT NULL DEFAULT 0",
 ];
 
-/// What happens to a row that is there. The assignments are made from left to right, each on what the earlier ones
-/// left: so `owner` changes after all that depends on the old one, and then tells whether the lock was taken. A claim
-/// that holds the lock already, and asks again after a lost answer, keeps its token.
-const TAKEN: &str = "ON DUPLICATE KEY UPDATE
-    token = IF({locks}.owner <> VALUES(owner) AND {free},
-        GREATEST({locks}.token + {tokens}, VALUES(token)), {locks}.token),
-    acquired_at = IF({locks}.owner <> VALUES(owner) AND {free}, VALUES(acquired_at), {locks}.acquired_at),
-    label = IF({free}, VALUES(label), {locks}.label),
-    owner = IF({free}, VALUES(owner), {locks}.owner),
-    expires_at = IF({locks}.owner = VALUES(owner), VALUES(expires_at), {locks}.expires_at)";
-
-const FREE: &str = "({locks}.expires_at IS NULL OR {locks}.expires_at <= VALUES(acquired_at))";
-
-/// The usual case: the row is there and free. The token comes back in the answer's "last insert id", so one round trip is
-/// enough on servers without RETURNING, too. Assignments are made from left to right: the token before the owner.
-const TAKE_ROW: &str = "UPDATE {locks} SET
-    token = LAST_INSERT_ID(IF(owner = ?, token, GREATEST(token, {now} - 1) + ?)),
-    acquired_at = IF(owner = ?, acquired_at, {now}),
-    owner = ?, expires_at = {now} + ?, label = ?
-WHERE name = ? AND (owner = ? OR ((expires_at IS NULL OR expires_at <= {now})
+/// Takes a row that is there and free. The token comes back in the answer's "last insert id", so one round trip is
+/// enough, on servers without RETURNING, too. A claim that holds the lock already, and asks again after a lost answer,
+/// keeps its token and is let past those who have queued meanwhile: its lease begins anew, as its belief does.
+///
+/// The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see
+/// what earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.
+const TAKE: &str = "UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = ?, token, GREATEST(token, {now} - 1) + ?)),
+    acquired_at = IF(owner = ?, acquired_at, {now}), owner = ?, expires_at = {now} + ?, label = ?
+WHERE name = ? AND name = (SELECT f.found FROM {found}) AND (owner = ? OR ((expires_at IS NULL OR expires_at <= {now})
     AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
         AND q.owner <> {locks}.owner)))";
 
-/// A lock that is held is refused by a read without a lock, so refusals wait for no row. A claim that holds the lock
-/// already, and asks again after a lost answer, is let past those who have queued meanwhile: its lease begins anew, as its
-/// belief does.
-const TAKE: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
-SELECT ?, ?, {now} + ? - 1, {now} + ?, {now}, ? FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = ? AND l.owner <> ? AND l.expires_at > {now})
-    AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now}
-            AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?)))
-        OR EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = ? AND h.owner = ?))
-{taken}";
+/// The usual case: the last holder has released it.
+const FREE: &str =
+    "(SELECT name AS found FROM {locks} WHERE name = ? AND (owner = ? OR expires_at IS NULL) LIMIT 1) AS f";
 
-const TAKE_MANY: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
+/// The lease of the last holder has ended. A transaction that has verified it keeps the row: that is an error at once.
+const OVERDUE: &str = "(SELECT name AS found FROM {locks}
+    WHERE name = ? AND (owner = ? OR expires_at IS NULL OR expires_at <= {now}) LIMIT 1 FOR UPDATE NOWAIT) AS f";
+
+/// Both, for many locks. Rows that somebody has locked are passed over.
+const TAKE_MANY: &str =
+    "UPDATE (SELECT l.name AS found, UNHEX(w.owner) AS owner, w.ttl, w.ticket, w.label, w.tokens
+    FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
+    WHERE l.owner = UNHEX(w.owner) OR l.expires_at IS NULL OR l.expires_at <= {now}
+    LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
+    STRAIGHT_JOIN {locks} FORCE INDEX (PRIMARY) ON {locks}.name = f.found SET
+    {locks}.token = IF({locks}.owner = f.owner, {locks}.token, GREATEST({locks}.token, {now} - 1) + f.tokens),
+    {locks}.acquired_at = IF({locks}.owner = f.owner, {locks}.acquired_at, {now}),
+    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl, {locks}.label = f.label
+WHERE {locks}.owner = f.owner OR (({locks}.expires_at IS NULL OR {locks}.expires_at <= {now})
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = f.found AND q.ticket < f.ticket
+        AND q.alive_until > {now} AND q.owner <> {locks}.owner))";
+
+/// The first use of a lock. Two who come at the same time are told so by an error, and ask again.
+const TAKE_NEW: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
+SELECT ?, ?, LAST_INSERT_ID({now} + ? - 1), {now} + ?, {now}, ? FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = ?)
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ? AND q.ticket < ? AND q.alive_until > {now})";
+
+const TAKE_NEW_MANY: &str = "INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
 SELECT UNHEX(w.name), UNHEX(w.owner), {now} + w.tokens - 1, {now} + w.ttl, {now}, w.label FROM {want}
-WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = UNHEX(w.name) AND l.owner <> UNHEX(w.owner)
-        AND l.expires_at > {now})
-    AND (NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = UNHEX(w.name) AND q.ticket < w.ticket
-            AND q.alive_until > {now}
-            AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = UNHEX(w.name))))
-        OR EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = UNHEX(w.name) AND h.owner = UNHEX(w.owner)))
-ORDER BY w.name
-{taken}";
+WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = UNHEX(w.name))
+    AND NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = UNHEX(w.name) AND q.ticket < w.ticket
+        AND q.alive_until > {now})
+ORDER BY w.name";
 
 /// How each lock stands after that: the token if the claim holds it; how it is held or, if it is free, how the first one
-/// ahead asks for it; and when the first lease of its holders ends.
+/// ahead asks for it; when the first lease of its holders ends; and whether there is a row.
 const STANDING: &str = "SELECT
     IF(w.mode <> 0, (SELECT m.token FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)),
         IF(l.owner = UNHEX(w.owner) AND l.expires_at IS NOT NULL, l.token, NULL)),
     IF(l.expires_at > {now}, l.mode, (SELECT q.mode FROM {queue} AS q WHERE q.name = UNHEX(w.name)
         AND q.ticket < w.ticket AND q.alive_until > {now} AND NOT (q.owner <=> l.owner) ORDER BY q.ticket LIMIT 1)),
     IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
-        IF(l.expires_at > {now}, l.expires_at, NULL)) - {now}
+        IF(l.expires_at > {now}, l.expires_at, NULL)) - {now},
+    CAST(l.name IS NOT NULL AS SIGNED)
 FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name) ORDER BY w.n";
 
-const RELEASE: &str = "UPDATE {locks} SET expires_at = NULL WHERE name = ? AND owner = ?";
+/// Only a row that is ours is locked: a claim that was refused gives up as well, and must not wait for a transaction
+/// that has verified another's hold. The "last insert id" of the answer is the place of the first waiter, or 0: only if there
+/// is one is more to be asked. The detour by `NULLIF` is NULL, and nothing that an optimizer leaves out.
+const RELEASE: &str =
+    "UPDATE {locks} SET expires_at = NULLIF(0 * LAST_INSERT_ID(COALESCE((SELECT MIN(q.ticket)
+    FROM {queue} AS q WHERE q.name = ? AND q.alive_until > {now} AND q.owner <> {locks}.owner), 0)), 0)
+WHERE name = ? AND owner = ? AND name = (SELECT f.found
+    FROM (SELECT name AS found FROM {locks} WHERE name = ? AND owner = ? LIMIT 1) AS f)";
+
+/// Which of the locks are those of their claims.
+const OWNED: &str = "SELECT l.owner FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)";
 
 const RELEASE_MANY: &str = "UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
@@ -123,20 +149,30 @@ SET l.expires_at = NULL";
 const RELEASED: &str = "SELECT COALESCE(l.owner = UNHEX(w.owner) AND l.expires_at IS NULL, 0)
 FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name) ORDER BY w.n";
 
-const RENEW: &str = "UPDATE {want} STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY)
-    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
-SET l.expires_at = {now} + w.ttl WHERE l.expires_at IS NOT NULL";
+/// Rows that a transaction has verified are passed over, and must not hold up the others. How many were found tells
+/// whether there are such rows.
+const RENEW: &str = "UPDATE (SELECT l.name, l.owner, w.ttl FROM {want}
+    STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+    WHERE l.expires_at IS NOT NULL LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
+    STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
+SET l.expires_at = {now} + f.ttl";
 
 /// Which of the held rows are not locked by somebody's transaction.
 const UNLOCKED: &str = "SELECT l.owner FROM {want} STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY)
     ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 WHERE l.expires_at IS NOT NULL FOR UPDATE SKIP LOCKED";
 
-/// The head of the queue, if it waits in this process. A head that does not want the lock alone may not be the only one
-/// whose turn it is, and one that does need not be told while a group holds the lock.
-const NEXT: &str =
-    "SELECT IF(q.mode <> 0, {several}, IF(COALESCE(l.mode, 0) = 0 AND q.client = ?, q.ticket, NULL))
-FROM {queue} AS q LEFT JOIN {locks} AS l ON l.name = q.name
+/// What of a head is to be said: its ticket, if it waits in this process, and else its client, if that can be woken. A head
+/// that does not want the lock alone may not be the only one whose turn it is, and one that does need not be told while a
+/// group holds the lock.
+const HEAD: &str = "IF(q.mode <> 0, {several}, IF(COALESCE(l.mode, 0) = 0 AND q.client = ?, q.ticket, NULL)),
+    IF(q.mode = 0 AND COALESCE(l.mode, 0) = 0 AND q.client <> ? AND {parked} IS NOT NULL, q.client, NULL)";
+
+/// The parked connection of a waiter's client, see `push.rs`.
+const PARKED: &str = "IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(q.client))))";
+
+/// The head of the queue.
+const NEXT: &str = "SELECT {head} FROM {queue} AS q LEFT JOIN {locks} AS l ON l.name = q.name
 WHERE q.name = ? AND q.alive_until > {now} AND NOT (q.owner <=> l.owner)
 ORDER BY q.ticket LIMIT 1";
 
@@ -152,11 +188,28 @@ const TIDY: &str = "DELETE FROM {queue} WHERE ticket = ?";
 const LEAVE: &str = "DELETE FROM {queue} WHERE owner = ?";
 
 /// The heads of the queues of locks that are free, or held by a group that is not full.
-const TURNS: &str = "SELECT CAST(w.n AS SIGNED), (SELECT IF(q.mode <> 0, {several},
-        IF(COALESCE(l.mode, 0) = 0 AND q.client = ?, q.ticket, NULL)) FROM {queue} AS q
-    WHERE q.name = UNHEX(w.name) AND q.alive_until > {now} AND NOT (q.owner <=> l.owner) ORDER BY q.ticket LIMIT 1)
+const TURNS: &str = "SELECT CAST(w.n AS SIGNED), {head}
 FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name)
+JOIN {queue} AS q ON q.ticket = (SELECT MIN(h.ticket) FROM {queue} AS h
+    WHERE h.name = UNHEX(w.name) AND h.alive_until > {now} AND NOT (h.owner <=> l.owner))
 WHERE l.name IS NULL OR l.expires_at IS NULL OR l.expires_at <= {now} OR l.mode < 0 OR l.members < l.mode";
+
+/// Whose turn it is among the waiters of a client. An answer of `t` and tickets, leaving out those that are listed; or, if
+/// there are none, of `s` after a sleep; or `p` if this is not the connection that has the client's name.
+const DUE: &str =
+    "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), COALESCE(CONCAT('t', (SELECT GROUP_CONCAT(q.ticket)
+    FROM (SELECT ticket, name, client, mode, ROW_NUMBER() OVER (PARTITION BY name ORDER BY ticket) AS place,
+            MAX(mode >= 0) OVER (PARTITION BY name ORDER BY ticket) AS behind_others FROM {queue} AS x
+        WHERE x.alive_until > {now}
+            AND NOT EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = x.name AND h.owner = x.owner)
+        ) AS q LEFT JOIN {locks} AS l ON l.name = q.name
+    WHERE q.client = ? AND {turn} AND NOT FIND_IN_SET(q.ticket, ?))), CONCAT('s', SLEEP(?))), 'p')";
+
+/// Whether it is the turn of a waiter: the first, a reader behind none but readers, or one for whom there is a permit.
+pub(super) const TURN: &str = "CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
+    WHEN q.mode < 0 THEN NOT q.behind_others
+    WHEN q.mode > 0 THEN IF(l.expires_at > {now}, l.members, 0) + q.place <= q.mode
+    ELSE q.place = 1 END";
 
 const HOLDERS: &str = "SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {locks}
 WHERE name = ? AND expires_at > {now} AND members = 0
@@ -193,12 +246,14 @@ const VERIFY: &str = "SELECT 1 FROM {held} WHERE name = ? AND owner = ? AND toke
     AND expires_at IS NOT NULL LOCK IN SHARE MODE";
 
 pub(super) struct Statements {
-    pub(super) take_row: Sql,
-    pub(super) take: Sql,
-    pub(super) take_returning: Sql,
+    pub(super) take_free: Sql,
+    pub(super) take_overdue: Sql,
     pub(super) take_many: Sql,
+    pub(super) take_new: Sql,
+    pub(super) take_new_many: Sql,
     pub(super) standing: Sql,
     pub(super) release: Sql,
+    pub(super) owned: Sql,
     pub(super) release_many: Sql,
     pub(super) released: Sql,
     pub(super) renew: HeldSql,
@@ -209,6 +264,7 @@ pub(super) struct Statements {
     pub(super) tidy: Sql,
     pub(super) leave: Sql,
     pub(super) turns: Sql,
+    pub(super) due: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
     pub(super) held: Sql,
@@ -227,15 +283,16 @@ impl Statements {
     pub(super) fn new(table: &Table) -> Self {
         let sql = |text: &str| Sql::new(table, &fill(text));
         let held = |text: &str| HeldSql::new(table, &fill(text));
-        // One claim is bound parameter by parameter, many are rows of the JSON parameter.
-        let take = |text: &str, tokens: &str| Sql::new(table, &fill(text).replace("{tokens}", tokens));
+        let take = |found: &str| sql(&TAKE.replace("{found}", found));
         Self {
-            take_row: sql(TAKE_ROW),
-            take: take(TAKE, "?"),
-            take_returning: take(&format!("{TAKE} RETURNING owner, token"), "?"),
-            take_many: take(TAKE_MANY, "w.tokens"),
+            take_free: take(FREE),
+            take_overdue: take(OVERDUE),
+            take_many: sql(TAKE_MANY),
+            take_new: sql(TAKE_NEW),
+            take_new_many: sql(TAKE_NEW_MANY),
             standing: sql(STANDING),
             release: sql(RELEASE),
+            owned: sql(OWNED),
             release_many: sql(RELEASE_MANY),
             released: sql(RELEASED),
             renew: held(RENEW),
@@ -246,6 +303,7 @@ impl Statements {
             tidy: sql(TIDY),
             leave: sql(LEAVE),
             turns: sql(TURNS),
+            due: sql(DUE),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
             held: sql(HELD),
@@ -264,9 +322,10 @@ impl Statements {
 
 /// Puts the parts into a statement.
 pub(super) fn fill(text: &str) -> String {
-    text.replace("{taken}", TAKEN)
-        .replace("{free}", FREE)
-        .replace("{want}", WANT)
+    text.replace("{want}", WANT)
+        .replace("{head}", HEAD)
+        .replace("{parked}", PARKED)
+        .replace("{turn}", TURN)
         .replace("{now}", NOW)
         .replace("{several}", &SEVERAL.to_string())
 }

@@ -3,6 +3,7 @@
 mod deadlocks;
 mod groups;
 mod many;
+mod mysql;
 mod pooler;
 mod queue;
 mod rights;

@@ -73,8 +73,7 @@ macro_rules! verify_test {
 }
 
 verify_test!(on_postgres, Kind::Postgres, PgConnection, PostgresVerify, Duration::from_secs(1));
-// MySQL counts the time that a statement waits for a row in whole seconds.
-verify_test!(on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify, Duration::from_secs(4));
+verify_test!(on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify, Duration::from_secs(1));
 verify_test!(on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify, Duration::from_secs(1));
 
 /// While a transaction has verified a reader, no writer gets in, even when the reader's lease has ended; other readers

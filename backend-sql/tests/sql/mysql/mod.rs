@@ -1,0 +1,61 @@
+//! What is particular to MySQL and MariaDB: each test runs on both programs.
+
+mod blocked;
+mod hostile;
+mod names;
+mod push;
+mod round_trips;
+
+use lockcore::Locks;
+use testbed::{Durability, MariaDb, Options, Release};
+use tokio::sync::OnceCell;
+
+use crate::servers::{Kind, client, missing};
+
+/// What the machine has, and what is fetched.
+pub(super) const RELEASES: [&str; 2] = ["mariadb10", "mysql9"];
+
+pub(super) fn options(release: &str) -> Options {
+    let folder = std::path::Path::new("/dev/shm");
+    let folder = if folder.is_dir() { folder.to_owned() } else { std::env::temp_dir() };
+    Options::new().durability(Durability::OsCache).parent(folder).release(Release::named(release))
+}
+
+/// Starts a server. `None` where it cannot be had: what is fetched is not required.
+pub(super) async fn start(release: &str, options: Options) -> Option<MariaDb> {
+    match MariaDb::start_with(&options).await {
+        Ok(server) => Some(server),
+        Err(error) if error.is_not_installed() => {
+            if Release::named(release).is_newer() {
+                testbed::not_run(&Release::named(release).title(), &error.to_string());
+            } else {
+                assert!(missing(Err(error)));
+            }
+            None
+        }
+        Err(error) => panic!("{release}: {error}"),
+    }
+}
+
+/// The servers that most tests share.
+pub(super) async fn servers() -> Vec<&'static MariaDb> {
+    static SERVERS: OnceCell<Vec<MariaDb>> = OnceCell::const_new();
+    let all = SERVERS.get_or_init(|| async {
+        let mut servers = Vec::new();
+        for release in RELEASES {
+            servers.extend(start(release, options(release)).await);
+        }
+        servers
+    });
+    all.await.iter().collect()
+}
+
+pub(super) async fn connect(server: &MariaDb, table: &str) -> Locks {
+    client(Kind::MariaDb, &format!("{}?table={table}", server.url())).await
+}
+
+/// A number that the server counts.
+pub(super) async fn counted(server: &MariaDb, variable: &str) -> u64 {
+    let status = server.admin_sql(&format!("SHOW GLOBAL STATUS LIKE '{variable}'")).await.expect("an answer");
+    status.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number")
+}
