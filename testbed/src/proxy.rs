@@ -77,9 +77,9 @@ impl Proxy {
             let _context = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::to(upstream));
         let (stop, stopped) = oneshot::channel::<()>();
-        let accepting = link::accept(listener, upstream, shared.clone());
+        let accepting = link::accept(listener, shared.clone());
         let thread = thread::Builder::new().name(format!("proxy {addr}")).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -95,6 +95,11 @@ impl Proxy {
     /// Where clients connect to.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// From now on new connections lead to another server. The present ones stay where they are.
+    pub fn redirect(&self, upstream: SocketAddr) {
+        self.shared.redirect(upstream);
     }
 
     /// From now on bytes take this long, each way, like on a long line: their order and the gaps between them

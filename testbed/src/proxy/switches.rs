@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -91,8 +92,10 @@ impl Connection {
 }
 
 /// Everything that the owner and the connections share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    /// Where new connections lead.
+    upstream: Mutex<SocketAddr>,
     mode: watch::Sender<Mode>,
     pub(super) next_id: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Connection>>>,
@@ -104,6 +107,27 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    pub(super) fn to(upstream: SocketAddr) -> Self {
+        Self {
+            upstream: Mutex::new(upstream),
+            mode: watch::Sender::default(),
+            next_id: AtomicU64::default(),
+            open: Mutex::default(),
+            bytes: Default::default(),
+            turns: AtomicU64::default(),
+            dropped_replies: AtomicU64::default(),
+            armed: Mutex::default(),
+        }
+    }
+
+    pub(super) fn upstream(&self) -> SocketAddr {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn redirect(&self, upstream: SocketAddr) {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream;
+    }
+
     /// Changes the faults. Waits for writes that are under way, so that none is against the new state.
     pub(super) fn switch(&self, change: impl FnOnce(&mut Mode)) {
         self.mode.send_modify(change);
