@@ -16,6 +16,9 @@ pub enum Verdict {
     Blocked,
     /// The connection is no good, and the outcome is unknown. Every statement here may be repeated.
     Broken,
+    /// Known not to have been applied: this server takes no writes, so it is a replica, or was made one. The address may
+    /// lead to another server by now.
+    ReadOnly,
     /// Asking again will not help.
     Fatal,
 }

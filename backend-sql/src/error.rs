@@ -7,6 +7,8 @@ use crate::database::{Database, Verdict};
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members";
 
+const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
+
 /// What to make of an error.
 pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict {
     match error {
@@ -55,7 +57,7 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         1045 | 1698 => (ErrorKind::Refused, "user or password is wrong"),
         1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
-        1290 | 1792 | 1836 => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
         1021 | 1114 => (ErrorKind::Misconfigured, "the server is out of space"),
         1064 | 1128 | 1305 => {
             (ErrorKind::Misconfigured, "the server is too old: MariaDB 10.6 or MySQL 8.0.19 is needed")
@@ -84,7 +86,10 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
             ErrorKind::Misconfigured,
             "the lock tables are of an older form: let them be brought up to date, or see schema_upgrade()",
         ),
-        "25006" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        "25006" => (ErrorKind::Misconfigured, READ_ONLY),
+        "0A000" => {
+            (ErrorKind::Misconfigured, "the server does not support a statement: it is a replica, or too old")
+        }
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
         "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),
         "8" => (ErrorKind::Misconfigured, "the database file is read only"),

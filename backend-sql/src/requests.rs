@@ -108,7 +108,14 @@ pub(crate) enum Route {
 pub(crate) struct Statements<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
-    connections: [Mutex<Option<D::Conn>>; 2],
+    connections: [Mutex<Option<Line<D>>>; 2],
+}
+
+/// A connection that is idle.
+struct Line<D: Dialect> {
+    conn: D::Conn,
+    /// When it was asked for.
+    since: Moment,
 }
 
 impl<D: Dialect> Statements<D> {
@@ -116,7 +123,7 @@ impl<D: Dialect> Statements<D> {
         Self { dialect, waiters, connections: Default::default() }
     }
 
-    fn connection(&self, route: Route) -> MutexGuard<'_, Option<D::Conn>> {
+    fn connection(&self, route: Route) -> MutexGuard<'_, Option<Line<D>>> {
         self.connections[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +156,17 @@ impl<D: Dialect> Statements<D> {
     }
 
     /// What an error comes to for the whole batch. Whether the connection is still good is the second answer.
-    fn failed(&self, error: &sqlx::Error, batch: &[&Request<D>], attempt: Attempt) -> (Outcomes, bool) {
+    ///
+    /// A server that was made a replica goes on answering to old connections, and to new ones until the address leads
+    /// elsewhere. So a connection to a read-only server is never kept. Only one that was made for this batch tells the
+    /// truth about where the address leads now.
+    fn failed(
+        &self,
+        error: &sqlx::Error,
+        batch: &[&Request<D>],
+        attempt: Attempt,
+        since: Moment,
+    ) -> (Outcomes, bool) {
         match verdict(&*self.dialect, error) {
             Verdict::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
             Verdict::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
@@ -165,6 +182,11 @@ impl<D: Dialect> Statements<D> {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
             }
+            Verdict::ReadOnly if since < attempt.began => {
+                tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
+                (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
+            }
+            Verdict::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
             Verdict::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
         }
     }
@@ -253,8 +275,9 @@ impl<D: Dialect> Service for Statements<D> {
         if self.connection(*route).is_some() {
             return Ok(());
         }
+        let since = Moment::now();
         match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
-            Ok(Ok(conn)) => *self.connection(*route) = Some(conn),
+            Ok(Ok(conn)) => *self.connection(*route) = Some(Line { conn, since }),
             Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
             Ok(Err(error)) => return Err(no_answer(Some(&error))),
             Err(_) => return Err(no_answer(None)),
@@ -265,7 +288,9 @@ impl<D: Dialect> Service for Statements<D> {
     async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
         // Bound first, so that the lock is not held while the statement runs.
         let idle = self.connection(*route).take();
-        let Some(conn) = idle else { return of_all(batch, || Outcome::Unavailable(no_answer(None))) };
+        let Some(Line { conn, since }) = idle else {
+            return of_all(batch, || Outcome::Unavailable(no_answer(None)));
+        };
         let sent = Moment::now();
         // The connection is in hand until it has answered. If this future is dropped, or has no answer in time, the
         // connection goes with it, in whatever state it is.
@@ -275,15 +300,16 @@ impl<D: Dialect> Service for Statements<D> {
             tracing::debug!("a connection does not answer and is replaced");
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
         };
+        let idle = conn.map(|conn| Line { conn, since });
         match answers {
             Ok(answers) => {
-                *self.connection(*route) = conn;
+                *self.connection(*route) = idle;
                 answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
             }
             Err(error) => {
-                let (outcomes, is_good) = self.failed(&error, batch, attempt);
+                let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
                 if is_good {
-                    *self.connection(*route) = conn;
+                    *self.connection(*route) = idle;
                 }
                 outcomes
             }

@@ -130,6 +130,8 @@ impl Database for Postgres {
             "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01" => {
                 Verdict::Broken
             }
+            // A write on a replica; a replica's refusal to look at an unlogged table.
+            "25006" | "0A000" => Verdict::ReadOnly,
             _ => Verdict::Fatal,
         }
     }

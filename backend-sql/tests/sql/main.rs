@@ -8,6 +8,7 @@ mod queue;
 mod rights;
 mod schema;
 mod servers;
+mod switchover;
 #[cfg(feature = "tls")]
 mod tls;
 mod variants;

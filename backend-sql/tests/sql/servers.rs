@@ -38,7 +38,7 @@ pub(crate) async fn mariadb() -> Option<&'static MariaDb> {
     Some(SERVER.get_or_init(start).await)
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new().durability(Durability::OsCache)
 }
 
