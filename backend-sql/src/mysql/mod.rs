@@ -118,6 +118,8 @@ impl Database for MySql {
             1205 | 3572 => Verdict::Blocked,
             // Too many connections, shutting down, connection killed.
             1040 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            // The server, or its storage, is read only.
+            1290 | 1836 => Verdict::ReadOnly,
             _ => Verdict::Fatal,
         }
     }
