@@ -9,7 +9,11 @@ use crate::dialect::Hold;
 /// The table of locks; those of the queue and of the members of groups have the same name with `_queue` and `_members`
 /// behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table(String);
+pub(crate) struct Table {
+    name: String,
+    /// The schema to be written before quoted names.
+    schema: Option<String>,
+}
 
 impl Table {
     pub(crate) const DEFAULT: &'static str = "lockwell_locks";
@@ -31,26 +35,52 @@ impl Table {
                 ),
             ));
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self { name: name.to_owned(), schema: None })
     }
 
     /// The name without the schema.
     pub(crate) fn base(&self) -> &str {
-        self.0.rsplit('.').next().unwrap_or(&self.0)
+        self.name.rsplit('.').next().unwrap_or(&self.name)
+    }
+
+    /// The same table with everything quoted, as PostgreSQL has it: what is not quoted is in small letters there.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_schema(&self, schema: &str) -> Self {
+        Self { name: self.folded(), schema: Some(schema.to_owned()) }
+    }
+
+    /// The schema of the address, as PostgreSQL has it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn schema(&self) -> Option<String> {
+        self.name.split_once('.').map(|(schema, _)| schema.to_ascii_lowercase())
+    }
+
+    /// The name without the schema, as PostgreSQL has it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn folded(&self) -> String {
+        self.base().to_ascii_lowercase()
+    }
+
+    /// The name of one of the tables.
+    fn with(&self, suffix: &str) -> String {
+        match &self.schema {
+            Some(schema) => format!("\"{}\".\"{}{suffix}\"", schema.replace('"', "\"\""), self.name),
+            None => format!("{}{suffix}", self.name),
+        }
     }
 
     /// Puts the names into a statement: `{locks}`, `{queue}`, `{members}` and `{base}` (the first without its schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
-        sql.replace("{locks}", &self.0)
-            .replace("{queue}", &format!("{}_queue", self.0))
-            .replace("{members}", &format!("{}_members", self.0))
+        sql.replace("{locks}", &self.with(""))
+            .replace("{queue}", &self.with("_queue"))
+            .replace("{members}", &self.with("_members"))
             .replace("{base}", self.base())
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -115,6 +145,17 @@ mod tests {
         assert_eq!(
             Table::new("app.locks").unwrap().fill("{locks} {queue} {members} {base}"),
             "app.locks app.locks_queue app.locks_members locks"
+        );
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn names_are_quoted_in_a_schema() {
+        let table = Table::new("App.Order").unwrap();
+        assert_eq!(table.schema().as_deref(), Some("app"));
+        assert_eq!(
+            table.in_schema("a\"b").fill("{locks} {queue} {base}"),
+            "\"a\"\"b\".\"order\" \"a\"\"b\".\"order_queue\" order"
         );
     }
 }

@@ -182,11 +182,21 @@ impl Dialect for Postgres {
     }
 
     async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
-        sqlx::raw_sql("BEGIN").execute(&mut *conn).await?;
-        let freed = self.force(conn, name).await;
-        let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        sqlx::raw_sql(word).execute(&mut *conn).await?;
-        freed
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *conn).await?;
+        match self.force(conn, name).await {
+            Ok(freed) => {
+                sqlx::raw_sql("COMMIT").execute(conn).await?;
+                Ok(freed)
+            }
+            Err(error) => match sqlx::raw_sql("ROLLBACK").execute(conn).await {
+                Ok(_) => Err(error),
+                // The connection must not be used again, and the first error says why.
+                Err(second) => {
+                    tracing::debug!(%second, "a transaction was not rolled back");
+                    Err(sqlx::Error::Protocol(format!("{error}; and then: {second}")))
+                }
+            },
+        }
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {

@@ -213,10 +213,16 @@ const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
 ];
 
+/// Whether a crash of the server would empty a table that must be kept.
+const FORGETS: &str = "SELECT EXISTS (SELECT 1 FROM pg_class
+    WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p')";
+
 /// A takeover updates the lock's row or deletes the member's, so it waits for the end of the transaction. Not `FOR KEY
 /// SHARE`: that lets the former pass.
-const VERIFY: &str = "SELECT 1 FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
-    AND expires_at IS NOT NULL FOR SHARE";
+/// It runs in the user's session, whose search path may name operators of its own.
+const VERIFY: &str =
+    "SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
+    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL FOR SHARE";
 
 pub(super) struct Statements {
     pub(super) take: Sql,
@@ -238,6 +244,7 @@ pub(super) struct Statements {
     pub(super) purge_queue: Sql,
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
+    pub(super) forgets: Sql,
     pub(super) create: [Sql; 4],
     pub(super) upgrade: [Sql; 2],
 }
@@ -268,6 +275,7 @@ impl Statements {
             purge_queue: sql(PURGE_QUEUE),
             verify: held(VERIFY),
             check: CHECK.map(sql),
+            forgets: sql(FORGETS),
             create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
             upgrade: UPGRADE.map(sql),
         }

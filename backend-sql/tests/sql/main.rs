@@ -2,6 +2,7 @@
 
 mod deadlocks;
 mod groups;
+mod inherited;
 mod many;
 mod pooler;
 mod queue;
