@@ -139,10 +139,16 @@ impl Proxy {
     /// a client that gives an old one up and asks again on a new one is answered, and its first request may still
     /// arrive, with [`Proxy::deliver`]. What is kept outlives its client.
     pub fn hold_back(&self) {
+        self.hold_back_only(Direction::Both);
+    }
+
+    /// The same for what goes this way.
+    pub fn hold_back_only(&self, direction: Direction) {
         let shared = &self.shared;
         shared.switch(|mode| {
             mode.late_below = shared.next_id.load(Ordering::SeqCst);
             mode.holding_back = true;
+            mode.excepted = [TO_SERVER, TO_CLIENT].map(|way| !direction.ways().contains(&way));
         });
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Mode {
     pub(super) late_below: u64,
     /// They are held back now.
     pub(super) holding_back: bool,
+    /// For each way: whether what is held back goes on there.
+    pub(super) excepted: [bool; 2],
 }
 
 /// One connection, as its two directions and the owner see it.
@@ -65,7 +67,11 @@ impl Connection {
 
     /// What happens to bytes that go this way. A connection that is held back is out of reach of other faults.
     pub(super) fn flow(&self, mode: &Mode, way: usize) -> Flow {
-        if mode.holding_back && self.is_late(mode) { Flow::Hold } else { mode.flow[way] }
+        if mode.holding_back && self.is_late(mode) && !mode.excepted[way] {
+            Flow::Hold
+        } else {
+            mode.flow[way]
+        }
     }
 
     /// True if the connection is held back, or has been: the client may have left it, and the server must not hear
