@@ -24,12 +24,9 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
-        Self {
-            batcher: Batcher::new(statements, Bounds::default()),
-            wake: Wake::new(Arc::clone(dialect), Arc::clone(&waiters)),
-            waiters,
-            timeout,
-        }
+        let batcher = Batcher::new(statements, Bounds::default());
+        let wake = Wake::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
+        Self { batcher, wake, waiters, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {

@@ -222,12 +222,19 @@ impl Database for Postgres {
         });
         let pool = pool.connect_lazy_with(self.session.options().clone());
         let mut subscription = PgListener::connect_with(&pool).await?;
+        subscription.eager_reconnect(false);
         subscription.listen(&channel(client)).await?;
         Ok(Some(subscription))
     }
 
+    async fn announce(&self, conn: &mut PgConnection, client: Uuid, word: i64) -> sqlx::Result<bool> {
+        let (channel, word) = (channel(client), word.to_string());
+        self.statement(&self.sql.announce).bind(&*channel).bind(&*word).execute(conn).await?;
+        Ok(true)
+    }
+
     async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<i64>> {
-        // Nothing means that the connection was lost; the listener makes a new one.
+        // Nothing means that the connection was lost.
         Ok(subscription.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
     }
 }

@@ -179,6 +179,8 @@ FROM {locks} l CROSS JOIN LATERAL (
 WHERE l.name = ANY($1)
     AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp() OR l.mode < 0 OR l.members < l.mode)";
 
+const ANNOUNCE: &str = "SELECT pg_notify($1, $2)";
+
 const HOLDERS: &str = "SELECT token, label, mode,
     (extract(epoch from expires_at - clock_timestamp()) * 1000000)::bigint,
     (extract(epoch from clock_timestamp() - acquired_at) * 1000000)::bigint
@@ -236,6 +238,7 @@ pub(super) struct Statements {
     pub(super) leave: Sql,
     pub(super) call_next: Sql,
     pub(super) turns: Sql,
+    pub(super) announce: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
     pub(super) force: Sql,
@@ -267,6 +270,7 @@ impl Statements {
             leave: sql(LEAVE),
             call_next: frees(CALL_NEXT, "$2"),
             turns: sql(TURNS),
+            announce: sql(ANNOUNCE),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
             force: sql(FORCE),

@@ -14,3 +14,4 @@ mod switchover;
 mod tls;
 mod variants;
 mod verify;
+mod wake_ups;
