@@ -66,8 +66,9 @@ impl<D: Dialect> Client<D> {
     }
 
     /// Keeps a place in the queue; answers whether it is still there.
-    pub(crate) async fn stay(&self, ticket: i64) -> Result<bool> {
-        match self.call(Route::Main, Request::Stay(ticket)).await?.answer {
+    pub(crate) async fn stay(&self, claim: &Claim, ticket: i64) -> Result<bool> {
+        let stay = Request::Stay(ticket, claim.owner().as_uuid());
+        match self.call(Route::Main, stay).await?.answer {
             (Answer::Kept(kept), _) => Ok(kept),
             _ => Err(unexpected()),
         }

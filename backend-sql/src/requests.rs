@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
+use uuid::Uuid;
 
 use crate::batch;
 use crate::database::Verdict;
@@ -41,8 +42,8 @@ pub(crate) enum Request<D: Dialect> {
     Part(Claim),
     /// Extends leases. A call by itself.
     Renew(Vec<Grant>),
-    /// Keeps a place in the queue; answers whether it is still there.
-    Stay(i64),
+    /// Keeps a place in the queue, by its ticket and owner; answers whether it is still there.
+    Stay(i64, Uuid),
     /// Forgets the place of a waiter that has got its lock.
     Tidy(i64),
     /// Anything that is not worth to be batched. It may be done several times.
@@ -63,7 +64,7 @@ impl<D: Dialect> Clone for Request<D> {
             Self::Release(claim) => Self::Release(claim.clone()),
             Self::Part(claim) => Self::Part(claim.clone()),
             Self::Renew(grants) => Self::Renew(grants.clone()),
-            Self::Stay(ticket) => Self::Stay(*ticket),
+            Self::Stay(ticket, owner) => Self::Stay(*ticket, *owner),
             Self::Tidy(ticket) => Self::Tidy(*ticket),
             Self::Job(Job { work, queues }) => {
                 Self::Job(Job { work: Arc::clone(work), queues: queues.clone() })
@@ -214,10 +215,9 @@ async fn carry_out<D: Dialect>(
             freed.into_iter().map(Answer::Freed).collect()
         }
         Request::Renew(grants) => vec![Answer::Extended(batch::renew(dialect, conn, grants).await?)],
-        Request::Stay(_) => {
-            let tickets = tickets(batch);
-            let alive = dialect.stay(conn, &tickets).await?;
-            tickets.iter().map(|ticket| Answer::Kept(alive.contains(ticket))).collect()
+        Request::Stay(..) => {
+            let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
+            dialect.keep(conn, &places).await?.into_iter().map(Answer::Kept).collect()
         }
         Request::Tidy(_) => {
             dialect.tidy(conn, &tickets(batch)).await?;
@@ -253,7 +253,7 @@ impl<D: Dialect> Service for Statements<D> {
             Request::Release(_) => 2,
             Request::Part(_) => 3,
             // In the order in which they came: none of them is to wait for ever.
-            Request::Job(_) | Request::Stay(_) | Request::Take(_) => 4,
+            Request::Job(_) | Request::Stay(..) | Request::Take(_) => 4,
         }
     }
 
@@ -340,6 +340,13 @@ impl<D: Dialect> Request<D> {
         }
     }
 
+    fn place(&self) -> Option<(i64, Uuid)> {
+        match self {
+            Self::Stay(ticket, owner) => Some((*ticket, *owner)),
+            _ => None,
+        }
+    }
+
     /// Whether to ask again for a while when a row is locked, rather than to take that for an answer. Those who come
     /// and go in a group lock its row for a moment, and that is no reason to stay outside.
     fn insists(&self) -> bool {
@@ -385,7 +392,7 @@ fn claims<D: Dialect>(batch: &[&Request<D>]) -> Vec<Claim> {
 
 fn tickets<D: Dialect>(batch: &[&Request<D>]) -> Vec<i64> {
     let of = |one: &&Request<D>| match one {
-        Request::Stay(ticket) | Request::Tidy(ticket) => Some(*ticket),
+        Request::Tidy(ticket) => Some(*ticket),
         _ => None,
     };
     batch.iter().filter_map(of).collect()

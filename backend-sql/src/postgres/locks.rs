@@ -153,8 +153,20 @@ impl Dialect for Postgres {
             .await
     }
 
-    async fn stay(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(PLACE_TTL)).values(conn).await
+    /// Places are kept by [`keep`](Dialect::keep), which knows their owners.
+    async fn stay(&self, _: &mut PgConnection, _: &[i64]) -> sqlx::Result<Vec<i64>> {
+        Ok(Vec::new())
+    }
+
+    async fn keep(&self, conn: &mut PgConnection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
+        let kept: Vec<Uuid> = self
+            .statement(&self.sql.stay)
+            .bind(places.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
+            .bind(micros(PLACE_TTL))
+            .values(conn)
+            .await?;
+        Ok(places.iter().map(|(_, owner)| kept.contains(owner)).collect())
     }
 
     async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {

@@ -41,6 +41,8 @@ pub struct Postgres {
     session: Arc<Session>,
     /// Whether the address says that a pooler carries no notifications.
     pooled: bool,
+    /// Whether the tables may be changed.
+    create: bool,
     sql: Statements,
     groups: GroupStatements,
 }
@@ -62,6 +64,7 @@ impl PostgresLock {
             address: format!("{}:{}", connect.get_host(), connect.get_port()),
             session: Arc::new(Session::new(connect, pooled)),
             pooled,
+            create: options.create,
             sql: Statements::new(&options.table),
             groups: GroupStatements::new(&options.table),
         };
@@ -77,6 +80,22 @@ impl PostgresLock {
 impl Postgres {
     fn statement<'a>(&self, sql: &'a Sql) -> Call<'a> {
         Call::new(sql, if self.session.is_shared() { Style::Written } else { Style::Prepared })
+    }
+
+    /// Makes the queue UNLOGGED. Not for long: all who wait for a lock would wait for this. With a queue that is logged all
+    /// works as well, so one who may not change it, or who meets a backup, leaves that to others.
+    async fn unlog(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if !self.statement(&self.sql.is_logged).only_value::<bool>(&mut *conn).await? {
+            return Ok(());
+        }
+        match run_patiently(&self.sql.unlog, "200ms", conn).await {
+            Ok(()) => tracing::info!("the queue is UNLOGGED from now on"),
+            Err(error @ sqlx::Error::Database(_)) => {
+                tracing::info!(%error, "the queue stays as it was; schema_upgrade() makes it UNLOGGED");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// The schema of the tables.
@@ -100,6 +119,12 @@ impl Postgres {
         }
         Err(last)
     }
+}
+
+/// Changes tables. That waits for all who use them, and keeps all others waiting meanwhile: not longer than this.
+async fn run_patiently(sql: &Sql, patience: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{patience}'; {}", sql.text());
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await.map(drop)
 }
 
 impl fmt::Debug for Postgres {
@@ -176,6 +201,9 @@ impl Database for Postgres {
                  held would be granted again",
             ));
         }
+        if self.create {
+            self.unlog(conn).await?;
+        }
         // A pooler may show only now that this connection has prepared something and is idle.
         if !self.session.is_shared() {
             drop(self.connect().await);
@@ -185,9 +213,7 @@ impl Database for Postgres {
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for statement in self.sql.create.iter().chain(&self.sql.upgrade) {
-            // What changes a table waits for all who use it, and keeps all others waiting meanwhile.
-            let patient = format!("{FOR_ONE} SET LOCAL lock_timeout = '2s'; {}", statement.text());
-            match sqlx::raw_sql(AssertSqlSafe(patient)).execute(&mut *conn).await {
+            match run_patiently(statement, "2s", conn).await {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
@@ -196,15 +222,15 @@ impl Database for Postgres {
                 }
             }
         }
-        Ok(())
+        self.unlog(conn).await
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create)
+        Sql::script(&self.sql.create) + &Sql::script(std::slice::from_ref(&self.sql.unlog))
     }
 
     fn ddl_of_upgrade(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(&self.sql.upgrade)
+        self.ddl() + &Sql::script(&self.sql.upgrade)
     }
 
     async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
