@@ -26,7 +26,7 @@ impl<D: Dialect> Client<D> {
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
         let batcher = Batcher::new(statements, Bounds::default());
         let wake = Wake::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
-        Self { batcher, wake, waiters, timeout }
+        Self { batcher, waiters, wake, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {

@@ -120,7 +120,7 @@ impl Session {
         let mut conn = self.plain.connect().await?;
         // The only thing that is asked under the user's own search path.
         let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false))";
-        let mut path = texts(sqlx::raw_sql(path).fetch_all(&mut conn).await?)?;
+        let mut path = texts(&sqlx::raw_sql(path).fetch_all(&mut conn).await?)?;
         path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));
         // Both sides are plain: the name by `Table`, and the schemas are compared here.
         let having = AssertSqlSafe(format!(
@@ -128,7 +128,7 @@ impl Session {
              WHERE c.relname = '{}'",
             table.folded()
         ));
-        let having = texts(sqlx::raw_sql(having).fetch_all(&mut conn).await?)?;
+        let having = texts(&sqlx::raw_sql(having).fetch_all(&mut conn).await?)?;
         let found: Vec<_> = path.iter().filter(|schema| having.contains(schema)).collect();
         if found.len() > 1 {
             return Err(misconfigured(format!(
@@ -147,7 +147,7 @@ impl Session {
     }
 }
 
-fn texts(rows: Vec<PgRow>) -> sqlx::Result<Vec<String>> {
+fn texts(rows: &[PgRow]) -> sqlx::Result<Vec<String>> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
