@@ -147,7 +147,7 @@ async fn waiters_go_on_at_a_promoted_replica() {
     let proxy = testbed::Proxy::start(old.addr()).await.expect("a proxy");
     let url = old.url_via(proxy.addr()) + "?table=promoted";
     let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
-    let guard = one.lock("a").ttl(Duration::from_secs(60)).await.expect("a free lock");
+    let guard = one.lock("a").ttl(Duration::from_mins(1)).await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
     while one.inspect("a").await.expect("an answer").waiters == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -30,10 +30,8 @@ async fn servers() -> Option<(&'static Postgres, &'static PgBouncer)> {
 /// A role with these settings, and its addresses: one of the server, and two of the pooler.
 async fn role(name: &str, settings: &[&str]) -> Option<[String; 3]> {
     let (server, pooler) = servers().await?;
-    let mut sql = format!("CREATE ROLE {name} LOGIN SUPERUSER;\n");
-    for setting in settings {
-        sql += &format!("ALTER ROLE {name} SET {setting};\n");
-    }
+    let set = settings.iter().flat_map(|setting| ["ALTER ROLE ", name, " SET ", setting, ";\n"]);
+    let sql = format!("CREATE ROLE {name} LOGIN SUPERUSER;\n{}", set.collect::<String>());
     server.admin_sql(&sql).await.expect("a role");
     let url =
         |url: String, more: &str| url.replace("postgres@", &format!("{name}@")) + "?table=" + name + more;
