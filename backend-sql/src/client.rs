@@ -24,12 +24,9 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
-        Self {
-            batcher: Batcher::new(statements, Bounds::default()),
-            wake: Wake::new(Arc::clone(dialect), Arc::clone(&waiters)),
-            waiters,
-            timeout,
-        }
+        let batcher = Batcher::new(statements, Bounds::default());
+        let wake = Wake::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
+        Self { batcher, waiters, wake, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {
@@ -69,8 +66,9 @@ impl<D: Dialect> Client<D> {
     }
 
     /// Keeps a place in the queue; answers whether it is still there.
-    pub(crate) async fn stay(&self, ticket: i64) -> Result<bool> {
-        match self.call(Route::Main, Request::Stay(ticket)).await?.answer {
+    pub(crate) async fn stay(&self, claim: &Claim, ticket: i64) -> Result<bool> {
+        let stay = Request::Stay(ticket, claim.owner().as_uuid());
+        match self.call(Route::Main, stay).await?.answer {
             (Answer::Kept(kept), _) => Ok(kept),
             _ => Err(unexpected()),
         }

@@ -16,6 +16,9 @@ pub enum Verdict {
     Blocked,
     /// The connection is no good, and the outcome is unknown. Every statement here may be repeated.
     Broken,
+    /// Known not to have been applied: this server takes no writes, so it is a replica, or was made one. The address may
+    /// lead to another server by now.
+    ReadOnly,
     /// Asking again will not help.
     Fatal,
 }
@@ -58,7 +61,18 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// An open subscription.
     type Subscription: Send + 'static;
 
-    /// The next ticket whose turn it is. `None`: the connection was lost and is back, so some may have been missed.
+    /// Sends a word to the subscription of this client, over a connection that is not its own. It arrives like a ticket.
+    /// False: a subscription of this database needs no proof, and nothing was sent.
+    fn announce(
+        &self,
+        _: &mut Self::Conn,
+        _client: Uuid,
+        _word: i64,
+    ) -> impl Future<Output = Answer<bool>> + Send {
+        std::future::ready(Ok(false))
+    }
+
+    /// The next ticket whose turn it is. `None`: the connection was lost, so some may have been missed.
     fn notification(
         subscription: &mut Self::Subscription,
     ) -> impl Future<Output = Answer<Option<i64>>> + Send;

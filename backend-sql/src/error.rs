@@ -5,7 +5,12 @@ use lockcore::{Error, ErrorKind};
 use crate::database::{Database, Verdict};
 
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
-                             and DELETE on those of the queue and of the members";
+                             and DELETE on those of the queue and of the members; on PostgreSQL a row-level security \
+                             policy must not hide rows";
+
+const CONFLICT: &str = "others changed the same rows at the same time";
+
+const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
 
 /// What to make of an error.
 pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict {
@@ -41,6 +46,10 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                 code => by_code(code),
             },
         },
+        // It says by itself what is wrong.
+        sqlx::Error::Configuration(error) if error.is::<Error>() => {
+            return error.downcast_ref().map_or_else(|| no_answer(None), Error::duplicate);
+        }
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         #[cfg(feature = "mysql")]
         sqlx::Error::Configuration(cause) if cause.is::<crate::mysql::BadSetting>() => {
@@ -59,7 +68,8 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         1045 | 1698 => (ErrorKind::Refused, "user or password is wrong"),
         1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
-        1290 | 1792 | 1836 => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
+        1020 | 1205 | 1213 => (ErrorKind::Conflict, CONFLICT),
         1021 | 1114 => (ErrorKind::Misconfigured, "the server is out of space"),
         1064 | 1128 | 1305 => {
             (ErrorKind::Misconfigured, "the server is too old: MariaDB 10.6 or MySQL 8.0.19 is needed")
@@ -88,7 +98,17 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
             ErrorKind::Misconfigured,
             "the lock tables are of an older form: let them be brought up to date, or see schema_upgrade()",
         ),
-        "25006" => (ErrorKind::Misconfigured, "the server is read only: is it a replica?"),
+        "25006" => (ErrorKind::Misconfigured, READ_ONLY),
+        "0A000" => {
+            (ErrorKind::Misconfigured, "the server does not support a statement: it is a replica, or too old")
+        }
+        "40001" | "40P01" | "5" | "6" | "517" => (ErrorKind::Conflict, CONFLICT),
+        "57014" | "25P04" => (
+            ErrorKind::Unreachable,
+            "the server cancelled the statement: a time limit of its own, or an administrator",
+        ),
+        "55P03" => (ErrorKind::Conflict, "a lock of the database was not to be had in time"),
+        "3F000" => (ErrorKind::Misconfigured, "there is no such schema: let an administrator create it"),
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
         "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),
         "8" => (ErrorKind::Misconfigured, "the database file is read only"),

@@ -78,7 +78,7 @@ impl<D: Dialect> SqlLock<D> {
                         "the lock tables are missing or of an older form, and this user may not change that; let an \
                          administrator run the statements of schema() or schema_upgrade()",
                     )
-                    .with_source(second)),
+                    .with_source(format!("{error:#}; and then: {second:#}"))),
                     other => other,
                 }
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
+use uuid::Uuid;
 
 use crate::batch;
 use crate::database::Verdict;
@@ -41,8 +42,8 @@ pub(crate) enum Request<D: Dialect> {
     Part(Claim),
     /// Extends leases. A call by itself.
     Renew(Vec<Grant>),
-    /// Keeps a place in the queue; answers whether it is still there.
-    Stay(i64),
+    /// Keeps a place in the queue, by its ticket and owner; answers whether it is still there.
+    Stay(i64, Uuid),
     /// Forgets the place of a waiter that has got its lock.
     Tidy(i64),
     /// Anything that is not worth to be batched. It may be done several times.
@@ -63,7 +64,7 @@ impl<D: Dialect> Clone for Request<D> {
             Self::Release(claim) => Self::Release(claim.clone()),
             Self::Part(claim) => Self::Part(claim.clone()),
             Self::Renew(grants) => Self::Renew(grants.clone()),
-            Self::Stay(ticket) => Self::Stay(*ticket),
+            Self::Stay(ticket, owner) => Self::Stay(*ticket, *owner),
             Self::Tidy(ticket) => Self::Tidy(*ticket),
             Self::Job(Job { work, queues }) => {
                 Self::Job(Job { work: Arc::clone(work), queues: queues.clone() })
@@ -108,7 +109,14 @@ pub(crate) enum Route {
 pub(crate) struct Statements<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
-    connections: [Mutex<Option<D::Conn>>; 2],
+    connections: [Mutex<Option<Line<D>>>; 2],
+}
+
+/// A connection that is idle.
+struct Line<D: Dialect> {
+    conn: D::Conn,
+    /// When it was asked for.
+    since: Moment,
 }
 
 impl<D: Dialect> Statements<D> {
@@ -116,7 +124,7 @@ impl<D: Dialect> Statements<D> {
         Self { dialect, waiters, connections: Default::default() }
     }
 
-    fn connection(&self, route: Route) -> MutexGuard<'_, Option<D::Conn>> {
+    fn connection(&self, route: Route) -> MutexGuard<'_, Option<Line<D>>> {
         self.connections[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +157,17 @@ impl<D: Dialect> Statements<D> {
     }
 
     /// What an error comes to for the whole batch. Whether the connection is still good is the second answer.
-    fn failed(&self, error: &sqlx::Error, batch: &[&Request<D>], attempt: Attempt) -> (Outcomes, bool) {
+    ///
+    /// A server that was made a replica goes on answering to old connections, and to new ones until the address leads
+    /// elsewhere. So a connection to a read-only server is never kept. Only one that was made for this batch tells the
+    /// truth about where the address leads now.
+    fn failed(
+        &self,
+        error: &sqlx::Error,
+        batch: &[&Request<D>],
+        attempt: Attempt,
+        since: Moment,
+    ) -> (Outcomes, bool) {
         match verdict(&*self.dialect, error) {
             Verdict::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
             Verdict::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
@@ -165,6 +183,11 @@ impl<D: Dialect> Statements<D> {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
             }
+            Verdict::ReadOnly if since < attempt.began => {
+                tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
+                (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
+            }
+            Verdict::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
             Verdict::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
         }
     }
@@ -192,10 +215,9 @@ async fn carry_out<D: Dialect>(
             freed.into_iter().map(Answer::Freed).collect()
         }
         Request::Renew(grants) => vec![Answer::Extended(batch::renew(dialect, conn, grants).await?)],
-        Request::Stay(_) => {
-            let tickets = tickets(batch);
-            let alive = dialect.stay(conn, &tickets).await?;
-            tickets.iter().map(|ticket| Answer::Kept(alive.contains(ticket))).collect()
+        Request::Stay(..) => {
+            let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
+            dialect.keep(conn, &places).await?.into_iter().map(Answer::Kept).collect()
         }
         Request::Tidy(_) => {
             dialect.tidy(conn, &tickets(batch)).await?;
@@ -231,7 +253,7 @@ impl<D: Dialect> Service for Statements<D> {
             Request::Release(_) => 2,
             Request::Part(_) => 3,
             // In the order in which they came: none of them is to wait for ever.
-            Request::Job(_) | Request::Stay(_) | Request::Take(_) => 4,
+            Request::Job(_) | Request::Stay(..) | Request::Take(_) => 4,
         }
     }
 
@@ -253,8 +275,9 @@ impl<D: Dialect> Service for Statements<D> {
         if self.connection(*route).is_some() {
             return Ok(());
         }
+        let since = Moment::now();
         match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
-            Ok(Ok(conn)) => *self.connection(*route) = Some(conn),
+            Ok(Ok(conn)) => *self.connection(*route) = Some(Line { conn, since }),
             Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
             Ok(Err(error)) => return Err(no_answer(Some(&error))),
             Err(_) => return Err(no_answer(None)),
@@ -265,7 +288,9 @@ impl<D: Dialect> Service for Statements<D> {
     async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
         // Bound first, so that the lock is not held while the statement runs.
         let idle = self.connection(*route).take();
-        let Some(conn) = idle else { return of_all(batch, || Outcome::Unavailable(no_answer(None))) };
+        let Some(Line { conn, since }) = idle else {
+            return of_all(batch, || Outcome::Unavailable(no_answer(None)));
+        };
         let sent = Moment::now();
         // The connection is in hand until it has answered. If this future is dropped, or has no answer in time, the
         // connection goes with it, in whatever state it is.
@@ -275,15 +300,16 @@ impl<D: Dialect> Service for Statements<D> {
             tracing::debug!("a connection does not answer and is replaced");
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
         };
+        let idle = conn.map(|conn| Line { conn, since });
         match answers {
             Ok(answers) => {
-                *self.connection(*route) = conn;
+                *self.connection(*route) = idle;
                 answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
             }
             Err(error) => {
-                let (outcomes, is_good) = self.failed(&error, batch, attempt);
+                let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
                 if is_good {
-                    *self.connection(*route) = conn;
+                    *self.connection(*route) = idle;
                 }
                 outcomes
             }
@@ -310,6 +336,13 @@ impl<D: Dialect> Request<D> {
     fn ask(&self) -> Option<&Ask> {
         match self {
             Self::Take(ask) => Some(ask),
+            _ => None,
+        }
+    }
+
+    fn place(&self) -> Option<(i64, Uuid)> {
+        match self {
+            Self::Stay(ticket, owner) => Some((*ticket, *owner)),
             _ => None,
         }
     }
@@ -359,7 +392,7 @@ fn claims<D: Dialect>(batch: &[&Request<D>]) -> Vec<Claim> {
 
 fn tickets<D: Dialect>(batch: &[&Request<D>]) -> Vec<i64> {
     let of = |one: &&Request<D>| match one {
-        Request::Stay(ticket) | Request::Tidy(ticket) => Some(*ticket),
+        Request::Tidy(ticket) => Some(*ticket),
         _ => None,
     };
     batch.iter().filter_map(of).collect()

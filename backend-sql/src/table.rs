@@ -11,6 +11,8 @@ use crate::dialect::Hold;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
+    /// The schema to be written before the name, which has none then.
+    schema: Option<String>,
     /// What stands around an identifier in statements, so that it may be a reserved word: nothing on databases that
     /// would take letters for others than without it.
     quote: &'static str,
@@ -36,7 +38,7 @@ impl Table {
                 ),
             ));
         }
-        Ok(Self { name: name.to_owned(), quote: "" })
+        Ok(Self { name: name.to_owned(), schema: None, quote: "" })
     }
 
     /// The same with quotes in the statements.
@@ -50,18 +52,40 @@ impl Table {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// The name of one of the tables in a statement. A name has at most one schema.
-    fn table(&self, suffix: &str) -> String {
-        let Self { name, quote } = self;
-        let name = name.replace('.', &format!("{quote}.{quote}"));
-        format!("{quote}{name}{suffix}{quote}")
+    /// The same table with everything quoted, as PostgreSQL has it: what is not quoted is in small letters there.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_schema(&self, schema: &str) -> Self {
+        Self { name: self.folded(), schema: Some(schema.to_owned()), quote: "\"" }
+    }
+
+    /// The schema of the address, as PostgreSQL has it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn schema(&self) -> Option<String> {
+        self.name.split_once('.').map(|(schema, _)| schema.to_ascii_lowercase())
+    }
+
+    /// The name without the schema, as PostgreSQL has it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn folded(&self) -> String {
+        self.base().to_ascii_lowercase()
+    }
+
+    /// The name of one of the tables in a statement. The names that an address can give have nothing in them to be quoted.
+    fn with(&self, suffix: &str) -> String {
+        let Self { name, schema, quote } = self;
+        let schema = match (schema, name.split_once('.')) {
+            (Some(schema), _) => Some(schema.replace('"', "\"\"")),
+            (None, split) => split.map(|(schema, _)| schema.to_owned()),
+        };
+        let before = schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default();
+        format!("{before}{quote}{}{suffix}{quote}", self.base())
     }
 
     /// Puts the names into a statement: `{locks}`, `{queue}`, `{members}` and `{base}` (the first without its schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
-        sql.replace("{locks}", &self.table(""))
-            .replace("{queue}", &self.table("_queue"))
-            .replace("{members}", &self.table("_members"))
+        sql.replace("{locks}", &self.with(""))
+            .replace("{queue}", &self.with("_queue"))
+            .replace("{members}", &self.with("_members"))
             .replace("{base}", self.base())
     }
 }
@@ -142,5 +166,16 @@ mod tests {
             let table = Table::new(name).unwrap().quoted("`");
             assert_eq!(table.fill("{locks} {queue} {base}"), filled);
         }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn names_are_quoted_in_a_schema() {
+        let table = Table::new("App.Order").unwrap();
+        assert_eq!(table.schema().as_deref(), Some("app"));
+        assert_eq!(
+            table.in_schema("a\"b").fill("{locks} {queue} {base}"),
+            "\"a\"\"b\".\"order\" \"a\"\"b\".\"order_queue\" order"
+        );
     }
 }

@@ -96,8 +96,8 @@ impl<D: Dialect> Queue for Turn<'_, D> {
         place.waiter.notified().await;
     }
 
-    async fn keep(&self, _: &Claim, place: &Place) -> Result<bool> {
-        self.client.stay(place.waiter.ticket()).await
+    async fn keep(&self, claim: &Claim, place: &Place) -> Result<bool> {
+        self.client.stay(claim, place.waiter.ticket()).await
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {

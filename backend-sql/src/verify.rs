@@ -30,7 +30,16 @@ pub(crate) fn outcome(found: sqlx::Result<bool>, grant: &Grant, backend: &'stati
     let error = match found {
         Ok(false) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
         Ok(true) => return Ok(()),
-        Err(error) => fatal(&error),
+        Err(error) => match fatal(&error) {
+            // A transaction with a snapshot of its own cannot lock a row that was changed since, by a renewal for one.
+            error if error.kind() == ErrorKind::Conflict => Error::new(
+                ErrorKind::Conflict,
+                "the lock's row was changed since the transaction began, by a renewal for one: roll back and run it \
+                 again; verify first in it, or use READ COMMITTED",
+            )
+            .with_source(format!("{error:#}")),
+            error => error,
+        },
     };
     Err(decorate(error, grant, backend))
 }

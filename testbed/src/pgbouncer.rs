@@ -26,7 +26,20 @@ impl PgBouncer {
 
     /// Starts one before this Postgres. Settings are those of the section `pgbouncer` of its file.
     pub async fn start_with(postgres: &Postgres, options: &Options) -> Result<Self, Error> {
-        let pooler = Pooler { program: find(options)?, upstream: postgres.addr() };
+        Self::start_as(postgres, options, Some("postgres")).await
+    }
+
+    /// The same, but each client is at the server whom it says that it is.
+    pub async fn start_for_all(postgres: &Postgres, options: &Options) -> Result<Self, Error> {
+        Self::start_as(postgres, options, None).await
+    }
+
+    async fn start_as(
+        postgres: &Postgres,
+        options: &Options,
+        user: Option<&'static str>,
+    ) -> Result<Self, Error> {
+        let pooler = Pooler { program: find(options)?, upstream: postgres.addr(), user };
         Ok(Self { server: Server::start(pooler, options).await?, postgres: postgres.clone() })
     }
 
@@ -64,6 +77,8 @@ pub(crate) fn program(release: &Release) -> Result<String, Error> {
 struct Pooler {
     program: String,
     upstream: SocketAddr,
+    /// Who everybody is at the server, if not whom they say they are.
+    user: Option<&'static str>,
 }
 
 impl Kind for Pooler {
@@ -77,13 +92,14 @@ impl Kind for Pooler {
 
     fn command(&self, site: &Site<'_>, addr: SocketAddr) -> Result<Vec<String>, Error> {
         let (host, port) = (self.upstream.ip(), self.upstream.port());
-        let mut file = format!("[databases]\n* = host={host} port={port} user=postgres\n[pgbouncer]\n");
+        let user = self.user.map_or_else(String::new, |user| format!(" user={user}"));
+        let mut file = format!("[databases]\n* = host={host} port={port}{user}\n[pgbouncer]\n");
         let port = format!("listen_port={}", addr.port());
         let settings = [
             "listen_addr=127.0.0.1",
             &port,
-            // Everybody is the superuser, as at the server itself.
-            "auth_type=any",
+            // Nobody is asked for a password, as at the server itself.
+            if self.user.is_some() { "auth_type=any" } else { "auth_type=trust" },
             "pool_mode=transaction",
             // Few, so that clients do share them.
             "default_pool_size=8",
@@ -99,6 +115,10 @@ impl Kind for Pooler {
         }
         if is_root() {
             file.push_str("user=nobody\n");
+        }
+        if self.user.is_none() {
+            // Whoever is not in the list is looked up at the server.
+            file.push_str("auth_user=postgres\nauth_query=SELECT $1, ''\n");
         }
         site.write("pgbouncer.ini", &file)?;
         Ok(vec![self.program.clone(), site.path("pgbouncer.ini")?])

@@ -1,5 +1,7 @@
 //! A throwaway Postgres.
 
+mod standby;
+
 use std::{fs, net::SocketAddr, ops::Deref, os::unix::fs::chown, path::PathBuf};
 
 use rustix::process::Signal;
@@ -36,7 +38,10 @@ impl Postgres {
 
     /// Starts one. Settings are those of `postgresql.conf`.
     pub async fn start_with(options: &Options) -> Result<Self, Error> {
-        let programs = Programs::find(options)?;
+        Self::start_programs(Programs::find(options)?, options).await
+    }
+
+    async fn start_programs(programs: Programs, options: &Options) -> Result<Self, Error> {
         let psql = programs.path("psql")?;
         Ok(Self { server: Server::start(programs, options).await?, psql })
     }
@@ -76,6 +81,8 @@ impl Deref for Postgres {
 struct Programs {
     folder: PathBuf,
     nobody: Option<Nobody>,
+    /// The server of which it is made a replica.
+    source: Option<SocketAddr>,
 }
 
 impl Programs {
@@ -92,7 +99,7 @@ impl Programs {
         if nobody.is_some() {
             programs::find("setpriv", "util-linux")?;
         }
-        Ok(Self { folder, nobody })
+        Ok(Self { folder, nobody, source: None })
     }
 
     fn path(&self, program: &str) -> Result<String, Error> {
@@ -141,6 +148,13 @@ impl Kind for Programs {
             let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
             fs::set_permissions(site.folder, open).map_err(Error::io(&data))?;
             chown(&data, Some(uid), Some(gid)).map_err(Error::io(&data))?;
+        }
+        if let Some(source) = self.source {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            fs::set_permissions(&data, mode).map_err(Error::io(&data))?;
+            let (host, port) = (source.ip().to_string(), source.port().to_string());
+            let args = [&standby::copy(&data, &host, &port)[..], &["-U", "postgres"]].concat();
+            return Ok(vec![self.command("pg_basebackup", &args)?]);
         }
         let args = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"];
         let args = [&args[..], &["--no-sync", "--no-instructions"]].concat();

@@ -77,9 +77,9 @@ impl Proxy {
             let _context = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::to(upstream));
         let (stop, stopped) = oneshot::channel::<()>();
-        let accepting = link::accept(listener, upstream, shared.clone());
+        let accepting = link::accept(listener, shared.clone());
         let thread = thread::Builder::new().name(format!("proxy {addr}")).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -95,6 +95,11 @@ impl Proxy {
     /// Where clients connect to.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// From now on new connections lead to another server. The present ones stay where they are.
+    pub fn redirect(&self, upstream: SocketAddr) {
+        self.shared.redirect(upstream);
     }
 
     /// From now on bytes take this long, each way, like on a long line: their order and the gaps between them
@@ -134,10 +139,16 @@ impl Proxy {
     /// a client that gives an old one up and asks again on a new one is answered, and its first request may still
     /// arrive, with [`Proxy::deliver`]. What is kept outlives its client.
     pub fn hold_back(&self) {
+        self.hold_back_only(Direction::Both);
+    }
+
+    /// The same for what goes this way.
+    pub fn hold_back_only(&self, direction: Direction) {
         let shared = &self.shared;
         shared.switch(|mode| {
             mode.late_below = shared.next_id.load(Ordering::SeqCst);
             mode.holding_back = true;
+            mode.excepted = [TO_SERVER, TO_CLIENT].map(|way| !direction.ways().contains(&way));
         });
     }
 

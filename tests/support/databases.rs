@@ -52,9 +52,9 @@ pub(crate) async fn postgres(release: &'static Release) -> Started {
     Ok(OneServer::new(server, offers(), url_via, Some(PURGE_POSTGRES)))
 }
 
-/// PostgreSQL behind a pooler in transaction mode. What is stopped and started again is the server, not the pooler.
+/// PostgreSQL behind a pooler in transaction mode, which the address tells of with `options_of_url` or not. What is stopped and started again is the server, not the pooler.
 #[cfg(feature = "postgres")]
-pub(crate) async fn pooled(release: &'static Release) -> Started {
+pub(crate) async fn pooled(release: &'static Release, options_of_url: &'static str) -> Started {
     let mut pooler = Release::named("pgbouncer1.18");
     if release.is_newer() {
         pooler = Release::named("pgbouncer1.26");
@@ -65,7 +65,7 @@ pub(crate) async fn pooled(release: &'static Release) -> Started {
     let pooler = pooler.map_err(|error| missing(&error))?;
     let (door, server) = (pooler.addr(), testbed::Server::clone(&postgres));
     // The pooler lives as long as this.
-    let url_via = Box::new(move |addr| pooler.postgres().url_via(addr) + "?pooled=true");
+    let url_via = Box::new(move |addr| pooler.postgres().url_via(addr) + options_of_url);
     Ok(OneServer::behind(door, server, offers(), url_via, Some(PURGE_POSTGRES)))
 }
 

@@ -239,7 +239,10 @@ fn postgres(release: &'static Release) -> Vec<Target> {
     let schemes = &["postgres", "postgresql"];
     vec![
         Target::new("postgres", schemes, databases::offers(), move || databases::postgres(release)),
-        Target::new("postgres_pooled", schemes, databases::offers(), move || databases::pooled(release)),
+        Target::new("postgres_pooled", schemes, databases::offers(), move || {
+            databases::pooled(release, "?pooled=true")
+        }),
+        Target::new("postgres_behind", schemes, databases::offers(), move || databases::pooled(release, "")),
     ]
 }
 

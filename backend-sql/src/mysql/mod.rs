@@ -119,22 +119,10 @@ impl Database for MySql {
             1213 | 1020 | 1062 => Verdict::Again,
             // Lock wait timeout; a lock that was not to be waited for.
             1205 | 3572 => Verdict::Blocked,
-            // Too many connections, shutting down, connection killed. Or the server writes no more: it was demoted, by
-            // `read_only`, `super_read_only` or of InnoDB, or it lost the other nodes of its cluster. A new connection may
-            // reach another.
-            1040
-            | 1053
-            | 1077
-            | 1152
-            | 1158..=1161
-            | 1203
-            | 1317
-            | 1927
-            | 1036
-            | 1047
-            | 1290
-            | 1792
-            | 1836 => Verdict::Broken,
+            // Too many connections, shutting down, connection killed, without the other nodes of its cluster.
+            1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
+            1036 | 1290 | 1792 | 1836 => Verdict::ReadOnly,
             _ => Verdict::Fatal,
         }
     }

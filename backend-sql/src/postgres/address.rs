@@ -25,9 +25,8 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     if let Some(password) = url.password() {
         options = options.password(password.expose());
     }
-    if let Some(database) = database(url)? {
-        options = options.database(database);
-    }
+    // As libpq does, but never what the environment names.
+    options = options.database(database(url)?.or(url.user()).unwrap_or("postgres"));
     if let Some(mode) = url.option("sslmode") {
         options = options.ssl_mode(ssl_mode(mode)?);
     }

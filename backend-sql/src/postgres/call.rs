@@ -8,6 +8,7 @@ use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
 
+use super::session::FOR_ONE;
 use crate::table::Sql;
 
 /// How arguments travel.
@@ -64,7 +65,7 @@ impl<'a> Call<'a> {
             Arguing::Prepared(arguments) => {
                 sqlx::query_with(self.sql.get(), arguments?).fetch_all(conn).await?
             }
-            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_all(conn).await?,
+            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_all(conn).await?,
         };
         rows.iter().map(T::from_row).collect()
     }
@@ -77,7 +78,7 @@ impl<'a> Call<'a> {
             Arguing::Prepared(arguments) => {
                 sqlx::query_with(self.sql.get(), arguments?).fetch_optional(conn).await?
             }
-            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).fetch_optional(conn).await?,
+            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_optional(conn).await?,
         };
         row.as_ref().map(T::from_row).transpose()
     }
@@ -109,7 +110,7 @@ impl<'a> Call<'a> {
     pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx::Result<PgQueryResult> {
         match self.arguments {
             Arguing::Prepared(arguments) => sqlx::query_with(self.sql.get(), arguments?).execute(conn).await,
-            Arguing::Written(texts) => sqlx::raw_sql(written(self.sql, &texts)).execute(conn).await,
+            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).execute(conn).await,
         }
     }
 }
@@ -182,6 +183,11 @@ fn literal<T: Literal>(value: &T) -> String {
     let mut text = String::new();
     value.write(&mut text);
     text + "::" + &T::kind()
+}
+
+/// A statement that depends on nothing that the session has.
+fn alone(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
+    AssertSqlSafe(FOR_ONE.to_owned() + &written(sql, arguments).0)
 }
 
 /// Puts the arguments in the places of `$1`, `$2` and so on. Safe, since every literal is quoted.

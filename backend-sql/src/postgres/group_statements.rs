@@ -16,7 +16,7 @@ const NEVER: &str = "timestamptz '9999-12-31 00:00:00+00'";
 const JOIN_ONE: &str = "WITH raised AS (
     UPDATE {locks} l SET owner = {group}, token = greatest(l.token, {floor} - 1) + $6, expires_at = {never},
         acquired_at = clock_timestamp(), label = '', mode = $7, members = l.members + 1
-    WHERE l.name = $1 AND {patience}
+    WHERE l.name = $1 AND {patience} AND {durable}
         AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp() OR (l.mode = $7 AND l.owner = {group}))
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
         AND CASE WHEN $7 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} q WHERE {ahead_of_one} AND q.mode >= 0)
@@ -40,7 +40,7 @@ const AHEAD_OF_ONE: &str =
 /// under way, the key of the members refuses the second row, and the statement is repeated.
 const JOIN: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n)
+        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n) WHERE {durable}
 ), taken AS (
     SELECT w.n, m.token FROM want w JOIN {members} m ON m.name = w.name AND m.owner = w.owner
 ), line AS (
@@ -81,7 +81,7 @@ const AHEAD: &str = "q.name = w.name AND q.ticket < w.ticket AND q.alive_until >
 
 /// Rows for locks that were never used.
 const MAKE: &str = "INSERT INTO {locks} (name, owner, token, acquired_at, label)
-SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name ORDER BY name
+SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name WHERE {lazy} ORDER BY name
 ON CONFLICT DO NOTHING";
 
 /// Takes claims out of their groups.
@@ -90,7 +90,7 @@ const PART: &str = "WITH want AS (
 ), l AS (
     SELECT l.name FROM {locks} l
     WHERE l.name IN (SELECT m.name FROM {members} m JOIN want w ON m.name = w.name AND m.owner = w.owner)
-        AND {patience}
+        AND {patience} AND {lazy}
     ORDER BY l.name FOR NO KEY UPDATE OF l
 ), gone AS (
     DELETE FROM {members} m USING want w, l WHERE m.name = w.name AND m.owner = w.owner AND l.name = m.name
@@ -100,7 +100,7 @@ SELECT gone.n, shrunk.next FROM gone JOIN shrunk USING (name)";
 
 /// The usual case, of one claim.
 const PART_ONE: &str = "WITH l AS (
-    SELECT l.name FROM {locks} l WHERE l.name = $1 AND {patience}
+    SELECT l.name FROM {locks} l WHERE l.name = $1 AND {patience} AND {lazy}
         AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
     FOR NO KEY UPDATE OF l
 ), gone AS (
@@ -110,7 +110,7 @@ SELECT shrunk.next FROM shrunk";
 
 /// A dead member whose row a transaction has locked stays in: it has verified its hold there.
 const REAP: &str = "WITH l AS (
-    SELECT l.name FROM {locks} l WHERE l.name = ANY($1) AND l.members > 0 AND {patience}
+    SELECT l.name FROM {locks} l WHERE l.name = ANY($1) AND l.members > 0 AND {patience} AND {lazy}
     ORDER BY l.name FOR NO KEY UPDATE OF l
 ), dead AS (
     SELECT m.name, m.owner FROM {members} m JOIN l USING (name) WHERE m.expires_at <= clock_timestamp()
@@ -133,7 +133,7 @@ const DESERTED: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < c
 
 const DOWNGRADE: &str = "WITH mine AS (
     SELECT l.name, l.token, l.expires_at, l.acquired_at, l.label FROM {locks} l
-    WHERE l.name = $1 AND l.owner = $2 AND l.expires_at > clock_timestamp() AND {patience}
+    WHERE l.name = $1 AND l.owner = $2 AND l.expires_at > clock_timestamp() AND {patience} AND {durable}
     FOR NO KEY UPDATE OF l
 ), seated AS (
     INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)

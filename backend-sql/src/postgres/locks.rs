@@ -153,8 +153,20 @@ impl Dialect for Postgres {
             .await
     }
 
-    async fn stay(&self, conn: &mut PgConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        self.statement(&self.sql.stay).bind(tickets.to_vec()).bind(micros(PLACE_TTL)).values(conn).await
+    /// Places are kept by [`keep`](Dialect::keep), which knows their owners.
+    async fn stay(&self, _: &mut PgConnection, _: &[i64]) -> sqlx::Result<Vec<i64>> {
+        Ok(Vec::new())
+    }
+
+    async fn keep(&self, conn: &mut PgConnection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
+        let kept: Vec<Uuid> = self
+            .statement(&self.sql.stay)
+            .bind(places.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
+            .bind(micros(PLACE_TTL))
+            .values(conn)
+            .await?;
+        Ok(places.iter().map(|(_, owner)| kept.contains(owner)).collect())
     }
 
     async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
@@ -182,11 +194,21 @@ impl Dialect for Postgres {
     }
 
     async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
-        sqlx::raw_sql("BEGIN").execute(&mut *conn).await?;
-        let freed = self.force(conn, name).await;
-        let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        sqlx::raw_sql(word).execute(&mut *conn).await?;
-        freed
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *conn).await?;
+        match self.force(conn, name).await {
+            Ok(freed) => {
+                sqlx::raw_sql("COMMIT").execute(conn).await?;
+                Ok(freed)
+            }
+            Err(error) => match sqlx::raw_sql("ROLLBACK").execute(conn).await {
+                Ok(_) => Err(error),
+                // The connection must not be used again, and the first error says why.
+                Err(second) => {
+                    tracing::debug!(%second, "a transaction was not rolled back");
+                    Err(sqlx::Error::Protocol(format!("{error}; and then: {second}")))
+                }
+            },
+        }
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {

@@ -5,20 +5,25 @@ mod call;
 mod group_statements;
 mod groups;
 mod locks;
+mod session;
 mod statements;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockcore::{Capabilities, Claim, Result, ServerUrl};
-use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
+use lockcore::backend::Backoff;
+use lockcore::{Capabilities, Claim, Moment, Operation, Result, ServerUrl};
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use self::call::{Call, Style};
 use self::group_statements::GroupStatements;
+use self::session::{FOR_ONE, Session, misconfigured};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::error::{fatal, no_answer, verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::Sql;
@@ -31,9 +36,13 @@ pub type PostgresLock = SqlLock<Postgres>;
 
 /// The PostgreSQL dialect.
 pub struct Postgres {
-    connect: PgConnectOptions,
-    /// Whether each transaction may be carried out on another of a pooler's connections.
+    /// For a person.
+    address: String,
+    session: Arc<Session>,
+    /// Whether the address says that a pooler carries no notifications.
     pooled: bool,
+    /// Whether the tables may be changed.
+    create: bool,
     sql: Statements,
     groups: GroupStatements,
 }
@@ -50,33 +59,77 @@ impl PostgresLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let options = Options::read(url, &[&["pooled", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
-        let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
-        let record = Arc::new(Record { backend: "postgres", verify: sql.verify.clone() });
         let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
-        Self::open(Postgres { connect, pooled, sql, groups }, options, record).await
+        let mut postgres = Postgres {
+            address: format!("{}:{}", connect.get_host(), connect.get_port()),
+            session: Arc::new(Session::new(connect, pooled)),
+            pooled,
+            create: options.create,
+            sql: Statements::new(&options.table),
+            groups: GroupStatements::new(&options.table),
+        };
+        let schema = postgres.schema(&options).await;
+        let schema = schema.map_err(|error| error.during(Operation::Connect).on_backend("postgres"))?;
+        let table = options.table.in_schema(&schema);
+        (postgres.sql, postgres.groups) = (Statements::new(&table), GroupStatements::new(&table));
+        let record = Arc::new(Record { backend: "postgres", verify: postgres.sql.verify.clone() });
+        Self::open(postgres, options, record).await
     }
 }
 
 impl Postgres {
     fn statement<'a>(&self, sql: &'a Sql) -> Call<'a> {
-        Call::new(sql, if self.pooled { Style::Written } else { Style::Prepared })
+        Call::new(sql, if self.session.is_shared() { Style::Written } else { Style::Prepared })
+    }
+
+    /// Makes the queue UNLOGGED. Not for long: all who wait for a lock would wait for this. With a queue that is logged all
+    /// works as well, so one who may not change it, or who meets a backup, leaves that to others.
+    async fn unlog(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if !self.statement(&self.sql.is_logged).only_value::<bool>(&mut *conn).await? {
+            return Ok(());
+        }
+        match run_patiently(&self.sql.unlog, "200ms", conn).await {
+            Ok(()) => tracing::info!("the queue is UNLOGGED from now on"),
+            Err(error @ sqlx::Error::Database(_)) => {
+                tracing::info!(%error, "the queue stays as it was; schema_upgrade() makes it UNLOGGED");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The schema of the tables.
+    async fn schema(&self, options: &Options) -> Result<String> {
+        if let Some(schema) = options.table.schema() {
+            return Ok(schema);
+        }
+        let until = Moment::now().after(options.timeout);
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
+        let mut last = no_answer(None);
+        while !until.has_passed() {
+            // A server that is silent is asked again while there is time.
+            let limit = until.remaining().min((options.timeout / 2).max(Duration::from_secs(2)));
+            match tokio::time::timeout(limit, self.session.schema(&options.table)).await {
+                Ok(Ok(schema)) => return Ok(schema),
+                Ok(Err(error)) if verdict(self, &error) == Verdict::Fatal => return Err(fatal(&error)),
+                Ok(Err(error)) => last = no_answer(Some(&error)),
+                Err(_) => continue,
+            }
+            tokio::time::sleep(backoff.next_pause().min(until.remaining())).await;
+        }
+        Err(last)
     }
 }
 
-/// A new session has no prepared statements. If this one has, a pooler has given us another client's, and our statements
-/// would be mistaken for that one's.
-async fn refuse_shared_session(conn: &mut PgConnection) -> sqlx::Result<()> {
-    let found = sqlx::raw_sql("SELECT 1 FROM pg_prepared_statements WHERE left(name, 7) = 'sqlx_s_' LIMIT 1");
-    if found.fetch_optional(conn).await?.is_none() {
-        return Ok(());
-    }
-    let text = "a pooler in transaction mode gives us the sessions of others: set pooled=true in the address";
-    Err(sqlx::Error::Configuration(text.into()))
+/// Changes tables. That waits for all who use them, and keeps all others waiting meanwhile: not longer than this.
+async fn run_patiently(sql: &Sql, patience: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{patience}'; {}", sql.text());
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await.map(drop)
 }
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Postgres({}:{})", self.connect.get_host(), self.connect.get_port())
+        write!(f, "Postgres({})", self.address)
     }
 }
 
@@ -113,23 +166,26 @@ impl Database for Postgres {
     }
 
     async fn connect(&self) -> sqlx::Result<PgConnection> {
-        let mut conn = self.connect.connect().await?;
-        if !self.pooled {
-            refuse_shared_session(&mut conn).await?;
-        }
-        Ok(conn)
+        self.session.connect().await
     }
 
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
         match error.code().as_deref().unwrap_or_default() {
-            // Serialization failure, deadlock; a claim that was asked for twice at the same time.
-            "40001" | "40P01" | "23505" => Verdict::Again,
-            // Lock not available: the lock timeout.
-            "55P03" => Verdict::Blocked,
-            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server.
-            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01" => {
+            code if self.session.is_mistaken(code) => {
+                self.session.note_shared();
                 Verdict::Broken
             }
+            // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement that took
+            // longer than the server allows.
+            "40001" | "40P01" | "23505" | "57014" => Verdict::Again,
+            // Lock not available: the lock timeout.
+            "55P03" => Verdict::Blocked,
+            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server; a
+            // transaction was left open.
+            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01"
+            | "25P02" | "25P03" | "25P04" => Verdict::Broken,
+            // A write on a replica; a replica's refusal to look at an unlogged table.
+            "25006" | "0A000" => Verdict::ReadOnly,
             _ => Verdict::Fatal,
         }
     }
@@ -138,17 +194,26 @@ impl Database for Postgres {
         for check in &self.sql.check {
             self.statement(check).execute(&mut *conn).await?;
         }
-        // A pooler shows only now that this connection has prepared something and is idle. Without a connection to
-        // spare, the keeper's will be refused.
-        match self.connect().await {
-            Err(error @ sqlx::Error::Configuration(_)) => Err(error),
-            _ => Ok(()),
+        let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
+        if lost {
+            return Err(misconfigured(
+                "the table of locks or of members is UNLOGGED: a crash of the server would empty it, and locks that are \
+                 held would be granted again",
+            ));
         }
+        if self.create {
+            self.unlog(conn).await?;
+        }
+        // A pooler may show only now that this connection has prepared something and is idle.
+        if !self.session.is_shared() {
+            drop(self.connect().await);
+        }
+        Ok(())
     }
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for statement in self.sql.create.iter().chain(&self.sql.upgrade) {
-            match self.statement(statement).execute(&mut *conn).await {
+            match run_patiently(statement, "2s", conn).await {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
@@ -157,15 +222,15 @@ impl Database for Postgres {
                 }
             }
         }
-        Ok(())
+        self.unlog(conn).await
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create)
+        Sql::script(&self.sql.create) + &Sql::script(std::slice::from_ref(&self.sql.unlog))
     }
 
     fn ddl_of_upgrade(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(&self.sql.upgrade)
+        self.ddl() + &Sql::script(&self.sql.upgrade)
     }
 
     async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
@@ -176,14 +241,26 @@ impl Database for Postgres {
         if self.pooled {
             return Ok(None);
         }
-        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.connect.clone());
+        let session = Arc::clone(&self.session);
+        let pool = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
+            let session = Arc::clone(&session);
+            Box::pin(async move { if session.is_shared() { Ok(()) } else { session.look(conn).await } })
+        });
+        let pool = pool.connect_lazy_with(self.session.options().clone());
         let mut subscription = PgListener::connect_with(&pool).await?;
+        subscription.eager_reconnect(false);
         subscription.listen(&channel(client)).await?;
         Ok(Some(subscription))
     }
 
+    async fn announce(&self, conn: &mut PgConnection, client: Uuid, word: i64) -> sqlx::Result<bool> {
+        let (channel, word) = (channel(client), word.to_string());
+        self.statement(&self.sql.announce).bind(&*channel).bind(&*word).execute(conn).await?;
+        Ok(true)
+    }
+
     async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<i64>> {
-        // Nothing means that the connection was lost; the listener makes a new one.
+        // Nothing means that the connection was lost.
         Ok(subscription.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
     }
 }

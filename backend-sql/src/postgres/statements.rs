@@ -19,6 +19,16 @@ const FREE: &str = "(l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
 /// has verified the lock holds the row, and nobody else must wait for that.
 const PATIENCE: &str = "set_config('lock_timeout', '50ms', true) IS NOT NULL";
 
+/// For what grants or extends a lease: its commit waits for the disk, whatever the role, the database or the server's file
+/// say, since a lease that a crash of the server forgets is granted again. Any other value than `off` stays: an administrator
+/// may ask for more, that a replica has it too, or knows why a replica need not have it.
+const DURABLE: &str = "CASE current_setting('synchronous_commit') WHEN 'off'
+        THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
+
+/// For what needs no such wait. A release that a crash forgets lasts until its lease ends. Each statement is a transaction,
+/// so this concerns no other; and whatever is durable makes all that was committed before it durable.
+const LAZY: &str = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
+
 /// The ticket of a waiter of this process; one of another process is sent a notification there, and the answer is null.
 const TELL: &str = "WHEN q.client = {client} THEN q.ticket
         WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.ticket::text)::text IS NULL THEN NULL";
@@ -52,7 +62,8 @@ const LOCKS: &str = "CREATE TABLE IF NOT EXISTS {locks} (
     members bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50)";
 
-const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
+/// It need not survive a crash: waiters whose places are gone enter again with their next signs of life.
+const QUEUE: &str = "CREATE UNLOGGED TABLE IF NOT EXISTS {queue} (
     ticket bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE \"C\" NOT NULL,
     owner uuid NOT NULL UNIQUE,
@@ -75,6 +86,26 @@ const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
     PRIMARY KEY (name, owner)
 ) WITH (fillfactor = 50)";
 
+/// Makes an older queue as it is now. The table is rewritten, which takes as long as there are waiters. Processes of the version
+/// before go on meanwhile and afterwards: they see the same columns.
+///
+/// The numbers of the tickets are logged all the same, though they would follow the table: after a crash they must not
+/// begin again, or old tickets would stand for new waiters. What a server lost that crashed, and its replica never had, can
+/// still be given again, so a place is known by its owner, and the ticket is no more than its rank.
+const UNLOG: &str = "DO $$ DECLARE numbers regclass := pg_get_serial_sequence('{queue}', 'ticket'); BEGIN
+    IF (SELECT relpersistence FROM pg_class WHERE oid = '{queue}'::regclass) = 'p' THEN
+        ALTER TABLE {queue} SET UNLOGGED;
+    END IF;
+    IF (SELECT relpersistence FROM pg_class WHERE oid = numbers) = 'u' THEN
+        EXECUTE 'ALTER SEQUENCE ' || numbers || ' SET LOGGED';
+    END IF;
+END $$";
+
+/// Whether the queue is not yet so.
+const IS_LOGGED: &str =
+    "SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid = '{queue}'::regclass AND relpersistence = 'p'
+    OR oid = pg_get_serial_sequence('{queue}', 'ticket')::regclass AND relpersistence = 'u')";
+
 /// What tables of version 0.1 lack, beside the table of members.
 const UPGRADE: [&str; 2] = [
     "ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0,
@@ -87,17 +118,17 @@ const TAKE: &str = "UPDATE {locks} l SET
     token = CASE WHEN l.owner = $2 THEN l.token ELSE greatest(l.token, {floor} - 1) + $6 END,
     acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
     owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
-WHERE l.name = $1 AND {patience} AND (l.owner = $2 OR {free})
+WHERE l.name = $1 AND {patience} AND {durable} AND (l.owner = $2 OR {free})
 RETURNING l.token";
 
 /// The same for a claim that stands in the queue: it gives its place up.
 const TAKE_QUEUED: &str = "WITH taken AS ({take}), left_queue AS (
-    DELETE FROM {queue} q USING taken WHERE q.ticket = $5
+    DELETE FROM {queue} q USING taken WHERE q.owner = $2
 ) SELECT token FROM taken";
 
 const TAKE_MANY: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
-        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n)
+        WITH ORDINALITY AS w(name, owner, ttl, label, ticket, tokens, n) WHERE {durable}
 ), open AS (
     SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name
     WHERE l.owner = w.owner OR {free}
@@ -121,21 +152,21 @@ const TAKE_MANY: &str = "WITH want AS (
     RETURNING l.name, l.owner, l.token
 ), left_queue AS (
     DELETE FROM {queue} q USING want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner
-    WHERE q.ticket = w.ticket AND coalesce(taken.token, made.token) IS NOT NULL
+    WHERE q.owner = w.owner AND coalesce(taken.token, made.token) IS NOT NULL
 )
 SELECT coalesce(taken.token, made.token), {standing}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.name = w.name LEFT JOIN {locks} l ON l.name = w.name
 ORDER BY w.n";
 
 const RELEASE: &str = "UPDATE {locks} l SET expires_at = NULL
-WHERE l.name = $1 AND l.owner = $2 AND {patience}
+WHERE l.name = $1 AND l.owner = $2 AND {patience} AND {lazy}
 RETURNING {next}";
 
 /// A row that was passed over, though its lock is held by the claim, is locked by a transaction.
 const RELEASE_MANY: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
-    SELECT l.name, w.n FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    SELECT l.name, w.n FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner WHERE {lazy}
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), done AS (
     UPDATE {locks} l SET expires_at = NULL FROM mine WHERE l.name = mine.name
@@ -146,6 +177,7 @@ FROM want w LEFT JOIN done USING (n) LEFT JOIN {locks} l ON l.name = w.name AND 
 
 const RENEW: &str = "WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
+    WHERE {durable}
 ), mine AS (
     SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
@@ -157,15 +189,17 @@ const RENEW: &str = "WITH want AS (
 SELECT done.n IS NOT NULL, l.expires_at IS NOT NULL
 FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n";
 
+/// With the queue UNLOGGED, only one place in 32 is in the log: when the next numbers of tickets are reserved.
 const ENROLL: &str = "INSERT INTO {queue} AS q (name, owner, client, alive_until, label, mode)
-VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6)
+SELECT $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6 WHERE {durable}
 ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
 RETURNING q.ticket";
 
-const STAY: &str = "UPDATE {queue} SET alive_until = clock_timestamp() + $2 * interval '1 microsecond'
-WHERE ticket = ANY($1) RETURNING ticket";
+const STAY: &str = "UPDATE {queue} q SET alive_until = clock_timestamp() + $3 * interval '1 microsecond'
+FROM unnest($1::bigint[], $2::uuid[]) AS w(ticket, owner)
+WHERE q.owner = w.owner AND q.ticket = w.ticket AND {lazy} RETURNING q.owner";
 
-const LEAVE: &str = "DELETE FROM {queue} WHERE owner = $1";
+const LEAVE: &str = "DELETE FROM {queue} WHERE owner = $1 AND {lazy}";
 
 /// Finds the next waiter, and notifies it where it is in another process.
 const CALL_NEXT: &str = "SELECT {next} FROM {locks} l WHERE l.name = $1";
@@ -178,6 +212,8 @@ FROM {locks} l CROSS JOIN LATERAL (
         AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1) t
 WHERE l.name = ANY($1)
     AND (l.expires_at IS NULL OR l.expires_at <= clock_timestamp() OR l.mode < 0 OR l.members < l.mode)";
+
+const ANNOUNCE: &str = "SELECT pg_notify($1, $2)";
 
 const HOLDERS: &str = "SELECT token, label, mode,
     (extract(epoch from expires_at - clock_timestamp()) * 1000000)::bigint,
@@ -203,9 +239,10 @@ const FORCE_MEMBERS: &str = "DELETE FROM {members} WHERE name = $1 RETURNING exp
 /// A row goes only when its token is lower than what a new row would start with.
 const PURGE: &str = "DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_at)
         < clock_timestamp() - $1 * interval '1 microsecond'
-    AND acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND token < {floor} AND {patience}";
+    AND acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND token < {floor} AND {patience} AND {lazy}";
 
-const PURGE_QUEUE: &str = "DELETE FROM {queue} WHERE alive_until < clock_timestamp() - interval '1 minute'";
+const PURGE_QUEUE: &str =
+    "DELETE FROM {queue} WHERE alive_until < clock_timestamp() - interval '1 minute' AND {lazy}";
 
 const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
@@ -213,10 +250,16 @@ const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
 ];
 
+/// Whether a crash of the server would empty a table that must be kept.
+const FORGETS: &str = "SELECT EXISTS (SELECT 1 FROM pg_class
+    WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p')";
+
 /// A takeover updates the lock's row or deletes the member's, so it waits for the end of the transaction. Not `FOR KEY
 /// SHARE`: that lets the former pass.
-const VERIFY: &str = "SELECT 1 FROM {held} WHERE name = $1 AND owner = $2 AND token = $3
-    AND expires_at IS NOT NULL FOR SHARE";
+/// It runs in the user's session, whose search path may name operators of its own.
+const VERIFY: &str =
+    "SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
+    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL FOR SHARE";
 
 pub(super) struct Statements {
     pub(super) take: Sql,
@@ -230,6 +273,7 @@ pub(super) struct Statements {
     pub(super) leave: Sql,
     pub(super) call_next: Sql,
     pub(super) turns: Sql,
+    pub(super) announce: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
     pub(super) force: Sql,
@@ -238,6 +282,9 @@ pub(super) struct Statements {
     pub(super) purge_queue: Sql,
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
+    pub(super) forgets: Sql,
+    pub(super) is_logged: Sql,
+    pub(super) unlog: Sql,
     pub(super) create: [Sql; 4],
     pub(super) upgrade: [Sql; 2],
 }
@@ -260,6 +307,7 @@ impl Statements {
             leave: sql(LEAVE),
             call_next: frees(CALL_NEXT, "$2"),
             turns: sql(TURNS),
+            announce: sql(ANNOUNCE),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
             force: sql(FORCE),
@@ -268,6 +316,9 @@ impl Statements {
             purge_queue: sql(PURGE_QUEUE),
             verify: held(VERIFY),
             check: CHECK.map(sql),
+            forgets: sql(FORGETS),
+            is_logged: sql(IS_LOGGED),
+            unlog: sql(UNLOG),
             create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
             upgrade: UPGRADE.map(sql),
         }
@@ -281,6 +332,8 @@ pub(super) fn fill(text: &str, client: &str) -> String {
         .replace("{next}", NEXT)
         .replace("{tell}", TELL)
         .replace("{patience}", PATIENCE)
+        .replace("{durable}", DURABLE)
+        .replace("{lazy}", LAZY)
         .replace("{floor}", FLOOR)
         .replace("{several}", &SEVERAL.to_string())
         .replace("{client}", client)

@@ -1,7 +1,10 @@
 //! What is particular to locks in SQL tables. What every backend must do is in the conformance suite.
 
+mod connections;
+mod crash;
 mod deadlocks;
 mod groups;
+mod inherited;
 mod many;
 mod mysql;
 mod pooler;
@@ -9,7 +12,9 @@ mod queue;
 mod rights;
 mod schema;
 mod servers;
+mod switchover;
 #[cfg(feature = "tls")]
 mod tls;
 mod variants;
 mod verify;
+mod wake_ups;

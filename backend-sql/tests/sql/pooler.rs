@@ -2,33 +2,43 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
 use testbed::{Durability, Options, PgBouncer};
 
-use crate::servers::{Kind, backend, client, missing, postgres};
+use crate::servers::{Kind, client, missing, postgres, session};
 
 /// A pooler with one connection to the server, for all clients together.
-async fn pooler() -> Option<PgBouncer> {
+async fn pooler(options: Options) -> Option<PgBouncer> {
     if missing(PgBouncer::installed()) {
         return None;
     }
-    let options = Options::new().durability(Durability::OsCache).setting("default_pool_size", "1");
+    let options = options.durability(Durability::OsCache).setting("default_pool_size", "1");
     let pooler = PgBouncer::start_with(postgres().await?, &options).await;
     Some(pooler.expect("the pooler starts"))
 }
 
-#[tokio::test]
+/// Without `pooled=true`, a pooler that shares sessions is noticed: nothing rests on a session then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_noticed_before_anything_is_locked() {
-    let Some(pooler) = pooler().await else { return };
-    let error =
-        backend(Kind::Postgres, &(pooler.url() + "?table=unnoticed")).await.expect_err("shared sessions");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
-    assert!(format!("{error:#}").contains("set pooled=true"), "{error:#}");
+    let ignoring = Options::new().setting("ignore_startup_parameters", "options");
+    for options in [Options::new(), ignoring] {
+        let Some(pooler) = pooler(options).await else { return };
+        let url = pooler.url() + "?table=unnoticed";
+        let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
+        for locks in [&one, &two, &one, &two] {
+            locks.lock("a").await.expect("a free lock").release().await.expect("held");
+            locks.read("b").await.expect("a free lock").release().await.expect("held");
+        }
+        // What is left of us at the server is nothing that others could meet.
+        let found = "SELECT name::text FROM pg_prepared_statements WHERE left(name, 7) = 'sqlx_s_'";
+        let left =
+            sqlx::raw_sql(found).fetch_all(&mut session(&pooler.url()).await).await.expect("an answer").len();
+        assert_eq!(left, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_and_their_waiters_share_one_connection() {
-    let Some(pooler) = pooler().await else { return };
+    let Some(pooler) = pooler(Options::new()).await else { return };
     let url = pooler.url() + "?table=shared&pooled=true";
     let mut tasks = Vec::new();
     for _ in 0..6 {

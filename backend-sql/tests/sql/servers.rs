@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use backend_sql::{MySqlLock, PostgresLock, SqliteLock};
 use lockcore::{Claim, DistributedLock, LockName, Locks, Mode, Result, Wait};
-use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 use testbed::{Durability, MariaDb, Options, Postgres, Proxy};
 use tokio::sync::OnceCell;
 
@@ -38,7 +39,7 @@ pub(crate) async fn mariadb() -> Option<&'static MariaDb> {
     Some(SERVER.get_or_init(start).await)
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new().durability(Durability::OsCache)
 }
 
@@ -107,6 +108,13 @@ pub(crate) async fn proxy(kind: Kind) -> Option<Proxy> {
 /// By when a backend that is asked to renew must answer.
 pub(crate) fn soon() -> lockcore::Moment {
     lockcore::Moment::now().after(std::time::Duration::from_secs(5))
+}
+
+/// A connection of the test itself, through a pooler or not.
+pub(crate) async fn session(url: &str) -> PgConnection {
+    let options: PgConnectOptions = url.split('?').next().expect("an address").parse().expect("options");
+    // Poolers do not know this one.
+    options.extra_float_digits(None).connect().await.expect("a connection")
 }
 
 /// A client with connections of its own.

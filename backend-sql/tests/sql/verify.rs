@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use backend_sql::{MySqlVerify, PostgresVerify, SqliteVerify};
-use lockcore::{ErrorKind, LockGuard, Locks, Mode};
+use lockcore::{ErrorKind, LockGuard, Locks, Mode, Renewal};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
 
-use crate::servers::{Kind, claim, client, permit, url};
+use crate::servers::{Kind, admin, claim, client, permit, session, soon, url};
 
 /// A lock that was stolen is refused inside the transaction.
 async fn stolen(locks: &Locks, thief: &Locks, name: &str) -> (LockGuard, LockGuard) {
@@ -164,3 +164,51 @@ const THREE: NonZeroU32 = NonZeroU32::new(3).expect("not zero");
 verify_members_test!(members_on_postgres, Kind::Postgres, PgConnection, PostgresVerify);
 verify_members_test!(members_on_mariadb, Kind::MariaDb, MySqlConnection, MySqlVerify);
 verify_members_test!(members_on_sqlite, Kind::Sqlite, SqliteConnection, SqliteVerify);
+
+/// A transaction with a snapshot from before a renewal cannot lock the row: it is told to begin again, and then it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_meets_a_repeatable_read() {
+    let Some(url) = url(Kind::Postgres, "repeated").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
+    let mine = claim("a", Mode::Exclusive, Duration::from_secs(30));
+    let grant = locks.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
+    let mut connection = session(&url).await;
+    for renewed in [true, false] {
+        let mut transaction =
+            connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("a transaction");
+        sqlx::raw_sql("SELECT 1").execute(&mut *transaction).await.expect("a snapshot");
+        if renewed {
+            let outcome = locks.backend().renew(std::slice::from_ref(&grant), soon()).await;
+            assert!(matches!(outcome[..], [Renewal::Renewed(_)]), "{outcome:?}");
+            let error = PostgresVerify::verify_in(&grant, &mut transaction).await.expect_err("a conflict");
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error:#}");
+            assert!(error.is_retryable() && error.to_string().contains("verify first"), "{error:#}");
+        } else {
+            PostgresVerify::verify_in(&grant, &mut transaction).await.expect("held");
+        }
+        transaction.rollback().await.expect("rolled back");
+    }
+}
+
+/// What the user of the transaction needs is what the documentation says, whatever the search path.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_of_the_transaction() {
+    let Some(url) = url(Kind::Postgres, "verified_by").await else { return };
+    let locks = client(Kind::Postgres, &url).await;
+    let (writer, reader) = (locks.lock("a").await.expect("free"), locks.read("b").await.expect("free"));
+    let sql = "CREATE ROLE verifier LOGIN; ALTER ROLE verifier SET search_path = '';
+        GRANT SELECT ON verified_by, verified_by_members TO verifier";
+    admin(Kind::Postgres, &url, sql).await;
+    let mut connection = session(&url.replace("postgres@", "verifier@")).await;
+    for allowed in [false, true] {
+        for grant in [writer.grant(), reader.grant()] {
+            let mut transaction = connection.begin().await.expect("a transaction");
+            match PostgresVerify::verify_in(grant, &mut transaction).await {
+                Ok(()) => assert!(allowed),
+                Err(error) => assert!(!allowed && error.kind() == ErrorKind::Refused, "{error:#}"),
+            }
+            transaction.rollback().await.expect("rolled back");
+        }
+        admin(Kind::Postgres, &url, "GRANT UPDATE ON verified_by, verified_by_members TO verifier").await;
+    }
+}

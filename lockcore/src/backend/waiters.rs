@@ -77,7 +77,11 @@ impl Waiters {
         let inbox = Arc::<Inbox>::default();
         {
             let mut rows = self.rows();
-            rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox)));
+            // A server that forgot its queue may give a ticket again: the one who had it is to ask again.
+            if let Some((old, inbox)) = rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox))) {
+                rows.forget(&old);
+                inbox.notified.notify_one();
+            }
             *rows.by_name.entry(name.clone()).or_default() += 1;
         }
         self.arrived.notify_one();
@@ -174,11 +178,23 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut rows = self.waiters.rows();
-        let Some((name, _)) = rows.by_ticket.remove(&self.ticket) else { return };
-        let Some(count) = rows.by_name.get_mut(&name) else { return };
+        // Another may have the ticket by now.
+        let is_ours = |(_, inbox): &(LockName, Arc<Inbox>)| Arc::ptr_eq(inbox, &self.inbox);
+        if rows.by_ticket.get(&self.ticket).is_some_and(is_ours)
+            && let Some((name, _)) = rows.by_ticket.remove(&self.ticket)
+        {
+            rows.forget(&name);
+        }
+    }
+}
+
+impl Rows {
+    /// One fewer waits for this lock.
+    fn forget(&mut self, name: &LockName) {
+        let Some(count) = self.by_name.get_mut(name) else { return };
         *count -= 1;
         if *count == 0 {
-            rows.by_name.remove(&name);
+            self.by_name.remove(name);
         }
     }
 }
@@ -200,5 +216,19 @@ mod tests {
         second.notified().await;
         drop(second);
         assert!(waiters.is_empty() && !waiters.waits_for(&name) && waiters.names().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_ticket_that_is_given_again_belongs_to_the_last() {
+        let waiters = Waiters::new();
+        let name = LockName::new("a").unwrap();
+        let (old, new) = (waiters.register(&name, 1), waiters.register(&name, 1));
+        old.notified().await;
+        drop(old);
+        assert!(waiters.waits_for(&name));
+        waiters.notify(1);
+        new.notified().await;
+        drop(new);
+        assert!(waiters.is_empty() && !waiters.waits_for(&name));
     }
 }

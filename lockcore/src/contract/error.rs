@@ -39,6 +39,9 @@ pub enum ErrorKind {
     Cancelled,
     /// Too many requests wait already. Nothing was sent.
     Overloaded,
+    /// The server refused since others did something at the same time: a serialization failure, a deadlock. Nothing was
+    /// done, and the same may succeed when it is tried again.
+    Conflict,
     /// The client was closed.
     Closed,
     /// A defect in lockwell or in a backend.
@@ -63,6 +66,7 @@ impl ErrorKind {
             Self::UnknownOutcome => "unknown outcome",
             Self::Cancelled => "cancelled",
             Self::Overloaded => "overloaded",
+            Self::Conflict => "conflict",
             Self::Closed => "closed",
             Self::Internal => "internal error",
         }
@@ -140,6 +144,7 @@ impl Error {
                 | ErrorKind::Unreachable
                 | ErrorKind::UnknownOutcome
                 | ErrorKind::Overloaded
+                | ErrorKind::Conflict
         );
         Self(Box::new(Report {
             kind,

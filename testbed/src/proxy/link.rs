@@ -1,6 +1,6 @@
 //! The life of one connection through the proxy.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -15,12 +15,12 @@ use super::{
 };
 
 /// Takes connections for ever.
-pub(super) async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
                 let entry = shared.enter();
-                tokio::spawn(serve(entry, client, upstream));
+                tokio::spawn(serve(entry, client));
             }
             // Out of file descriptors, or a client that has left already.
             Err(error) => {
@@ -31,14 +31,14 @@ pub(super) async fn accept(listener: TcpListener, upstream: SocketAddr, shared: 
     }
 }
 
-async fn serve(entry: Entry, mut client: TcpStream, upstream: SocketAddr) {
+async fn serve(entry: Entry, mut client: TcpStream) {
     let mut mode = entry.shared.mode();
     let mut server = None;
     let end = tokio::select! {
         // The first is looked at first: nothing goes on in a connection that has to go.
         biased;
         _ = mode.wait_for(|mode| entry.connection.condemned(mode)) => Err(Reset),
-        end = talk(&entry, &mut client, &mut server, upstream) => end,
+        end = talk(&entry, &mut client, &mut server) => end,
     };
     if end.is_err() {
         // Closing without lingering sends a reset. It fails only on a socket that is closed already.
@@ -53,13 +53,9 @@ async fn serve(entry: Entry, mut client: TcpStream, upstream: SocketAddr) {
     drop(entry);
 }
 
-async fn talk(
-    entry: &Entry,
-    client: &mut TcpStream,
-    server: &mut Option<TcpStream>,
-    upstream: SocketAddr,
-) -> Result<(), Reset> {
+async fn talk(entry: &Entry, client: &mut TcpStream, server: &mut Option<TcpStream>) -> Result<(), Reset> {
     passable(entry).await;
+    let upstream = entry.shared.upstream();
     let connected = async {
         let stream = TcpStream::connect(upstream).await?;
         client.set_nodelay(true)?;

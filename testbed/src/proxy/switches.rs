@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -38,6 +39,8 @@ pub(super) struct Mode {
     pub(super) late_below: u64,
     /// They are held back now.
     pub(super) holding_back: bool,
+    /// For each way: whether what is held back goes on there.
+    pub(super) excepted: [bool; 2],
 }
 
 /// One connection, as its two directions and the owner see it.
@@ -64,7 +67,11 @@ impl Connection {
 
     /// What happens to bytes that go this way. A connection that is held back is out of reach of other faults.
     pub(super) fn flow(&self, mode: &Mode, way: usize) -> Flow {
-        if mode.holding_back && self.is_late(mode) { Flow::Hold } else { mode.flow[way] }
+        if mode.holding_back && self.is_late(mode) && !mode.excepted[way] {
+            Flow::Hold
+        } else {
+            mode.flow[way]
+        }
     }
 
     /// True if the connection is held back, or has been: the client may have left it, and the server must not hear
@@ -91,8 +98,10 @@ impl Connection {
 }
 
 /// Everything that the owner and the connections share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    /// Where new connections lead.
+    upstream: Mutex<SocketAddr>,
     mode: watch::Sender<Mode>,
     pub(super) next_id: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Connection>>>,
@@ -104,6 +113,27 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    pub(super) fn to(upstream: SocketAddr) -> Self {
+        Self {
+            upstream: Mutex::new(upstream),
+            mode: watch::Sender::default(),
+            next_id: AtomicU64::default(),
+            open: Mutex::default(),
+            bytes: Default::default(),
+            turns: AtomicU64::default(),
+            dropped_replies: AtomicU64::default(),
+            armed: Mutex::default(),
+        }
+    }
+
+    pub(super) fn upstream(&self) -> SocketAddr {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn redirect(&self, upstream: SocketAddr) {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream;
+    }
+
     /// Changes the faults. Waits for writes that are under way, so that none is against the new state.
     pub(super) fn switch(&self, change: impl FnOnce(&mut Mode)) {
         self.mode.send_modify(change);
