@@ -33,6 +33,12 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
 
+    /// Whether the connection still leads to the database that everybody else uses. It is asked after each batch, before
+    /// its answers are given to anybody; an error replaces the connection and repeats the batch.
+    fn intact(&self, _: &Self::Conn) -> Answer<()> {
+        Ok(())
+    }
+
     /// What an error that the database itself reports means.
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
 

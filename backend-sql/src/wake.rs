@@ -125,6 +125,7 @@ async fn poll<D: Dialect>(dialect: &D, waiters: &Waiters) -> sqlx::Result<()> {
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(SLOWEST);
         let version = dialect.version(&mut conn).await?;
+        dialect.intact(&conn)?;
         if version.is_some() && version == seen && looked.after(LOOK_ANYWAY) > Moment::now() {
             continue;
         }
