@@ -9,6 +9,7 @@ use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
+use super::connection::Connection;
 use super::{Sqlite, begin, end, json};
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
 use crate::groups::Groups;
@@ -44,7 +45,7 @@ impl Sqlite {
 
     async fn release_each(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
@@ -53,7 +54,7 @@ impl Sqlite {
             let rows: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
-                .fetch_all(&mut *conn)
+                .fetch_all(conn.get())
                 .await?;
             released.push(!rows.is_empty());
         }
@@ -88,7 +89,8 @@ impl Sqlite {
 }
 
 impl Dialect for Sqlite {
-    async fn take(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn take(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let conn = conn.get();
         if asks.len() == 1 {
             return self.take_each(conn, asks).await;
         }
@@ -99,24 +101,25 @@ impl Dialect for Sqlite {
 
     async fn release(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if claims.len() == 1 {
             return self.release_each(conn, claims, waiters).await;
         }
-        begin(conn).await?;
+        begin(conn.get()).await?;
         let answers = self.release_each(conn, claims, waiters).await;
-        end(conn, answers).await
+        end(conn.get(), answers).await
     }
 
     async fn renew(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
+        let conn = conn.get();
         let rows: Vec<_> = grants
             .iter()
             .map(|grant| {
@@ -133,7 +136,8 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn enroll(&self, conn: &mut SqliteConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+    async fn enroll(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let conn = conn.get();
         let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
@@ -146,7 +150,8 @@ impl Dialect for Sqlite {
         tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
     }
 
-    async fn stay(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+    async fn stay(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+        let conn = conn.get();
         sqlx::query_scalar(self.sql.stay.get())
             .bind(json(tickets)?)
             .bind(micros(PLACE_TTL))
@@ -154,18 +159,20 @@ impl Dialect for Sqlite {
             .await
     }
 
-    async fn tidy(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<()> {
+    async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+        let conn = conn.get();
         sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
     }
 
-    async fn leave(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
+        let conn = conn.get();
         let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(left.rows_affected() > 0)
     }
 
     async fn turns(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         waiters: &Waiters,
         names: &[LockName],
     ) -> sqlx::Result<Vec<i64>> {
@@ -173,7 +180,7 @@ impl Dialect for Sqlite {
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
             .bind(waiters.client())
-            .fetch_all(&mut *conn)
+            .fetch_all(conn.get())
             .await?;
         let mut turns = Vec::new();
         for (at, head) in heads {
@@ -184,7 +191,8 @@ impl Dialect for Sqlite {
         Ok(turns)
     }
 
-    async fn inspect(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<LockStatus> {
+        let conn = conn.get();
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
         let waiters: i64 =
@@ -192,13 +200,15 @@ impl Dialect for Sqlite {
         Ok(status(name, holders, waiters))
     }
 
-    async fn force_release(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
+    async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
+        let conn = conn.get();
         begin(conn).await?;
         let freed = self.force(conn, name).await;
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<u64> {
+    async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
+        let conn = conn.get();
         sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
         let purged = sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?;
         Ok(purged.rows_affected())

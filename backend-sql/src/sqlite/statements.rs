@@ -29,7 +29,11 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     mode INTEGER NOT NULL DEFAULT 0
 )";
 
-const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {queue}_name ON {queue} (name, ticket)";
+const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {base}_queue_name ON {queue} (name, ticket)";
+
+/// Tickets begin with the time, so that those of a file that was removed mean nobody in the one that took its place.
+const TICKETS: &str = "INSERT INTO sqlite_sequence (name, seq) SELECT '{base}_queue', {now}
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{base}_queue')";
 
 const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
     name TEXT COLLATE BINARY NOT NULL,
@@ -159,7 +163,7 @@ pub(super) struct Statements {
     pub(super) purge_queue: Sql,
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
-    pub(super) create: [Sql; 4],
+    pub(super) create: [Sql; 5],
     pub(super) upgrade: [Sql; 3],
 }
 
@@ -187,13 +191,16 @@ impl Statements {
             purge_queue: sql(PURGE_QUEUE),
             verify: held(VERIFY),
             check: CHECK.map(sql),
-            create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
+            create: [LOCKS, QUEUE, QUEUE_INDEX, TICKETS, MEMBERS].map(sql),
             upgrade: UPGRADE.map(sql),
         }
     }
 }
 
-/// Puts the clock and the marks into a statement.
+/// Puts the clock and the marks into a statement, and quotes the tables, whose names may be words of SQL.
 pub(super) fn fill(text: &str) -> String {
-    text.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
+    let quoted = ["{locks}", "{queue}", "{members}", "{held}"]
+        .iter()
+        .fold(text.to_owned(), |text, name| text.replace(name, &format!("\"{name}\"")));
+    quoted.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
 }

@@ -8,6 +8,8 @@ mod queue;
 mod rights;
 mod schema;
 mod servers;
+mod sqlite_child;
+mod sqlite_files;
 #[cfg(feature = "tls")]
 mod tls;
 mod variants;

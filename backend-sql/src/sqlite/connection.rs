@@ -1,0 +1,118 @@
+//! One connection to a database file, and what must be known of it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection as _};
+
+use super::files::Files;
+use super::filesystem;
+
+/// How often a file that is replaced while it is being opened is opened again.
+const ATTEMPTS: u32 = 5;
+
+/// How a file is opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) connect: SqliteConnectOptions,
+    /// Whether to take any file system.
+    pub(super) any_filesystem: bool,
+    /// Whether it has been opened before.
+    pub(super) known: AtomicBool,
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Connection {
+    sqlite: SqliteConnection,
+    files: Files,
+}
+
+impl Connection {
+    pub(super) async fn open(opening: &Opening) -> sqlx::Result<Self> {
+        let path: PathBuf = opening.connect.get_filename().to_owned();
+        if let Some(why) = (!opening.any_filesystem).then(|| filesystem::refusal(&path)).flatten() {
+            return Err(misconfigured(why));
+        }
+        for attempt in 1..=ATTEMPTS {
+            let before = Files::before(&path);
+            let mut sqlite = match opening.connect.connect().await {
+                // It was there before, so it is probably being replaced at this moment.
+                Err(error) if is_missing(&error) && opening.known.load(Ordering::Relaxed) => {
+                    return Err(sqlx::Error::Io(std::io::Error::other(error)));
+                }
+                other => other?,
+            };
+            check_mode(&mut sqlite).await?;
+            if let Some(files) = Files::of(&path, before) {
+                opening.known.store(true, Ordering::Relaxed);
+                return Ok(Self { sqlite, files });
+            }
+            // The first time this is so for a file that opening has made.
+            sqlite.close().await?;
+            if attempt > 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        Err(sqlx::Error::Io(std::io::Error::other(
+            "the database file or one of those beside it (-wal, -shm) is being replaced; if they were removed while this \
+             process had them open, all its connections to them must be closed first",
+        )))
+    }
+
+    pub(super) fn get(&mut self) -> &mut SqliteConnection {
+        &mut self.sqlite
+    }
+
+    /// Whether this is still the file that everybody else finds under its name.
+    pub(super) fn check(&self) -> sqlx::Result<()> {
+        self.files.check().map_err(sqlx::Error::Io)
+    }
+}
+
+/// The mode is asked for on connecting, but SQLite does not fail where it cannot be had: it answers with another.
+async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
+    let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite).await?;
+    if mode.eq_ignore_ascii_case("wal") {
+        return Ok(());
+    }
+    Err(misconfigured(format!(
+        "the database cannot be used with a write-ahead log (its journal_mode stays {mode:?}): the file must be on a local \
+         file system with shared memory, in a folder where files may be created, and no other program may use it in \
+         another mode"
+    )))
+}
+
+fn is_missing(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
+}
+
+fn misconfigured(why: impl Into<String>) -> sqlx::Error {
+    sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, why.into()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::SqliteJournalMode;
+
+    use super::*;
+    use crate::error::fatal;
+
+    /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not say so.
+    #[tokio::test]
+    async fn without_a_write_ahead_log_the_file_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let connect = SqliteConnectOptions::new()
+            .filename(folder.path().join("locks.db"))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .vfs("unix-dotfile");
+        let opening = Opening { connect, any_filesystem: false, known: AtomicBool::new(false) };
+        let error = fatal(&Connection::open(&opening).await.expect_err("it cannot work"));
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("journal_mode"), "{error:#}");
+    }
+}
