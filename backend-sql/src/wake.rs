@@ -122,7 +122,7 @@ async fn poll<D: Dialect>(dialect: &D, waiters: &Waiters) -> sqlx::Result<()> {
             pause = FASTEST;
             continue;
         }
-        tokio::time::sleep(pause).await;
+        dialect.pause(&mut conn, pause).await?;
         pause = (pause * 3 / 2).min(SLOWEST);
         let version = dialect.version(&mut conn).await?;
         dialect.intact(&conn)?;
