@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection as _};
 
 use super::files::Files;
 use super::filesystem;
+use super::watch::{Watch, version};
 
 /// How often a file that is replaced while it is being opened is opened again.
 const ATTEMPTS: u32 = 5;
@@ -29,6 +30,16 @@ pub(super) struct Opening {
 pub struct Connection {
     sqlite: SqliteConnection,
     files: Files,
+    watch: Watching,
+}
+
+/// Whether the log is watched.
+#[derive(Debug)]
+enum Watching {
+    /// Nobody has waited on this connection yet.
+    NotYet,
+    Yes(Box<Watch>),
+    No,
 }
 
 impl Connection {
@@ -49,7 +60,7 @@ impl Connection {
             check_mode(&mut sqlite).await?;
             if let Some(files) = Files::of(&path, before) {
                 opening.known.store(true, Ordering::Relaxed);
-                return Ok(Self { sqlite, files });
+                return Ok(Self { sqlite, files, watch: Watching::NotYet });
             }
             // The first time this is so for a file that opening has made.
             sqlite.close().await?;
@@ -67,10 +78,49 @@ impl Connection {
         &mut self.sqlite
     }
 
+    /// A number that changes when another connection commits.
+    pub(super) async fn version(&mut self) -> sqlx::Result<Option<i64>> {
+        version(&mut self.sqlite).await
+    }
+
+    /// Waits until the database may have changed: for a write to the log, or for `pause` where it cannot be watched.
+    pub(super) async fn pause(&mut self, pause: Duration) -> sqlx::Result<()> {
+        match &mut self.watch {
+            Watching::Yes(watch) if watch.works() => {
+                // The pause begins anew with each success.
+                if pause < Duration::from_millis(2) {
+                    watch.has_helped();
+                }
+                watch.change(&mut self.sqlite).await?;
+            }
+            Watching::Yes(_) => self.watch = not_watched(&"it has failed"),
+            Watching::No => tokio::time::sleep(pause).await,
+            Watching::NotYet => match Watch::on(self.files.log()) {
+                Ok(watch) => {
+                    // The name still leads to the log that this connection reads, so that is the one which is watched.
+                    self.check()?;
+                    // What was written before is not told, so the caller looks at once.
+                    self.watch = Watching::Yes(Box::new(watch));
+                }
+                Err(error) => self.watch = not_watched(&error),
+            },
+        }
+        Ok(())
+    }
+
     /// Whether this is still the file that everybody else finds under its name.
     pub(super) fn check(&self) -> sqlx::Result<()> {
         self.files.check().map_err(sqlx::Error::Io)
     }
+}
+
+/// Says once for each process why waiters ask for their turn every few milliseconds.
+fn not_watched(why: &dyn std::fmt::Display) -> Watching {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        tracing::warn!(error = %why, "the log of the SQLite file cannot be watched; waiters ask for their turn instead");
+    }
+    Watching::No
 }
 
 /// The mode is asked for on connecting, but SQLite does not fail where it cannot be had: it answers with another.
@@ -101,6 +151,10 @@ mod tests {
     use super::*;
     use crate::error::fatal;
 
+    fn opening(connect: SqliteConnectOptions) -> Opening {
+        Opening { connect, any_filesystem: false, known: AtomicBool::new(false) }
+    }
+
     /// Locks of this kind have no shared memory, so there is no write-ahead log either, and SQLite does not say so.
     #[tokio::test]
     async fn without_a_write_ahead_log_the_file_is_refused() {
@@ -110,9 +164,25 @@ mod tests {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .vfs("unix-dotfile");
-        let opening = Opening { connect, any_filesystem: false, known: AtomicBool::new(false) };
-        let error = fatal(&Connection::open(&opening).await.expect_err("it cannot work"));
+        let error = fatal(&Connection::open(&opening(connect)).await.expect_err("it cannot work"));
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert!(error.to_string().contains("journal_mode"), "{error:#}");
+    }
+
+    /// It goes on without a watch where there cannot be one.
+    #[tokio::test]
+    async fn what_cannot_be_watched_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("locks.db");
+        let connect = SqliteConnectOptions::new()
+            .filename(&file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let mut conn = Connection::open(&opening(connect)).await.expect("a file");
+        std::fs::remove_file(conn.files.log()).expect("a log");
+        for _ in 0..3 {
+            conn.pause(Duration::from_millis(1)).await.expect("a pause");
+            assert!(matches!(conn.watch, Watching::No));
+        }
     }
 }

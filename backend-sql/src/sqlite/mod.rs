@@ -7,11 +7,13 @@ mod group_statements;
 mod groups;
 mod locks;
 mod statements;
+mod watch;
 
 use std::fmt;
 use std::path::absolute;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
@@ -206,7 +208,11 @@ impl Database for Sqlite {
     }
 
     async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {
-        sqlx::query_scalar("PRAGMA data_version").fetch_optional(conn.get()).await
+        conn.version().await
+    }
+
+    async fn pause(&self, conn: &mut Connection, pause: Duration) -> sqlx::Result<()> {
+        conn.pause(pause).await
     }
 
     async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {

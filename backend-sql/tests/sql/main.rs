@@ -10,6 +10,7 @@ mod schema;
 mod servers;
 mod sqlite_child;
 mod sqlite_files;
+mod sqlite_push;
 #[cfg(feature = "tls")]
 mod tls;
 mod variants;
