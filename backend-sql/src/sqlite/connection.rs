@@ -31,6 +31,29 @@ pub struct Connection {
     sqlite: SqliteConnection,
     files: Files,
     watch: Watching,
+    /// How its commits reach the disk. `None`: that is being changed.
+    commits: Option<Commits>,
+}
+
+/// When a commit is on the disk. In both modes it survives the death of the process.
+///
+/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal says survives a
+/// crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the next checkpoint. A release,
+/// a place in the queue and a purge need no more: one that is forgotten lets a lease, a place or a row run out.
+///
+/// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum of each frame
+/// in the log covers all frames before it: they are in the same file, and an fsync syncs all of the file that was written
+/// before, by this connection or another, in this process or another. So the frames that were only written are a tail
+/// behind the last synced commit, and a crash cuts from that tail. Frames in it may be torn or missing; the checksums end the log
+/// at the first of them, at a commit. When the log begins anew, all of it has been moved into the database file before, in
+/// both modes: a checkpoint syncs the log, writes and syncs the database, and only then is the new header written, and
+/// synced by itself. If that header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
+///
+/// No transaction mixes the two, and a transaction with any grant or renewal in it is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commits {
+    Synced,
+    Written,
 }
 
 /// Whether the log is watched.
@@ -60,7 +83,7 @@ impl Connection {
             check_mode(&mut sqlite).await?;
             if let Some(files) = Files::of(&path, before) {
                 opening.known.store(true, Ordering::Relaxed);
-                return Ok(Self { sqlite, files, watch: Watching::NotYet });
+                return Ok(Self { sqlite, files, watch: Watching::NotYet, commits: Some(Commits::Synced) });
             }
             // The first time this is so for a file that opening has made.
             sqlite.close().await?;
@@ -74,8 +97,33 @@ impl Connection {
         )))
     }
 
+    /// For what does not write.
     pub(super) fn get(&mut self) -> &mut SqliteConnection {
         &mut self.sqlite
+    }
+
+    /// For grants and renewals, and whatever else has to survive a crash of the host.
+    pub(super) async fn synced(&mut self) -> sqlx::Result<&mut SqliteConnection> {
+        self.commit(Commits::Synced).await
+    }
+
+    /// For releases, places in the queue, and what is tidied up.
+    pub(super) async fn written(&mut self) -> sqlx::Result<&mut SqliteConnection> {
+        self.commit(Commits::Written).await
+    }
+
+    /// Not inside of a transaction, where SQLite refuses it.
+    async fn commit(&mut self, how: Commits) -> sqlx::Result<&mut SqliteConnection> {
+        if self.commits != Some(how) {
+            self.commits = None;
+            let pragma = match how {
+                Commits::Synced => "PRAGMA synchronous=FULL",
+                Commits::Written => "PRAGMA synchronous=NORMAL",
+            };
+            sqlx::raw_sql(pragma).execute(&mut self.sqlite).await?;
+            self.commits = Some(how);
+        }
+        Ok(&mut self.sqlite)
     }
 
     /// A number that changes when another connection commits.

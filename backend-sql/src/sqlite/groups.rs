@@ -113,7 +113,7 @@ impl Sqlite {
 
 impl Groups for Sqlite {
     async fn join(&self, conn: &mut Connection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let answers = self.join_each(conn, asks).await;
         end(conn, answers).await
@@ -125,7 +125,7 @@ impl Groups for Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        begin(conn.get()).await?;
+        begin(conn.written().await?).await?;
         let parted = self.part_each(conn.get(), claims).await;
         let parted = end(conn.get(), parted).await?;
         self.freed(conn, claims, &parted, waiters).await
@@ -137,7 +137,7 @@ impl Groups for Sqlite {
         names: &[LockName],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        begin(conn.get()).await?;
+        begin(conn.written().await?).await?;
         let reaped = self.reap_each(conn.get(), names).await;
         end(conn.get(), reaped).await?;
         let mut next = Vec::new();
@@ -155,7 +155,7 @@ impl Groups for Sqlite {
     }
 
     async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let stepped = self.step_down(conn, claim).await;
         end(conn, stepped).await

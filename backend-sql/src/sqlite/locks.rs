@@ -90,7 +90,7 @@ impl Sqlite {
 
 impl Dialect for Sqlite {
     async fn take(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         if asks.len() == 1 {
             return self.take_each(conn, asks).await;
         }
@@ -105,6 +105,8 @@ impl Dialect for Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
+        // What is released and granted to the next at once, is a grant: then this must be `synced`.
+        conn.written().await?;
         if claims.len() == 1 {
             return self.release_each(conn, claims, waiters).await;
         }
@@ -119,7 +121,7 @@ impl Dialect for Sqlite {
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         let rows: Vec<_> = grants
             .iter()
             .map(|grant| {
@@ -137,7 +139,7 @@ impl Dialect for Sqlite {
     }
 
     async fn enroll(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        let conn = conn.get();
+        let conn = conn.written().await?;
         let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
@@ -151,7 +153,7 @@ impl Dialect for Sqlite {
     }
 
     async fn stay(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        let conn = conn.get();
+        let conn = conn.written().await?;
         sqlx::query_scalar(self.sql.stay.get())
             .bind(json(tickets)?)
             .bind(micros(PLACE_TTL))
@@ -160,12 +162,12 @@ impl Dialect for Sqlite {
     }
 
     async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
-        let conn = conn.get();
+        let conn = conn.written().await?;
         sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let conn = conn.get();
+        let conn = conn.written().await?;
         let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(left.rows_affected() > 0)
     }
@@ -201,14 +203,14 @@ impl Dialect for Sqlite {
     }
 
     async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let freed = self.force(conn, name).await;
         end(conn, freed).await
     }
 
     async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
-        let conn = conn.get();
+        let conn = conn.written().await?;
         sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
         let purged = sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?;
         Ok(purged.rows_affected())

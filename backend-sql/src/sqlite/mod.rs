@@ -77,7 +77,7 @@ impl SqliteLock {
             .filename(file)
             .create_if_missing(options.create)
             .journal_mode(SqliteJournalMode::Wal)
-            // The last commits must not be lost in a power failure: tokens would repeat.
+            // The last grants must not be lost in a power failure: tokens would repeat. See `Connection::written`.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2))
             // Whoever knows an owner can release its lock.
@@ -184,7 +184,7 @@ impl Database for Sqlite {
     }
 
     async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
-        let conn = conn.get();
+        let conn = conn.synced().await?;
         for statement in &self.sql.create {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
         }

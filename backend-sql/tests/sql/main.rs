@@ -5,11 +5,13 @@ mod groups;
 mod many;
 mod pooler;
 mod queue;
+mod record;
 mod rights;
 mod schema;
 mod servers;
 mod sqlite_child;
 mod sqlite_files;
+mod sqlite_power;
 mod sqlite_push;
 #[cfg(feature = "tls")]
 mod tls;

@@ -41,6 +41,8 @@ async fn child() {
         "alternate" => alternate(url, 0.0).await,
         "alternate-1" => alternate(url, 1.0).await,
         "alternate-400" => alternate(url, 400.0).await,
+        // All kinds of requests, with marks of what was answered.
+        "record" => crate::sqlite_power::everything(url).await,
         // A hundred waiters for a lock that is held; how much time of the processor they cost.
         "wait" => {
             let locks = client(Kind::Sqlite, url).await;
