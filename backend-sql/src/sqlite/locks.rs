@@ -14,6 +14,9 @@ use super::{Sqlite, begin, end, json};
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
 use crate::groups::Groups;
 
+/// How many rows a statement of a purge looks at: all other writers of the file, and of the application, wait meanwhile.
+const PORTION: i64 = 500;
+
 impl Sqlite {
     async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
         let claim = &ask.claim;
@@ -211,8 +214,25 @@ impl Dialect for Sqlite {
 
     async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
         let conn = conn.written().await?;
-        sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
-        let purged = sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?;
-        Ok(purged.rows_affected())
+        loop {
+            let gone = sqlx::query(self.sql.purge_queue.get()).bind(PORTION).execute(&mut *conn).await?;
+            if gone.rows_affected() < PORTION.unsigned_abs() {
+                break;
+            }
+        }
+        // No name is empty.
+        let (mut after, mut purged) = (String::new(), 0);
+        loop {
+            let portion = sqlx::query_scalar(self.sql.portion.get()).bind(&after).bind(PORTION);
+            let Some(last): Option<String> = portion.fetch_one(&mut *conn).await? else { return Ok(purged) };
+            let gone = sqlx::query(self.sql.purge.get())
+                .bind(micros(idle))
+                .bind(&after)
+                .bind(&last)
+                .execute(&mut *conn)
+                .await?;
+            purged += gone.rows_affected();
+            after = last;
+        }
     }
 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Mode, Renewal};
+use backend_sql::SqliteLock;
+use lockcore::{DistributedLock as _, ErrorKind, Mode, Renewal};
 
-use crate::servers::{Kind, backend, claim, client, soon, url};
+use crate::servers::{Kind, admin, backend, claim, client, count, soon, url};
 use crate::sqlite_child::ask;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -159,4 +160,23 @@ async fn a_missing_folder_is_an_error_at_once() {
     std::fs::remove_dir_all(folder).expect("a folder");
     let one = backend(Kind::Sqlite, &url).await.expect_err("there is no folder");
     assert_eq!(one.kind(), ErrorKind::Misconfigured, "{one:#}");
+}
+
+/// A purge commits small portions, so that others can write between them: one that fails late has deleted what came before.
+#[tokio::test]
+async fn a_purge_goes_in_portions() {
+    let (url, path) = new_file().await;
+    let locks = SqliteLock::connect(&url.parse().expect("an address")).await.expect("a file");
+    let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 3000)
+        INSERT INTO files SELECT printf('n%04d', n), zeroblob(16), n, NULL, 0, 'old', 0, 0 FROM n;
+        CREATE TRIGGER late BEFORE DELETE ON files WHEN old.name = 'n2900' BEGIN SELECT RAISE(ABORT, 'no'); END;";
+    admin(Kind::Sqlite, &url, sql).await;
+    locks.purge(Duration::from_secs(1)).await.expect_err("the trigger forbids it");
+    let left: usize = count(Kind::Sqlite, &url, "files").await.parse().expect("a number");
+    assert!((101..1000).contains(&left), "{left} rows are left in {}", path.display());
+    admin(Kind::Sqlite, &url, "DROP TRIGGER late").await;
+    let held = claim("held", Mode::Exclusive, TTL);
+    locks.acquire(&held).await.expect("an answer").expect("a free lock");
+    assert_eq!(locks.purge(Duration::from_secs(1)).await.expect("an answer"), left as u64);
+    assert_eq!(count(Kind::Sqlite, &url, "files").await, "1");
 }
