@@ -1,16 +1,18 @@
 //! One connection to a database file, and what must be known of it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions, Connection as _};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::files::Files;
 use super::filesystem;
 use super::watch::{Watch, version};
+use crate::table::Sql;
 
 /// How often a file that is replaced while it is being opened is opened again.
 const ATTEMPTS: u32 = 5;
@@ -54,6 +56,30 @@ pub struct Connection {
 enum Commits {
     Synced,
     Written,
+}
+
+impl Commits {
+    const fn pragma(self) -> &'static str {
+        match self {
+            Self::Synced => "PRAGMA synchronous=FULL;",
+            Self::Written => "PRAGMA synchronous=NORMAL;",
+        }
+    }
+}
+
+/// A statement that is sent by itself, and the same with a change of the mode before it. SQLite carries the pragma out
+/// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
+pub(super) struct Alone {
+    plain: Sql,
+    synced: Sql,
+    written: Sql,
+}
+
+impl Alone {
+    pub(super) fn new(sql: impl Fn(&str) -> Sql, text: &str) -> Self {
+        let with = |how: Commits| sql(&format!("{} {text}", how.pragma()));
+        Self { plain: sql(text), synced: with(Commits::Synced), written: with(Commits::Written) }
+    }
 }
 
 /// Whether the log is watched.
@@ -116,14 +142,42 @@ impl Connection {
     async fn commit(&mut self, how: Commits) -> sqlx::Result<&mut SqliteConnection> {
         if self.commits != Some(how) {
             self.commits = None;
-            let pragma = match how {
-                Commits::Synced => "PRAGMA synchronous=FULL",
-                Commits::Written => "PRAGMA synchronous=NORMAL",
-            };
-            sqlx::raw_sql(pragma).execute(&mut self.sqlite).await?;
+            sqlx::raw_sql(how.pragma()).execute(&mut self.sqlite).await?;
             self.commits = Some(how);
         }
         Ok(&mut self.sqlite)
+    }
+
+    /// The text for one statement that is to be synced. The mode travels with it where it has to change, since each
+    /// message to the thread of the connection costs as much as a short statement. After success the caller says
+    /// [`is_synced`](Self::is_synced). In a transaction the mode is right already.
+    pub(super) fn synced_by(&mut self, sql: &Alone) -> AssertSqlSafe<Arc<str>> {
+        self.by(sql, Commits::Synced)
+    }
+
+    pub(super) fn is_synced(&mut self) {
+        self.commits = Some(Commits::Synced);
+    }
+
+    /// The same for one that need not wait for the disk, and [`is_written`](Self::is_written).
+    pub(super) fn written_by(&mut self, sql: &Alone) -> AssertSqlSafe<Arc<str>> {
+        self.by(sql, Commits::Written)
+    }
+
+    pub(super) fn is_written(&mut self) {
+        self.commits = Some(Commits::Written);
+    }
+
+    fn by(&mut self, sql: &Alone, how: Commits) -> AssertSqlSafe<Arc<str>> {
+        if self.commits == Some(how) {
+            return sql.plain.get();
+        }
+        // If it fails, nobody knows which mode it has left.
+        self.commits = None;
+        match how {
+            Commits::Synced => sql.synced.get(),
+            Commits::Written => sql.written.get(),
+        }
     }
 
     /// A number that changes when another connection commits.

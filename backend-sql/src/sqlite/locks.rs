@@ -18,22 +18,23 @@ use crate::groups::Groups;
 const PORTION: i64 = 500;
 
 impl Sqlite {
-    async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
+    async fn take_one(&self, conn: &mut Connection, ask: &Ask) -> sqlx::Result<Took> {
         let claim = &ask.claim;
         // To the end, not to the first row: only a statement that runs to its end lets SQLite move its log into the
         // database file. Otherwise the log grows without bound, and each commit gets slower.
-        let rows: Vec<SqliteRow> = sqlx::query(self.sql.take.get())
+        let rows: Vec<SqliteRow> = sqlx::query(conn.synced_by(&self.sql.take))
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(micros(claim.ttl()))
             .bind(claim.label())
             .bind(ask.ticket)
             .bind(block(claim))
-            .fetch_all(&mut *conn)
+            .fetch_all(conn.get())
             .await?;
+        conn.is_synced();
         match rows.as_slice() {
             [row] => Ok(Took::Granted(token(row.try_get(0)?))),
-            _ => self.refused(conn, ask).await,
+            _ => self.refused(conn.get(), ask).await,
         }
     }
 
@@ -54,20 +55,21 @@ impl Sqlite {
     ) -> sqlx::Result<Vec<Freed>> {
         let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
-            let rows: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
+            let rows: Vec<i64> = sqlx::query_scalar(conn.written_by(&self.sql.release))
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .fetch_all(conn.get())
                 .await?;
+            conn.is_written();
             released.push(!rows.is_empty());
         }
         self.freed(conn, claims, &released, waiters).await
     }
 
-    async fn take_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn take_each(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         let mut answers = Vec::with_capacity(asks.len());
         for ask in asks {
-            answers.push(self.take_one(conn, ask).await?);
+            answers.push(self.take_one(&mut *conn, ask).await?);
         }
         Ok(answers)
     }
@@ -93,27 +95,25 @@ impl Sqlite {
 
 impl Dialect for Sqlite {
     async fn take(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let conn = conn.synced().await?;
         if asks.len() == 1 {
             return self.take_each(conn, asks).await;
         }
-        begin(conn).await?;
+        begin(conn.synced().await?).await?;
         let answers = self.take_each(conn, asks).await;
-        end(conn, answers).await
+        end(conn.get(), answers).await
     }
 
+    // What is released and granted to the next at once, is a grant: then this must be `synced`.
     async fn release(
         &self,
         conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        // What is released and granted to the next at once, is a grant: then this must be `synced`.
-        conn.written().await?;
         if claims.len() == 1 {
             return self.release_each(conn, claims, waiters).await;
         }
-        begin(conn.get()).await?;
+        begin(conn.written().await?).await?;
         let answers = self.release_each(conn, claims, waiters).await;
         end(conn.get(), answers).await
     }

@@ -3,6 +3,7 @@
 //! Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share
 //! one host. The clock is read after the write lock has been taken, so waiting for it does not age a lease.
 
+use super::connection::Alone;
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -150,9 +151,9 @@ const VERIFY: &str = "UPDATE {held} SET token = token
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1";
 
 pub(super) struct Statements {
-    pub(super) take: Sql,
+    pub(super) take: Alone,
     pub(super) standing: Sql,
-    pub(super) release: Sql,
+    pub(super) release: Alone,
     pub(super) next: Sql,
     pub(super) renew: HeldSql,
     pub(super) enroll: Sql,
@@ -179,9 +180,9 @@ impl Statements {
         let sql = |text: &str| Sql::new(table, &fill(text));
         let held = |text: &str| HeldSql::new(table, &fill(text));
         Self {
-            take: sql(TAKE),
+            take: Alone::new(sql, TAKE),
             standing: sql(STANDING),
-            release: sql(RELEASE),
+            release: Alone::new(sql, RELEASE),
             next: sql(NEXT),
             renew: held(RENEW),
             enroll: sql(ENROLL),

@@ -47,7 +47,7 @@ async fn child() {
         "wait" => {
             let locks = client(Kind::Sqlite, url).await;
             for _ in 0..100 {
-                tokio::spawn(locks.lock("a").wait(Duration::from_secs(60)).into_future());
+                tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
             }
             tokio::time::sleep(Duration::from_secs(3)).await;
             let before = ticks();
@@ -65,7 +65,7 @@ async fn alternate(url: &str, hold: f64) {
     let mut times = Vec::new();
     let rounds = if hold > 100.0 { 20 } else { 500 };
     while times.len() < rounds * 2 {
-        let guard = locks.lock("a").wait(Duration::from_secs(60)).await.expect("its turn comes");
+        let guard = locks.lock("a").wait(Duration::from_mins(1)).await.expect("its turn comes");
         times.push(format!("+{}", now()));
         tokio::time::sleep(Duration::from_secs_f64(hold / 1000.0)).await;
         times.push(format!("-{}", now()));
