@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::time::Duration;
 
 use lockcore::Capabilities;
 use sqlx::Result as Answer;
@@ -36,6 +37,12 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
 
+    /// Whether the connection still leads to the database that everybody else uses. It is asked after each batch, before
+    /// its answers are given to anybody; an error replaces the connection and repeats the batch.
+    fn intact(&self, _: &Self::Conn) -> Answer<()> {
+        Ok(())
+    }
+
     /// What an error that the database itself reports means.
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
 
@@ -53,6 +60,15 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     /// A number that changes with every change of the database, where that is cheaper than to look.
     fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
+
+    /// Waits before the database is asked again whose turn it is, for `pause`; or, where it can be told, until something
+    /// has changed.
+    fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = Answer<()>> + Send {
+        async move {
+            tokio::time::sleep(pause).await;
+            Ok(())
+        }
+    }
 
     /// Waits for the database to say that it is the turn of some ticket. Never returns `Ok` with nothing. `None`: this
     /// database cannot push, and [`turns`](crate::dialect::Dialect::turns) is asked instead.

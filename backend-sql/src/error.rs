@@ -36,6 +36,12 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
 
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
 pub(crate) fn fatal(error: &sqlx::Error) -> Error {
+    // An error of ours, on its way through sqlx.
+    if let sqlx::Error::Configuration(inner) = error
+        && let Some(known) = inner.downcast_ref::<Error>()
+    {
+        return known.duplicate();
+    }
     let (kind, hint) = match error {
         sqlx::Error::Database(error) => match by_number(&**error) {
             Some(known) => known,

@@ -200,7 +200,7 @@ async fn carry_out<D: Dialect>(
     conn: &mut D::Conn,
     batch: &[&Request<D>],
 ) -> sqlx::Result<Vec<Answer>> {
-    Ok(match batch[0] {
+    let answers = match batch[0] {
         Request::Take(_) => {
             let asks: Vec<_> = batch.iter().filter_map(|one| one.ask()).cloned().collect();
             let took = batch::take(dialect, waiters, conn, &asks).await?;
@@ -226,7 +226,9 @@ async fn carry_out<D: Dialect>(
         Request::Job(job) => {
             vec![Answer::Done((job.work)(Context { dialect, waiters, conn }).await?)]
         }
-    })
+    };
+    dialect.intact(conn)?;
+    Ok(answers)
 }
 
 impl<D: Dialect> Service for Statements<D> {

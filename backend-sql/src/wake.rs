@@ -281,9 +281,10 @@ impl<D: Dialect> Parts<D> {
                 pause = FASTEST;
                 continue;
             }
-            sleep(pause).await;
+            self.dialect.pause(&mut conn, pause).await?;
             pause = (pause * 3 / 2).min(SLOWEST);
             let version = within(self.limit, self.dialect.version(&mut conn)).await?;
+            self.dialect.intact(&conn)?;
             if version.is_some() && version == seen && looked.after(LOOK_ANYWAY) > Moment::now() {
                 continue;
             }

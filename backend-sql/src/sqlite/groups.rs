@@ -6,6 +6,7 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 
+use super::connection::Connection;
 use super::{Sqlite, begin, end};
 use crate::dialect::{Ask, Freed, NO_TICKET, Took, block, micros, token};
 use crate::groups::Groups;
@@ -111,7 +112,8 @@ impl Sqlite {
 }
 
 impl Groups for Sqlite {
-    async fn join(&self, conn: &mut SqliteConnection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn join(&self, conn: &mut Connection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let answers = self.join_each(conn, asks).await;
         end(conn, answers).await
@@ -119,25 +121,25 @@ impl Groups for Sqlite {
 
     async fn part(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        begin(conn).await?;
-        let parted = self.part_each(conn, claims).await;
-        let parted = end(conn, parted).await?;
+        begin(conn.written().await?).await?;
+        let parted = self.part_each(conn.get(), claims).await;
+        let parted = end(conn.get(), parted).await?;
         self.freed(conn, claims, &parted, waiters).await
     }
 
     async fn reap(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         names: &[LockName],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        begin(conn).await?;
-        let reaped = self.reap_each(conn, names).await;
-        end(conn, reaped).await?;
+        begin(conn.written().await?).await?;
+        let reaped = self.reap_each(conn.get(), names).await;
+        end(conn.get(), reaped).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -145,13 +147,15 @@ impl Groups for Sqlite {
         Ok(next)
     }
 
-    async fn deserted(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn deserted(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let conn = conn.get();
         let names: Vec<String> =
             sqlx::query_scalar(self.groups.deserted.get()).bind(micros(idle)).fetch_all(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
-    async fn downgrade(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let stepped = self.step_down(conn, claim).await;
         end(conn, stepped).await
@@ -159,10 +163,11 @@ impl Groups for Sqlite {
 
     async fn head(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
+        let conn = conn.get();
         if !waiters.waits_for(name) {
             return Ok(None);
         }
@@ -176,10 +181,11 @@ impl Groups for Sqlite {
 
     async fn call(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
+        let conn = conn.get();
         let call: &Sql = &self.groups.call;
         sqlx::query_scalar(call.get()).bind(name.as_str()).bind(waiters.client()).fetch_all(conn).await
     }

@@ -9,27 +9,32 @@ use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
+use super::connection::Connection;
 use super::{Sqlite, begin, end, json};
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
 use crate::groups::Groups;
 
+/// How many rows a statement of a purge looks at: all other writers of the file, and of the application, wait meanwhile.
+const PORTION: i64 = 500;
+
 impl Sqlite {
-    async fn take_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
+    async fn take_one(&self, conn: &mut Connection, ask: &Ask) -> sqlx::Result<Took> {
         let claim = &ask.claim;
         // To the end, not to the first row: only a statement that runs to its end lets SQLite move its log into the
         // database file. Otherwise the log grows without bound, and each commit gets slower.
-        let rows: Vec<SqliteRow> = sqlx::query(self.sql.take.get())
+        let rows: Vec<SqliteRow> = sqlx::query(conn.synced_by(&self.sql.take))
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(micros(claim.ttl()))
             .bind(claim.label())
             .bind(ask.ticket)
             .bind(block(claim))
-            .fetch_all(&mut *conn)
+            .fetch_all(conn.get())
             .await?;
+        conn.is_synced();
         match rows.as_slice() {
             [row] => Ok(Took::Granted(token(row.try_get(0)?))),
-            _ => self.refused(conn, ask).await,
+            _ => self.refused(conn.get(), ask).await,
         }
     }
 
@@ -44,26 +49,27 @@ impl Sqlite {
 
     async fn release_each(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
-            let rows: Vec<i64> = sqlx::query_scalar(self.sql.release.get())
+            let rows: Vec<i64> = sqlx::query_scalar(conn.written_by(&self.sql.release))
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
-                .fetch_all(&mut *conn)
+                .fetch_all(conn.get())
                 .await?;
+            conn.is_written();
             released.push(!rows.is_empty());
         }
         self.freed(conn, claims, &released, waiters).await
     }
 
-    async fn take_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn take_each(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         let mut answers = Vec::with_capacity(asks.len());
         for ask in asks {
-            answers.push(self.take_one(conn, ask).await?);
+            answers.push(self.take_one(&mut *conn, ask).await?);
         }
         Ok(answers)
     }
@@ -88,35 +94,37 @@ impl Sqlite {
 }
 
 impl Dialect for Sqlite {
-    async fn take(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn take(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
         if asks.len() == 1 {
             return self.take_each(conn, asks).await;
         }
-        begin(conn).await?;
+        begin(conn.synced().await?).await?;
         let answers = self.take_each(conn, asks).await;
-        end(conn, answers).await
+        end(conn.get(), answers).await
     }
 
+    // What is released and granted to the next at once, is a grant: then this must be `synced`.
     async fn release(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if claims.len() == 1 {
             return self.release_each(conn, claims, waiters).await;
         }
-        begin(conn).await?;
+        begin(conn.written().await?).await?;
         let answers = self.release_each(conn, claims, waiters).await;
-        end(conn, answers).await
+        end(conn.get(), answers).await
     }
 
     async fn renew(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
+        let conn = conn.synced().await?;
         let rows: Vec<_> = grants
             .iter()
             .map(|grant| {
@@ -133,7 +141,8 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn enroll(&self, conn: &mut SqliteConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+    async fn enroll(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let conn = conn.written().await?;
         let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
@@ -146,7 +155,8 @@ impl Dialect for Sqlite {
         tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
     }
 
-    async fn stay(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+    async fn stay(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+        let conn = conn.written().await?;
         sqlx::query_scalar(self.sql.stay.get())
             .bind(json(tickets)?)
             .bind(micros(PLACE_TTL))
@@ -154,18 +164,20 @@ impl Dialect for Sqlite {
             .await
     }
 
-    async fn tidy(&self, conn: &mut SqliteConnection, tickets: &[i64]) -> sqlx::Result<()> {
+    async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+        let conn = conn.written().await?;
         sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
     }
 
-    async fn leave(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
+        let conn = conn.written().await?;
         let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(left.rows_affected() > 0)
     }
 
     async fn turns(
         &self,
-        conn: &mut SqliteConnection,
+        conn: &mut Connection,
         waiters: &Waiters,
         names: &[LockName],
     ) -> sqlx::Result<Vec<i64>> {
@@ -173,7 +185,7 @@ impl Dialect for Sqlite {
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
             .bind(waiters.client())
-            .fetch_all(&mut *conn)
+            .fetch_all(conn.get())
             .await?;
         let mut turns = Vec::new();
         for (at, head) in heads {
@@ -184,7 +196,8 @@ impl Dialect for Sqlite {
         Ok(turns)
     }
 
-    async fn inspect(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<LockStatus> {
+    async fn inspect(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<LockStatus> {
+        let conn = conn.get();
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
         let waiters: i64 =
@@ -192,15 +205,34 @@ impl Dialect for Sqlite {
         Ok(status(name, holders, waiters))
     }
 
-    async fn force_release(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
+    async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
+        let conn = conn.synced().await?;
         begin(conn).await?;
         let freed = self.force(conn, name).await;
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut SqliteConnection, idle: Duration) -> sqlx::Result<u64> {
-        sqlx::query(self.sql.purge_queue.get()).execute(&mut *conn).await?;
-        let purged = sqlx::query(self.sql.purge.get()).bind(micros(idle)).execute(conn).await?;
-        Ok(purged.rows_affected())
+    async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
+        let conn = conn.written().await?;
+        loop {
+            let gone = sqlx::query(self.sql.purge_queue.get()).bind(PORTION).execute(&mut *conn).await?;
+            if gone.rows_affected() < PORTION.unsigned_abs() {
+                break;
+            }
+        }
+        // No name is empty.
+        let (mut after, mut purged) = (String::new(), 0);
+        loop {
+            let portion = sqlx::query_scalar(self.sql.portion.get()).bind(&after).bind(PORTION);
+            let Some(last): Option<String> = portion.fetch_one(&mut *conn).await? else { return Ok(purged) };
+            let gone = sqlx::query(self.sql.purge.get())
+                .bind(micros(idle))
+                .bind(&after)
+                .bind(&last)
+                .execute(&mut *conn)
+                .await?;
+            purged += gone.rows_affected();
+            after = last;
+        }
     }
 }

@@ -1,24 +1,32 @@
 //! SQLite: the embedded default. Several processes on one file of one host are a real use.
 
+mod connection;
+mod files;
+mod filesystem;
 mod group_statements;
 mod groups;
 mod locks;
 mod statements;
+mod watch;
 
 use std::fmt;
+use std::path::absolute;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use uuid::Uuid;
 
+use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
-use crate::table::Sql;
+use crate::table::{Sql, Table};
 use crate::verify::{Record, verify_trait};
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
@@ -28,7 +36,9 @@ pub type SqliteLock = SqlLock<Sqlite>;
 
 /// The SQLite dialect.
 pub struct Sqlite {
-    connect: SqliteConnectOptions,
+    opening: Opening,
+    /// Whether a file that has none of our tables gets them.
+    create: bool,
     sql: Statements,
     groups: GroupStatements,
 }
@@ -37,12 +47,13 @@ impl SqliteLock {
     /// Opens the file of this address, `sqlite://FILE`, and creates it if it is missing.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases, and `busy_timeout`: how long to wait
-    /// for another process that is writing.
+    /// for another process that is writing. `any_filesystem=true` takes a file on a network file system, which is
+    /// otherwise refused.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["busy_timeout"])?;
+        let options = Options::read(url, &["any_filesystem", "busy_timeout"])?;
         let file = url.location();
         let complaint = match file.as_str() {
             "" => {
@@ -55,26 +66,53 @@ impl SqliteLock {
             _ => None,
         };
         if let Some(complaint) = complaint {
-            return Err(Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite"));
+            return Err(invalid(complaint));
         }
+        let table = plain_table(&options.table)?;
+        // The name must mean the same file when it is opened again, wherever the process has gone meanwhile. It does not
+        // begin with "file:" either, which SQLite takes for an address.
+        let file = absolute(file)
+            .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
         let connect = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(options.create)
             .journal_mode(SqliteJournalMode::Wal)
-            // The last commits must not be lost in a power failure: tokens would repeat.
+            // The last grants must not be lost in a power failure: tokens would repeat. See `Connection::written`.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2))
             // Whoever knows an owner can release its lock.
             .disable_statement_logging();
-        let (sql, groups) = (Statements::new(&options.table), GroupStatements::new(&options.table));
+        let opening = Opening {
+            connect,
+            any_filesystem: url.parsed("any_filesystem", "true or false")?.unwrap_or(false),
+            known: AtomicBool::new(false),
+        };
+        let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
         let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
-        Self::open(Sqlite { connect, sql, groups }, options, record).await
+        Self::open(Sqlite { opening, create: options.create, sql, groups }, options, record).await
     }
+}
+
+fn invalid(complaint: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite")
+}
+
+/// The table without its schema. A temporary table would be another one for each connection.
+fn plain_table(table: &Table) -> Result<Table> {
+    let whole = table.to_string();
+    let schema = whole.strip_suffix(table.base()).unwrap_or_default();
+    if !schema.is_empty() && !schema.eq_ignore_ascii_case("main.") {
+        return Err(invalid("table: an SQLite file has no schema but `main`"));
+    }
+    if table.base().to_ascii_lowercase().starts_with("sqlite_") {
+        return Err(invalid("table: SQLite keeps names that begin with `sqlite_` for itself"));
+    }
+    Table::new(table.base())
 }
 
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Sqlite").field(&self.connect.get_filename()).finish()
+        f.debug_tuple("Sqlite").field(&self.opening.connect.get_filename()).finish()
     }
 }
 
@@ -93,7 +131,7 @@ async fn end<T>(conn: &mut SqliteConnection, outcome: sqlx::Result<T>) -> sqlx::
 impl Database for Sqlite {
     const IS_REMOTE: bool = false;
 
-    type Conn = SqliteConnection;
+    type Conn = Connection;
     type Subscription = ();
 
     fn capabilities(&self) -> Capabilities {
@@ -110,8 +148,19 @@ impl Database for Sqlite {
         promised
     }
 
-    async fn connect(&self) -> sqlx::Result<SqliteConnection> {
-        self.connect.connect().await
+    async fn connect(&self) -> sqlx::Result<Connection> {
+        let is_first = !self.opening.known.load(Ordering::Relaxed);
+        let mut conn = Connection::open(&self.opening).await?;
+        // Whoever connects first is told what is wrong with the tables. Later, a file without any is a new one that was
+        // put in the place of the old one, or made by us just now.
+        if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
+            self.create(&mut conn).await?;
+        }
+        Ok(conn)
+    }
+
+    fn intact(&self, conn: &Connection) -> sqlx::Result<()> {
+        conn.check()
     }
 
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
@@ -119,19 +168,23 @@ impl Database for Sqlite {
         let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
         match code & 0xff {
             5 | 6 => Verdict::Again,
+            // 1032: SQLite itself has noticed that the file was moved.
+            _ if code == 1032 => Verdict::Broken,
             10 => Verdict::Broken,
             _ => Verdict::Fatal,
         }
     }
 
-    async fn check(&self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+    async fn check(&self, conn: &mut Connection) -> sqlx::Result<()> {
+        let conn = conn.get();
         for check in &self.sql.check {
             sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
         }
         Ok(())
     }
 
-    async fn create(&self, conn: &mut SqliteConnection) -> sqlx::Result<()> {
+    async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
+        let conn = conn.synced().await?;
         for statement in &self.sql.create {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
         }
@@ -154,8 +207,12 @@ impl Database for Sqlite {
         Sql::script(&self.sql.create) + &Sql::script(&self.sql.upgrade)
     }
 
-    async fn version(&self, conn: &mut SqliteConnection) -> sqlx::Result<Option<i64>> {
-        sqlx::query_scalar("PRAGMA data_version").fetch_optional(conn).await
+    async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {
+        conn.version().await
+    }
+
+    async fn pause(&self, conn: &mut Connection, pause: Duration) -> sqlx::Result<()> {
+        conn.pause(pause).await
     }
 
     async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
@@ -165,6 +222,11 @@ impl Database for Sqlite {
     async fn notification((): &mut ()) -> sqlx::Result<Option<i64>> {
         std::future::pending().await
     }
+}
+
+/// Whether the tables are not there at all.
+fn is_empty(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.message().contains("no such table"))
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {

@@ -3,6 +3,7 @@
 //! Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share
 //! one host. The clock is read after the write lock has been taken, so waiting for it does not age a lease.
 
+use super::connection::Alone;
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -29,7 +30,11 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     mode INTEGER NOT NULL DEFAULT 0
 )";
 
-const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {queue}_name ON {queue} (name, ticket)";
+const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {base}_queue_name ON {queue} (name, ticket)";
+
+/// Tickets begin with the time, so that those of a file that was removed mean nobody in the one that took its place.
+const TICKETS: &str = "INSERT INTO sqlite_sequence (name, seq) SELECT '{base}_queue', {now}
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{base}_queue')";
 
 const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
     name TEXT COLLATE BINARY NOT NULL,
@@ -123,11 +128,17 @@ const FORCE: &str = "UPDATE {locks} SET expires_at = NULL, owner = ?2, mode = 0,
 
 const FORCE_MEMBERS: &str = "DELETE FROM {members} WHERE name = ?1 RETURNING expires_at > {now}";
 
-/// A row goes only when its token is lower than what a new row would start with.
-const PURGE: &str = "DELETE FROM {locks} WHERE coalesce(expires_at, acquired_at) < {now} - ?1
-    AND acquired_at < {now} - ?1 AND token < {now}";
+/// The last name of a portion.
+const PORTION: &str =
+    "SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2)";
 
-const PURGE_QUEUE: &str = "DELETE FROM {queue} WHERE alive_until < {now} - 60000000";
+/// A row goes only when its token is lower than what a new row would start with. The names are those of one portion: an
+/// index by time would cost each acquire and each release more than the purge saves.
+const PURGE: &str = "DELETE FROM {locks} WHERE name > ?2 AND name <= ?3
+    AND coalesce(expires_at, acquired_at) < {now} - ?1 AND acquired_at < {now} - ?1 AND token < {now}";
+
+const PURGE_QUEUE: &str = "DELETE FROM {queue}
+WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_until < {now} - 60000000 LIMIT ?1)";
 
 const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
@@ -140,9 +151,9 @@ const VERIFY: &str = "UPDATE {held} SET token = token
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1";
 
 pub(super) struct Statements {
-    pub(super) take: Sql,
+    pub(super) take: Alone,
     pub(super) standing: Sql,
-    pub(super) release: Sql,
+    pub(super) release: Alone,
     pub(super) next: Sql,
     pub(super) renew: HeldSql,
     pub(super) enroll: Sql,
@@ -155,11 +166,12 @@ pub(super) struct Statements {
     pub(super) held: Sql,
     pub(super) force: Sql,
     pub(super) force_members: Sql,
+    pub(super) portion: Sql,
     pub(super) purge: Sql,
     pub(super) purge_queue: Sql,
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
-    pub(super) create: [Sql; 4],
+    pub(super) create: [Sql; 5],
     pub(super) upgrade: [Sql; 3],
 }
 
@@ -168,9 +180,9 @@ impl Statements {
         let sql = |text: &str| Sql::new(table, &fill(text));
         let held = |text: &str| HeldSql::new(table, &fill(text));
         Self {
-            take: sql(TAKE),
+            take: Alone::new(sql, TAKE),
             standing: sql(STANDING),
-            release: sql(RELEASE),
+            release: Alone::new(sql, RELEASE),
             next: sql(NEXT),
             renew: held(RENEW),
             enroll: sql(ENROLL),
@@ -183,17 +195,21 @@ impl Statements {
             held: sql(HELD),
             force: sql(FORCE),
             force_members: sql(FORCE_MEMBERS),
+            portion: sql(PORTION),
             purge: sql(PURGE),
             purge_queue: sql(PURGE_QUEUE),
             verify: held(VERIFY),
             check: CHECK.map(sql),
-            create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
+            create: [LOCKS, QUEUE, QUEUE_INDEX, TICKETS, MEMBERS].map(sql),
             upgrade: UPGRADE.map(sql),
         }
     }
 }
 
-/// Puts the clock and the marks into a statement.
+/// Puts the clock and the marks into a statement, and quotes the tables, whose names may be words of SQL.
 pub(super) fn fill(text: &str) -> String {
-    text.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
+    let quoted = ["{locks}", "{queue}", "{members}", "{held}"]
+        .iter()
+        .fold(text.to_owned(), |text, name| text.replace(name, &format!("\"{name}\"")));
+    quoted.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
 }

@@ -9,9 +9,14 @@ mod many;
 mod mysql;
 mod pooler;
 mod queue;
+mod record;
 mod rights;
 mod schema;
 mod servers;
+mod sqlite_child;
+mod sqlite_files;
+mod sqlite_power;
+mod sqlite_push;
 mod switchover;
 #[cfg(feature = "tls")]
 mod tls;

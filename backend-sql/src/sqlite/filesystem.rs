@@ -1,0 +1,145 @@
+//! Which file systems a database may be on. SQLite's locks and its shared memory need one kernel that has both: over a
+//! network, two hosts can believe in the same lock, and each of them reads another clock.
+
+use std::path::Path;
+
+/// What a file system means for locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Local,
+    Network(String),
+    /// A program serves it, and nobody knows from where.
+    Unknown(String),
+}
+
+/// The magic numbers of statfs(2), with the names that mount(8) uses.
+const NETWORK: [(u32, &str); 14] = [
+    (0x6969, "nfs"),
+    (0x517b, "smb"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "ceph"),
+    (0x5346_414f, "afs"),
+    (0x6b41_4653, "kafs"),
+    (0x7375_7245, "coda"),
+    (0x0bd0_0bd0, "lustre"),
+    (0x4750_4653, "gpfs"),
+    (0x0116_1970, "gfs2"),
+    (0x7461_636f, "ocfs2"),
+    (0x786f_4256, "vboxsf"),
+];
+
+const FUSE: u32 = 0x6573_5546;
+
+/// File systems in user space of which it is known that they go over a network.
+const FUSE_NETWORK: [&str; 12] = [
+    "sshfs",
+    "s3fs",
+    "glusterfs",
+    "ceph",
+    "ceph-fuse",
+    "davfs",
+    "davfs2",
+    "curlftpfs",
+    "rclone",
+    "gcsfuse",
+    "juicefs",
+    "nfs",
+];
+
+/// Says why the file system of this path is no good. What is doubtful is logged.
+pub(super) fn refusal(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match kind_of(if path.exists() { path } else { folder })? {
+        Kind::Local => None,
+        Kind::Network(name) => Some(format!(
+            "the file is on a network file system ({name}), where SQLite's locks cannot be relied on: put it on a local \
+             disk, use a server for locks between hosts, or say any_filesystem=true if all processes are on one host"
+        )),
+        Kind::Unknown(name) => {
+            tracing::warn!(
+                filesystem = name,
+                "the lock file is on a file system in user space; if that goes over a network, locks are not exclusive"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn kind_of(path: &Path) -> Option<Kind> {
+    use std::os::unix::fs::MetadataExt;
+    // The type of the number differs from machine to machine; all of the magic numbers have 32 bits.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let magic = rustix::fs::statfs(path).ok()?.f_type as u32;
+    let device = std::fs::metadata(path).ok()?.dev();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    Some(classify(magic, type_of_mount(&mounts, rustix::fs::major(device), rustix::fs::minor(device))))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kind_of(_: &Path) -> Option<Kind> {
+    None
+}
+
+#[cfg(any(target_os = "linux", test))]
+fn classify(magic: u32, mounted_as: Option<&str>) -> Kind {
+    if let Some((_, name)) = NETWORK.iter().find(|(number, _)| *number == magic) {
+        return Kind::Network((*name).to_owned());
+    }
+    if magic != FUSE {
+        return Kind::Local;
+    }
+    let name = mounted_as.unwrap_or("fuse");
+    match name.strip_prefix("fuse.") {
+        Some(program) if FUSE_NETWORK.contains(&program) => Kind::Network(name.to_owned()),
+        // A disk that is served by a program of this host.
+        _ if name == "fuseblk" => Kind::Local,
+        _ => Kind::Unknown(name.to_owned()),
+    }
+}
+
+/// The type of the mount with this device, in the form of `/proc/self/mountinfo`.
+#[cfg(any(target_os = "linux", test))]
+fn type_of_mount(mounts: &str, major: u32, minor: u32) -> Option<&str> {
+    let device = format!("{major}:{minor}");
+    mounts.lines().find_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        (mount.split(' ').nth(2)? == device).then(|| source.split(' ').next())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+57 35 0:49 / /home/me/far rw,nosuid shared:9 - fuse.sshfs me@far: rw,user_id=0
+58 35 0:50 / /media/disk rw - fuseblk /dev/sdb1 rw
+59 35 0:51 / /shared rw - fuse.grpcfuse grpcfuse rw";
+
+    #[test]
+    fn network_file_systems_are_told_from_local_ones() {
+        let network = |name: &str| Kind::Network(name.to_owned());
+        assert_eq!(classify(0x6969, Some("nfs4")), network("nfs"));
+        assert_eq!(classify(0xff53_4d42, None), network("cifs"));
+        assert_eq!(classify(0xfe53_4d42, Some("smb3")), network("smb2"));
+        assert_eq!(classify(0x0102_1997, Some("9p")), network("9p"));
+        // ext4, xfs, btrfs, tmpfs, overlayfs, zfs
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
+            assert_eq!(classify(local, None), Kind::Local, "{local:x}");
+        }
+        assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 49)), network("fuse.sshfs"));
+        assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 50)), Kind::Local);
+        assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 51)), Kind::Unknown("fuse.grpcfuse".into()));
+        assert_eq!(classify(FUSE, type_of_mount(MOUNTS, 0, 52)), Kind::Unknown("fuse".into()));
+    }
+
+    #[test]
+    fn the_file_system_of_the_tests_is_accepted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(refusal(&folder.path().join("not yet there")), None);
+    }
+}
