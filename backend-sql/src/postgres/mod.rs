@@ -158,7 +158,7 @@ impl Database for Postgres {
         promised.fencing = true;
         promised.token_blocks = true;
         promised.fifo = true;
-        promised.push = !self.pooled;
+        promised.push = !self.pooled && !self.session.is_shared();
         promised.herd_free = true;
         promised.across_hosts = true;
         promised.durable = true;
@@ -238,7 +238,8 @@ impl Database for Postgres {
     }
 
     async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
-        if self.pooled {
+        // A server's connection that others use as well would go on listening, and notify whoever has it then.
+        if self.pooled || self.session.is_shared() {
             return Ok(None);
         }
         let session = Arc::clone(&self.session);
