@@ -29,7 +29,6 @@ mod error;
 mod four_letters;
 mod guarded;
 mod inspect;
-mod known;
 mod lock;
 mod look;
 mod names;

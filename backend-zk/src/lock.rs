@@ -48,7 +48,6 @@ impl ZkLock {
             capabilities: capabilities(&options, limits),
             pool: Pool::new(Arc::clone(&options), limits),
             table: crate::node::Table::default(),
-            known: crate::known::Known::default(),
             clock,
             options,
         };

@@ -26,8 +26,8 @@ pub(crate) struct Node {
     pub(crate) path: String,
     pub(crate) sequence: i64,
     pub(crate) czxid: i64,
-    /// Nobody else was in the queue when it came.
-    alone: AtomicBool,
+    /// Whether its path is this node's alone, and never that of another one.
+    pub(crate) unique: bool,
     /// It was the first of the queue, or one of several who hold the lock together.
     held: AtomicBool,
     /// Held by whoever deletes it.
@@ -42,6 +42,7 @@ impl Node {
         lock: &LockName,
         path: String,
         (sequence, czxid): (i64, i64),
+        unique: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             session: Arc::clone(session),
@@ -49,19 +50,11 @@ impl Node {
             path,
             sequence,
             czxid,
-            alone: AtomicBool::new(false),
+            unique,
             held: AtomicBool::new(false),
             deleting: tokio::sync::Mutex::default(),
             news: Mutex::default(),
         })
-    }
-
-    pub(crate) fn note_alone(&self) {
-        self.alone.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn was_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -258,6 +251,11 @@ pub(crate) fn read_data(data: &[u8]) -> (String, Option<Duration>) {
     (label.to_owned(), ttl.map(Duration::from_millis))
 }
 
+/// Whether a node is lockwell's, as its data say.
+pub(crate) fn is_ours(data: &[u8]) -> bool {
+    read_data(data).1.is_some()
+}
+
 /// Whether a node says that its claim is a reader's. One that is a writer by its name has become a reader.
 pub(crate) fn says_reader(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
@@ -285,9 +283,10 @@ mod tests {
             let data = write_data(claim);
             assert_eq!(read_data(&data), ("a reader".to_owned(), Some(ttl)));
             assert_eq!(says_reader(&data), reads);
+            assert!(is_ours(&data));
         }
         for others in ["", "10.0.0.1", "__REVOKE__", "a reader", "lockwell ttl=1 reader", "\n reader"] {
-            assert!(!says_reader(others.as_bytes()), "{others}");
+            assert!(!says_reader(others.as_bytes()) && !is_ours(others.as_bytes()), "{others}");
         }
     }
 }

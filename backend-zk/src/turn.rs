@@ -14,7 +14,7 @@ use crate::acquire::Acquire;
 use crate::child::{Child, Kind};
 use crate::error::{Fate, explain, fate};
 use crate::look::Look;
-use crate::node::{Node, says_reader};
+use crate::node::{Node, is_ours, says_reader};
 use crate::patience::within;
 use crate::queue::{Place, Waiting, place};
 
@@ -52,14 +52,6 @@ impl Rest {
     /// Whether the end of what is watched can be our turn.
     fn can_be_over(&self) -> bool {
         !matches!(self, Self::Others)
-    }
-
-    fn is_over(&self) -> bool {
-        match self {
-            Self::Nobody => true,
-            Self::Before(node) => node.was_held(),
-            Self::Others => false,
-        }
     }
 }
 
@@ -133,6 +125,8 @@ struct Watches {
     leaving: FuturesUnordered<BoxFuture<'static, zk::WatchedEvent>>,
     /// One of the nodes was not there any more.
     left: bool,
+    /// All of the nodes that were there are lockwell's, as their data say.
+    all_ours: bool,
 }
 
 /// Sets the watches, and says what is to be done if that is not possible or not needed. All requests go out before the
@@ -163,18 +157,21 @@ async fn set_watches(
         }
     }
     let leaving = FuturesUnordered::new();
-    let mut left = false;
+    let (mut left, mut all_ours) = (false, true);
     for asking in asking {
         match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
             Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => {
                 return Ok(ControlFlow::Break(Turn::Joined));
             }
-            Ok((.., news)) => leaving.push(news.changed().boxed()),
+            Ok((data, _, news)) => {
+                all_ours &= is_ours(&data);
+                leaving.push(news.changed().boxed());
+            }
             Err(zk::Error::NoNode) => left = true,
             Err(error) => return failed(&error).await.map(ControlFlow::Break),
         }
     }
-    Ok(ControlFlow::Continue(Watches { states, leaving, left }))
+    Ok(ControlFlow::Continue(Watches { states, leaving, left, all_ours }))
 }
 
 impl Watches {
@@ -210,9 +207,22 @@ impl Watches {
         Ok(match event.map(|event| event.event_type) {
             Some(EventType::Session) => Turn::SessionOver,
             _ if self.states.changed().now_or_never().is_some() => Turn::Look,
-            Some(EventType::NodeDeleted) | None if rest.is_over() => Turn::Mine(Moment::now()),
+            Some(EventType::NodeDeleted) | None if self.is_over(rest) => Turn::Mine(Moment::now()),
             _ => Turn::Look,
         })
+    }
+
+    /// Whether nobody is left before us now that the one who was watched has gone.
+    ///
+    /// Nodes of lockwell come to the end of the queue only. A writer of Curator 5.5 that becomes a reader makes a node with
+    /// its own number before it deletes the first. So only the end of a node that is known to be lockwell's tells
+    /// that nobody is left; one that has gone before it could be read is not known.
+    fn is_over(&self, rest: &Rest) -> bool {
+        match rest {
+            Rest::Nobody => self.all_ours && !self.left,
+            Rest::Before(node) => node.was_held(),
+            Rest::Others => false,
+        }
     }
 }
 

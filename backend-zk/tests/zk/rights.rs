@@ -153,6 +153,10 @@ async fn guarded_writes() {
     assert_eq!(other.force_release("data").await.expect("an answer"), 1);
     let error = lock.guarded(guard.grant()).expect("ours").set("/data", b"four", None).commit().await;
     assert_eq!(error.expect_err("stolen").kind(), ErrorKind::Lost);
+    // The path of a naive lock would be the next holder's, too.
+    let (locks, lock) = connect(&format!("{}/simple?recipe=simple", server.url())).await;
+    let guard = hold(&locks, "data").await;
+    assert_eq!(lock.guarded(guard.grant()).expect_err("not the node's").kind(), ErrorKind::Unsupported);
     let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
     assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
     assert!(reader.check_stat("/more").await.expect("an answer").is_none());

@@ -158,7 +158,7 @@ async fn a_node_whose_making_was_not_answered_is_found() {
     let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
     for round in 0..4 {
         let name = format!("found-{round}");
-        // In half of the rounds the client believes that it knows the queue.
+        // In half of the rounds another client had the lock before.
         let maker = if round % 2 == 0 { &one } else { &two };
         maker.lock(name.as_str()).ttl(secs(20)).await.expect("a free lock").release().await.expect("held");
         proxy.blackhole(Direction::ToClient);
