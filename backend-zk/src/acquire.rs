@@ -156,8 +156,8 @@ impl Acquire<'_> {
     async fn granted(&self, node: &Arc<Node>, mut sent: Moment) -> Result<Ended> {
         node.note_held();
         let mut answers = 0;
-        while answers < 4 && self.session.deadline().remaining() <= self.session.timeout / 3 {
-            match within(self.shared, self.claim, self.session.confirm(&self.folder)).await? {
+        while answers < 4 && self.session.deadline().remaining() <= self.session.timeout() / 3 {
+            match within(self.shared, self.claim, self.session.confirm()).await? {
                 Ok(()) => {
                     answers += 1;
                     tokio::time::sleep(self.session.lag / 2).await;

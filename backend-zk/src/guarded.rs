@@ -43,7 +43,7 @@ impl GuardedWrite {
         Ok(Self {
             client: node.session.client.clone(),
             lock: node.path.clone(),
-            patience: node.session.timeout,
+            patience: node.session.timeout(),
             writes: Vec::new(),
         })
     }

@@ -12,6 +12,7 @@
 //! | `recipe` | `curator`, `curator-rw`, `simple` | exclusive claims write themselves as Curator's mutex, or as the writer of its reader-writer lock; `simple` is the naive lock, for comparison |
 //! | `session` | `1s` | the shortest session to ask for |
 //! | `strict` | `true`, `false`, `10s` | refuse leases that a server which is cut off from its leader would outlive: those not longer than `syncLimit` x `tickTime`, as the servers tell (by the command `conf`), or as given here |
+//! | `tick` | `2s` | the servers' `tickTime`, where they do not tell it: at least the largest of them; 2 seconds are assumed |
 //! | `create` | `true`, `false` | make the base path where it is missing |
 //! | `timeout` | `5s` | how long a call may take that has no wait of its own |
 //! | `ca` | a PEM file | use TLS (feature `tls`), and trust these certificates |
@@ -24,9 +25,11 @@ mod acquire;
 mod belief;
 mod child;
 mod clock;
+mod connect;
 mod downgrade;
 mod error;
 mod four_letters;
+mod granted;
 mod guarded;
 mod inspect;
 mod lock;

@@ -129,23 +129,9 @@ impl DistributedLock for ZkLock {
     /// time, so that locks which are held shortly do not pay for it.
     async fn lost(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
-        let pause = (node.session.timeout / 8).min(Duration::from_millis(250));
-        loop {
-            let Some(event) = node.event().await else {
-                tokio::time::sleep(pause).await;
-                match node.session.client.get_and_watch_data(&node.path).await {
-                    Ok((_, stat, news)) if stat.czxid == node.czxid => {
-                        node.watched_by(news);
-                    }
-                    Ok(_) | Err(zk::Error::NoNode) => return,
-                    Err(error) if fate(&error) == Fate::SessionOver => return,
-                    Err(_) => (),
-                }
-                continue;
-            };
-            if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) {
-                return;
-            }
+        tokio::select! {
+            () = gone(node) => (),
+            () = node.session.cut_short() => (),
         }
     }
 
@@ -157,6 +143,28 @@ impl DistributedLock for ZkLock {
 
     async fn close(&self) {
         self.shared.pool.close();
+    }
+}
+
+/// Resolves when the server says that the node is gone.
+async fn gone(node: &Node) {
+    let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
+    loop {
+        let Some(event) = node.event().await else {
+            tokio::time::sleep(pause).await;
+            match node.session.client.get_and_watch_data(&node.path).await {
+                Ok((_, stat, news)) if stat.czxid == node.czxid => {
+                    node.watched_by(news);
+                }
+                Ok(_) | Err(zk::Error::NoNode) => return,
+                Err(error) if fate(&error) == Fate::SessionOver => return,
+                Err(_) => (),
+            }
+            continue;
+        };
+        if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) {
+            return;
+        }
     }
 }
 

@@ -44,6 +44,7 @@ impl Node {
         (sequence, czxid): (i64, i64),
         unique: bool,
     ) -> Arc<Self> {
+        session.count_node(true);
         Arc::new(Self {
             session: Arc::clone(session),
             lock: lock.clone(),
@@ -103,6 +104,12 @@ impl Node {
             *slot = None;
         }
         Some(event)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.session.count_node(false);
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Options {
     /// The shortest session to ask for.
     pub(crate) session: Duration,
     pub(crate) strict: Strict,
+    /// The servers' unit of time, where they do not tell it.
+    pub(crate) tick: Option<Duration>,
     /// Makes all connections TLS.
     pub(crate) tls: Option<TlsFiles>,
 }
@@ -86,7 +88,7 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
         url.allow_options(&[
-            "acl", "auth", "ca", "cert", "create", "key", "recipe", "session", "strict", "timeout",
+            "acl", "auth", "ca", "cert", "create", "key", "recipe", "session", "strict", "tick", "timeout",
         ])?;
         let hosts: Vec<Host> = url
             .hosts()?
@@ -121,6 +123,7 @@ impl Options {
             timeout: url.timeout()?,
             session: bounded(url, "session", 100, 86_400_000)?.unwrap_or(Duration::from_secs(1)),
             strict: strict(url)?,
+            tick: bounded(url, "tick", 10, 60_000)?,
             tls,
         })
     }

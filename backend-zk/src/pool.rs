@@ -69,7 +69,7 @@ impl Pool {
         if let Some(session) = slot.alive() {
             return Ok(session);
         }
-        let session = Session::open(&self.options, slot.timeout, self.limits.lag()).await?;
+        let session = Session::open(&self.options, slot.timeout, self.limits).await?;
         // An old one is only dropped here: what it held runs out by itself.
         *slot.session() = Some(Arc::clone(&session));
         if self.slots().closed {

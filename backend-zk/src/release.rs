@@ -44,7 +44,7 @@ fn unknown() -> Error {
 /// Deletes a node for as long as it takes.
 pub(crate) async fn for_good(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>) {
     let mut pause = Duration::from_millis(100);
-    while let Err(error) = delete(shared, owner, node, node.session.timeout).await {
+    while let Err(error) = delete(shared, owner, node, node.session.timeout()).await {
         if node.session.is_over() {
             break;
         }

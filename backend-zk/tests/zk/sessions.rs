@@ -105,6 +105,51 @@ async fn a_guard_knows_about_its_connection() {
     leave(guard, &two).await;
 }
 
+/// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over. The holder must
+/// not go on believing in the time that it was granted at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_moves_is_granted_less() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    for (round, settled) in [secs(4), Duration::from_millis(50)].into_iter().enumerate() {
+        let name = format!("less-{round}");
+        server.set("maxSessionTimeout", "90000").expect("written");
+        server.kill().expect("killed");
+        server.restart().await.expect("started");
+        let guard = one.lock(name.as_str()).ttl(secs(30)).wait(secs(30)).await.expect("a free lock");
+        standing(&guard, Standing::Held, secs(10)).await;
+        server.set("maxSessionTimeout", "3000").expect("written");
+        server.kill().expect("killed");
+        server.restart().await.expect("started");
+        standing(&guard, Standing::Held, secs(20)).await;
+        // In the second round the connection is lost before anybody can have asked.
+        tokio::time::sleep(settled).await;
+        let heir = tokio::spawn({
+            let request = two.lock(name.as_str()).ttl(secs(3)).wait(secs(60));
+            async move {
+                let guard = request.await.expect("the session expires");
+                (Moment::now(), guard)
+            }
+        });
+        queued(&two, &name, 1).await;
+        assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+        proxy.cut();
+        let cut = Moment::now();
+        guard.lost().await;
+        let told = Moment::now();
+        let (granted, heir) = heir.await.expect("no panic");
+        println!(
+            "round {round}: told {:?} after the cut, the heir came {:?} after it",
+            told.since(cut),
+            granted.since(cut)
+        );
+        assert!(told <= granted, "both believed for {:?}", told.since(granted));
+        proxy.heal();
+        leave(heir, &two).await;
+    }
+}
+
 /// Somebody ends the session while the claim holds, while it waits, and while its node is being made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_ended_by_another_client() {

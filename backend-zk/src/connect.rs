@@ -1,0 +1,65 @@
+//! Opening sessions.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Result};
+use zookeeper_client as zk;
+
+use crate::error::{explain, no_answer};
+#[cfg(feature = "sasl")]
+use crate::options::Login;
+use crate::options::Options;
+use crate::thread;
+
+/// Opens a session of about this timeout, within `limit`. Tries each of these places once.
+pub(crate) async fn connect(
+    options: &Options,
+    servers: &str,
+    timeout: Duration,
+    limit: Duration,
+) -> Result<zk::Client> {
+    let mut connector = zk::Client::connector()
+        .with_fail_eagerly()
+        .with_session_timeout(timeout)
+        .with_connection_timeout(patience(options.hosts.len(), timeout, limit));
+    match &options.login {
+        None => (),
+        Some(crate::options::Login::Digest(digest)) => {
+            connector = connector.with_auth("digest", digest.expose().as_bytes());
+        }
+        #[cfg(feature = "sasl")]
+        Some(Login::Sasl(user, password)) => {
+            let sasl = zk::SaslOptions::digest_md5(user.clone(), password.expose().to_owned());
+            connector = connector.with_sasl(sasl);
+        }
+    }
+    #[cfg(feature = "tls")]
+    if let Some(files) = &options.tls {
+        connector = connector.with_tls(crate::tls::options(files)?);
+    }
+    let servers = servers.to_owned();
+    // The crate spawns the session's task where it is called.
+    let opening = thread::spawn(async move {
+        tokio::time::timeout(limit, connector.connect(&servers)).await.unwrap_or(Err(zk::Error::Timeout))
+    });
+    match opening.await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(zk::Error::BadArguments(what))) => {
+            Err(Error::new(ErrorKind::InvalidInput, format!("the address is not usable: {what}")))
+        }
+        // The crate keeps the reason to itself.
+        Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => Err(Error::new(
+            ErrorKind::Unreachable,
+            "no server can be reached, or none agrees on TLS: on its certificate, its name, or ours",
+        )),
+        // A session that is over before it began: the server took the credentials, or the version, amiss.
+        Ok(Err(error)) => Err(explain(&error)),
+        Err(_) => Err(no_answer()),
+    }
+}
+
+/// For how long a connection may be silent, or take to be made, before it is the next server's turn.
+fn patience(_servers: usize, timeout: Duration, _limit: Duration) -> Duration {
+    // The other half is for another server.
+    timeout / 2
+}
