@@ -120,10 +120,10 @@ impl Belief {
     /// Whoever takes a session over counts its time from then. So there is time to ask what it has granted, even if the
     /// last sign of life before that is older than the shortest timeout.
     pub(crate) fn cut_short(&self) -> Option<Moment> {
-        match self.asked_at == self.moves {
-            true => self.shortened.then(|| self.deadline()),
-            false => Some(self.deadline().max(self.moved_at.after(self.least / 2))),
+        if self.asked_at == self.moves {
+            return self.shortened.then(|| self.deadline());
         }
+        Some(self.deadline().max(self.moved_at.after(self.least / 2)))
     }
 
     /// Until when the session may be believed in.

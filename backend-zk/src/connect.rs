@@ -11,6 +11,9 @@ use crate::options::Login;
 use crate::options::Options;
 use crate::thread;
 
+/// A machine that is busy must not look silent.
+const SHORTEST: Duration = Duration::from_millis(250);
+
 /// Opens a session of about this timeout, within `limit`. Tries each of these places once.
 pub(crate) async fn connect(
     options: &Options,
@@ -18,10 +21,13 @@ pub(crate) async fn connect(
     timeout: Duration,
     limit: Duration,
 ) -> Result<zk::Client> {
+    let mut places: Vec<&str> = servers.split(',').collect();
+    places.sort_unstable();
+    places.dedup();
     let mut connector = zk::Client::connector()
         .with_fail_eagerly()
         .with_session_timeout(timeout)
-        .with_connection_timeout(patience(options.hosts.len(), timeout, limit));
+        .with_connection_timeout(patience(places.len(), timeout, limit));
     match &options.login {
         None => (),
         Some(crate::options::Login::Digest(digest)) => {
@@ -59,7 +65,26 @@ pub(crate) async fn connect(
 }
 
 /// For how long a connection may be silent, or take to be made, before it is the next server's turn.
-fn patience(_servers: usize, timeout: Duration, _limit: Duration) -> Duration {
-    // The other half is for another server.
-    timeout / 2
+///
+/// With several servers: when one falls silent, and is tried in vain twice more, two of the others must still get their
+/// turn before the session is over; and each must get one before `limit` is.
+fn patience(servers: usize, timeout: Duration, limit: Duration) -> Duration {
+    match u32::try_from(servers) {
+        Ok(0 | 1) | Err(_) => timeout / 2,
+        Ok(servers) => (timeout / 6).max(SHORTEST).min(timeout / 2).min(limit / (servers + 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_gets_its_turn() {
+        let secs = Duration::from_secs;
+        assert_eq!(patience(1, secs(10), secs(5)), secs(5));
+        assert_eq!(patience(3, secs(6), secs(5)), secs(1));
+        assert_eq!(patience(3, secs(1), secs(5)), SHORTEST);
+        assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 4);
+    }
 }

@@ -65,7 +65,7 @@ async fn ask(options: &Options, timeout: Duration, answers: &mut BTreeMap<String
         .collect();
     let mut waited = std::pin::pin!(tokio::time::sleep(LIMIT));
     let mut hurry = false;
-    while !(hurry && !answers.is_empty()) {
+    while !hurry || answers.is_empty() {
         tokio::select! {
             answer = asking.next() => match answer {
                 Some(answer) => answers.extend(answer.map(|(address, timeout)| (address.clone(), timeout))),

@@ -97,6 +97,7 @@ fn rotate(node: &Arc<Node>) {
     if node.sequence < ROTATE_AT {
         return;
     }
+    // Also one that is not a container: some day its numbers would end.
     let node = Arc::clone(node);
     drop(thread::spawn(async move {
         match node.session.client.delete(folder(&node.path), None).await {

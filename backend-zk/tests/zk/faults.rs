@@ -116,6 +116,66 @@ async fn an_unknown_tick_is_a_long_one() {
     assert!(shortest("?tick=500ms").await <= secs(1), "{:?}", shortest("?tick=500ms").await);
 }
 
+/// One of three servers takes connections and is silent. Everybody connects, and no lock is lost when it falls silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_is_silent() {
+    let Some(servers) = ensemble(&options().setting("syncLimit", "10").setting("initLimit", "50")).await
+    else {
+        return;
+    };
+    let mut proxies = Vec::new();
+    for address in servers.addresses() {
+        proxies.push(Proxy::start(address).await.expect("a proxy"));
+    }
+    let through: Vec<_> = proxies.iter().map(Proxy::addr).collect();
+    let url = servers.url_via(&through);
+    let locks = client(&url).await;
+    for round in 0..9 {
+        let silent = &proxies[round % 3];
+        let guard = locks.lock("kept").ttl(secs(6)).wait(secs(20)).await.expect("a free lock");
+        silent.blackhole(Direction::Both);
+        let mut connecting = Vec::new();
+        for _ in 0..4 {
+            let url = url.clone();
+            connecting.push(tokio::spawn(async move { client(&url).await }));
+        }
+        tokio::time::sleep(secs(8)).await;
+        assert!(guard.is_held(), "round {round}: {:?}", guard.standing());
+        for connecting in connecting {
+            connecting.await.expect("one of the others serves");
+        }
+        silent.heal();
+        guard.release().await.expect("held");
+    }
+}
+
+/// An idle lock with a short lease costs few requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_lock_costs_few_requests() {
+    let options = options().setting("tickTime", "2000");
+    let Some(servers) = ensemble(&options).await else { return };
+    let locks = client(&servers.url()).await;
+    let received = || {
+        let counts = servers.servers().iter().map(|server| {
+            let answer = server.four_letter("mntr").expect("an answer");
+            let line = answer.lines().find_map(|line| line.strip_prefix("zk_packets_received"));
+            line.expect("a counter").trim().parse::<u64>().expect("a number")
+        });
+        counts.sum::<u64>()
+    };
+    for length in [4, 5, 6] {
+        let guard = locks.lock("idle").ttl(secs(length)).wait(secs(20)).await.expect("a free lock");
+        tokio::time::sleep(secs(length)).await;
+        let before = received();
+        tokio::time::sleep(secs(length * 2)).await;
+        let requests = (received() - before) / 2;
+        println!("ttl {length} s: {requests} requests for each ttl");
+        assert!(guard.is_held(), "{:?}", guard.standing());
+        assert!(requests <= 60, "{requests} requests in {length} s for one idle lock");
+        guard.release().await.expect("held");
+    }
+}
+
 /// What the workers of a test have seen together.
 #[derive(Default)]
 struct Seen {
