@@ -36,6 +36,8 @@ pub(crate) struct Session {
     belief: Mutex<(zk::StateWatcher, Belief)>,
     /// How many nodes of claims it has.
     nodes: AtomicUsize,
+    /// When it was used last.
+    used: Mutex<Moment>,
     /// A node of the session's own: what it writes to as a sign of life.
     mark: Mutex<Option<Arc<str>>>,
 }
@@ -54,6 +56,7 @@ impl Session {
             options: Arc::clone(options),
             belief: Mutex::new((states.clone(), belief)),
             nodes: AtomicUsize::new(0),
+            used: Mutex::new(asked),
             mark: Mutex::default(),
             client,
         });
@@ -143,8 +146,20 @@ impl Session {
         if made {
             self.nodes.fetch_add(1, Ordering::Relaxed);
         } else {
+            self.note_use();
             self.nodes.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Somebody is about to use it.
+    pub(crate) fn note_use(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
+    }
+
+    /// For how long nobody has used it and it holds nothing.
+    pub(crate) fn idle_for(&self) -> Duration {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.nodes.load(Ordering::Relaxed) > 0 { Duration::ZERO } else { Moment::now().since(used) }
     }
 
     fn mark(&self) -> MutexGuard<'_, Option<Arc<str>>> {

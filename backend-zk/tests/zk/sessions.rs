@@ -105,6 +105,34 @@ async fn a_guard_knows_about_its_connection() {
     leave(guard, &two).await;
 }
 
+/// Leases of eighty lengths need few sessions, and the sessions that nobody uses any more are closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_few() {
+    let Some(server) = single(&options()).await else { return };
+    let sessions = || {
+        let answer = server.four_letter("mntr").expect("an answer");
+        let line = answer.lines().find_map(|line| line.strip_prefix("zk_num_alive_connections"));
+        line.expect("a counter").trim().parse::<u32>().expect("a number")
+    };
+    let before = sessions();
+    let locks = client(&server.url()).await;
+    for length in (2..82).rev() {
+        let guard = locks.lock("many").ttl(secs(length)).await.expect("a free lock");
+        guard.release().await.expect("held");
+    }
+    let most = sessions() - before;
+    let held = locks.lock("held").ttl(secs(40)).await.expect("a free lock");
+    println!("{most} sessions for 80 lengths of leases");
+    assert!(most <= 22, "{most} sessions");
+    let end = Moment::now().after(secs(90));
+    while sessions() - before > 2 {
+        assert!(!end.has_passed(), "{} sessions are left", sessions() - before);
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert!(held.is_held());
+    leave(held, &locks).await;
+}
+
 /// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over. The holder must
 /// not go on believing in the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
