@@ -16,6 +16,7 @@ use crate::look::Look;
 use crate::names::lock_path;
 use crate::node::{Node, write_data};
 use crate::patience::{session, within};
+use crate::permit::say_held;
 use crate::queue::{Place, place};
 use crate::recover::{Found, Met};
 use crate::release::release;
@@ -107,6 +108,8 @@ impl Acquire<'_> {
                 None => return Ok(Ended::SessionOver),
             },
         };
+        // Whoever is behind us has seen us wait, unless we came in at the look that followed our coming.
+        let mut waited = look.is_none();
         loop {
             let now = match look.take() {
                 Some(look) => look,
@@ -116,7 +119,12 @@ impl Acquire<'_> {
                 },
             };
             let waiting = match place(&now.queue, node.name()) {
-                Place::Granted => return self.granted(&node, now.sent).await,
+                Place::Granted => {
+                    if waited && matches!(self.kind, Kind::Permit(_)) {
+                        say_held(&node, self.claim);
+                    }
+                    return self.granted(&node, now.sent).await;
+                }
                 Place::Waiting(waiting) => waiting,
                 Place::Clash(other) => return self.clash(other).await,
                 Place::Gone => {
@@ -134,11 +142,12 @@ impl Acquire<'_> {
             if self.claim.is_given_up() {
                 // One who does not wait has heard of the writer before it by name only.
                 let asks = self.kind == Kind::Shared && self.claim.wait() == Wait::No;
-                if asks && self.joins(&waiting.watch).await? {
+                if asks && self.joins(waiting.watch.as_deref().unwrap_or_default()).await? {
                     return self.granted(&node, now.sent).await;
                 }
                 return self.leave().await;
             }
+            waited = true;
             match wait_for_turn(self, &node, &waiting).await? {
                 Turn::Mine(since) => return self.granted(&node, since).await,
                 // Our node was there at the last look.
@@ -189,10 +198,9 @@ impl Acquire<'_> {
                 return Ok(None);
             };
             let sent = Moment::now();
-            // A container: the server deletes it when it has been empty for a while.
-            let container = CreateMode::Container.with_acls(self.shared.options.acls());
+            let folder = self.shared.options.folder_mode().with_acls(self.shared.options.acls());
             // Requests go out when they are made, before anybody waits for them.
-            let making = folder_missing.then(|| client.create(&self.folder, b"", &container));
+            let making = folder_missing.then(|| client.create(&self.folder, b"", &folder));
             let creating = self.session.bounded(client.create(&head, &data, &options));
             let listing = client.list_children(&self.folder);
             let created = within(self.shared, claim, creating).await?;

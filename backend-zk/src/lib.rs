@@ -14,6 +14,7 @@
 //! | `strict` | `true`, `false`, `10s` | refuse leases that a server which is cut off from its leader would outlive: those not longer than `syncLimit` x `tickTime`, as the servers tell (by the command `conf`), or as given here |
 //! | `tick` | `2s` | the servers' `tickTime`, where they do not tell it: at least the largest of them; 2 seconds are assumed |
 //! | `create` | `true`, `false` | make the base path where it is missing |
+//! | `folders` | `container`, `persistent` | whether the servers delete the folder of a lock when it has been empty for a while |
 //! | `timeout` | `5s` | how long a call may take that has no wait of its own |
 //! | `ca` | a PEM file | use TLS (feature `tls`), and trust these certificates |
 //! | `cert`, `key` | PEM files | our own certificate, which servers want by default, and its key; it is an identity for `acl=creator` |
@@ -38,6 +39,7 @@ mod names;
 mod node;
 mod options;
 mod patience;
+mod permit;
 mod pool;
 mod probe;
 mod queue;

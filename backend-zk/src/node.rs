@@ -17,7 +17,7 @@ use crate::child::Child;
 use crate::session::Session;
 
 /// The news of a node, which comes at most once.
-type News = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
+pub(crate) type News = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
 
 /// A node that a claim has made.
 pub(crate) struct Node {
@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) deleting: tokio::sync::Mutex<()>,
     /// A watch on the node itself, if one has been set.
     news: Mutex<Option<Shared<News>>>,
+    /// A watch on the folder that nobody waits for any more.
+    beside: Mutex<Option<News>>,
 }
 
 impl Node {
@@ -55,6 +57,7 @@ impl Node {
             held: AtomicBool::new(false),
             deleting: tokio::sync::Mutex::default(),
             news: Mutex::default(),
+            beside: Mutex::default(),
         })
     }
 
@@ -93,6 +96,11 @@ impl Node {
     /// Whether a watch is set.
     pub(crate) fn is_watched(&self) -> bool {
         self.news().is_some()
+    }
+
+    /// Keeps a watch on the folder until it has fired: dropping it costs a request, too.
+    pub(crate) fn keep_watch(&self, news: News) {
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
     }
 
     /// The next event of the node; `None` if no watch is set.
@@ -246,6 +254,22 @@ const READER: &str = " reader";
 pub(crate) fn write_data(claim: &Claim) -> Vec<u8> {
     let reader = if claim.mode() == Mode::Shared { READER } else { "" };
     format!("{}\nlockwell ttl={}{reader}", claim.label(), claim.ttl().as_millis()).into_bytes()
+}
+
+/// What the node of a permit says behind its lease when its turn has come.
+const HELD: &str = " held";
+
+/// The data of a permit whose turn has come.
+pub(crate) fn write_held(claim: &Claim) -> Vec<u8> {
+    let mut data = write_data(claim);
+    data.extend_from_slice(HELD.as_bytes());
+    data
+}
+
+/// Whether a permit's node says that its turn has come.
+pub(crate) fn says_held(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    text.split_once("\nlockwell ttl=").is_some_and(|(_, rest)| rest.ends_with(HELD))
 }
 
 /// The label and the lease of a node, from its data.
