@@ -117,13 +117,14 @@ impl Belief {
 
     /// Until when locks may be believed in that were granted for longer; `None` while the first timeout stands.
     ///
-    /// Whoever takes a session over counts its time from then. So there is time to ask what it has granted, even if the
-    /// last sign of life before that is older than the shortest timeout.
+    /// Whoever takes a session over counts its time from then, and from each request after that. So there is time to ask
+    /// what it has granted, even if the last sign of life before that is older than the shortest timeout.
     pub(crate) fn cut_short(&self) -> Option<Moment> {
         if self.asked_at == self.moves {
             return self.shortened.then(|| self.deadline());
         }
-        Some(self.deadline().max(self.moved_at.after(self.least / 2)))
+        let taken_over = valid_until(self.heard.max(self.moved_at), self.least).before(self.lag);
+        Some(self.deadline().max(taken_over))
     }
 
     /// Until when the session may be believed in.
@@ -197,14 +198,18 @@ mod tests {
         let mut belief = Belief::new(T, LEAST, Duration::ZERO, start);
         belief.moved(start.after(ms(100)));
         assert_eq!(belief.deadline(), valid_until(start, LEAST));
-        assert_eq!(belief.cut_short(), Some(valid_until(start, LEAST)));
+        assert_eq!(belief.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));
         belief.granted(1, T);
         assert_eq!((belief.deadline(), belief.cut_short()), (valid_until(start, T), None));
         belief.moved(start.after(ms(3000)));
         belief.moved(start.after(ms(5000)));
         belief.granted(2, ms(6000));
         assert_eq!(belief.deadline(), valid_until(start, LEAST), "asked before it was taken over again");
-        assert_eq!(belief.cut_short(), Some(start.after(ms(7000))), "counted from when it was taken over");
+        assert_eq!(
+            belief.cut_short(),
+            Some(valid_until(start.after(ms(5000)), LEAST)),
+            "counted from when it was taken over"
+        );
         belief.granted(3, T);
         let deadline = valid_until(start, ms(6000));
         assert_eq!((belief.deadline(), belief.cut_short()), (deadline, Some(deadline)));

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::thread;
 
 /// A machine that is busy must not look silent.
-const SHORTEST: Duration = Duration::from_millis(250);
+const SHORTEST: Duration = Duration::from_millis(500);
 
 /// Opens a session of about this timeout, within `limit`. Tries each of these places once.
 pub(crate) async fn connect(
@@ -66,12 +66,12 @@ pub(crate) async fn connect(
 
 /// For how long a connection may be silent, or take to be made, before it is the next server's turn.
 ///
-/// With several servers: when one falls silent, and is tried in vain twice more, two of the others must still get their
-/// turn before the session is over; and each must get one before `limit` is.
+/// With several servers: when one falls silent, and is tried in vain twice more, another must still get its turn before
+/// the session is over; and each must get one before `limit` is.
 fn patience(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {
         Ok(0 | 1) | Err(_) => timeout / 2,
-        Ok(servers) => (timeout / 6).max(SHORTEST).min(timeout / 2).min(limit / (servers + 1)),
+        Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / (servers + 1)),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     fn every_server_gets_its_turn() {
         let secs = Duration::from_secs;
         assert_eq!(patience(1, secs(10), secs(5)), secs(5));
-        assert_eq!(patience(3, secs(6), secs(5)), secs(1));
+        assert_eq!(patience(3, secs(4), secs(5)), secs(1));
         assert_eq!(patience(3, secs(1), secs(5)), SHORTEST);
         assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 4);
     }

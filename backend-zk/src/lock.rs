@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockcore::backend::Backoff;
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
     Released, Renewal, Result, ServerUrl, async_trait,
@@ -56,8 +59,21 @@ impl ZkLock {
 
     /// Everybody who holds the lock or waits for it, in the order of the queue: Curator's and kazoo's nodes, too.
     pub async fn queue(&self, name: &LockName) -> Result<Vec<Place>> {
-        let work = inspect::queue(&self.shared, name);
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(|_| no_answer())?
+        self.again(|| inspect::queue(&self.shared, name).boxed()).await
+    }
+
+    /// Looks again while the connection is being replaced.
+    async fn again<'a, T>(&self, look: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
+        let looking = async {
+            let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+            loop {
+                match look().await {
+                    Err(error) if error.kind() == ErrorKind::Unreachable => pauses.pause().await,
+                    answer => return answer,
+                }
+            }
+        };
+        tokio::time::timeout(self.shared.options.timeout, looking).await.map_err(|_| no_answer())?
     }
 
     /// Writes to ZooKeeper that are done only if this grant still holds its lock: checked by the servers, in the same
@@ -116,8 +132,7 @@ impl DistributedLock for ZkLock {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let work = inspect::status(&self.shared, name);
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(|_| no_answer())?
+        self.again(|| inspect::status(&self.shared, name).boxed()).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
