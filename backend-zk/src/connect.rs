@@ -14,6 +14,18 @@ use crate::thread;
 /// A machine that is busy must not look silent.
 const SHORTEST: Duration = Duration::from_millis(500);
 
+/// Opens a session for long. Servers that are all too slow for several to have their turns get more time, a second time.
+pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<zk::Client> {
+    let servers = options.servers_for_long();
+    let limit = if options.hosts.len() > 1 { options.timeout / 2 } else { options.timeout };
+    match connect(options, &servers, timeout, limit).await {
+        Err(error) if error.is_retryable() && options.hosts.len() > 1 => {
+            connect_within(options, &servers, timeout, options.timeout, timeout / 2).await
+        }
+        answer => answer,
+    }
+}
+
 /// Opens a session of about this timeout, within `limit`. Tries each of these places once.
 pub(crate) async fn connect(
     options: &Options,
@@ -24,10 +36,21 @@ pub(crate) async fn connect(
     let mut places: Vec<&str> = servers.split(',').collect();
     places.sort_unstable();
     places.dedup();
+    let patience = patience(places.len(), timeout, limit);
+    connect_within(options, servers, timeout, limit, patience).await
+}
+
+async fn connect_within(
+    options: &Options,
+    servers: &str,
+    timeout: Duration,
+    limit: Duration,
+    patience: Duration,
+) -> Result<zk::Client> {
     let mut connector = zk::Client::connector()
         .with_fail_eagerly()
         .with_session_timeout(timeout)
-        .with_connection_timeout(patience(places.len(), timeout, limit));
+        .with_connection_timeout(patience);
     match &options.login {
         None => (),
         Some(crate::options::Login::Digest(digest)) => {

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use zookeeper_client::{self as zk, CreateMode, SessionState};
 
 use crate::belief::Belief;
-use crate::connect::connect;
+use crate::connect::connect_for_long;
 use crate::granted::ask_after_moves;
 use crate::names::CLOCK;
 use crate::options::Options;
@@ -45,7 +45,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) async fn open(options: &Arc<Options>, timeout: Duration, limits: Limits) -> Result<Arc<Self>> {
         let asked = Moment::now();
-        let client = connect(options, &options.servers_for_long(), timeout, options.timeout).await?;
+        let client = connect_for_long(options, timeout).await?;
         let timeout = client.session_timeout();
         let mut states = client.state_watcher();
         states.state();
