@@ -31,7 +31,7 @@ pub(crate) struct Belief {
     lag: Duration,
     /// When the latest sign of life was sent that has surely arrived.
     confirmed: Moment,
-    /// When the latest request was sent that has been answered.
+    /// When the session was opened, or the latest request was sent that has been answered.
     heard: Moment,
     /// Answered requests that are not old enough yet, in order.
     recent: VecDeque<Moment>,
@@ -44,14 +44,22 @@ pub(crate) struct Belief {
 }
 
 impl Belief {
-    /// A session whose making was asked for at `asked`.
-    pub(crate) fn new(timeout: Duration, least: Duration, lag: Duration, asked: Moment) -> Self {
+    /// A session whose making was asked for at `asked`, and which was there at `opened`.
+    ///
+    /// Its time counts from the first. But several servers may have been tried in between, for longer than that time: such
+    /// a session is not silent, and is believed in as soon as writes are answered.
+    pub(crate) fn new(
+        timeout: Duration,
+        least: Duration,
+        lag: Duration,
+        (asked, opened): (Moment, Moment),
+    ) -> Self {
         Self {
             timeout,
             least,
             lag,
             confirmed: asked,
-            heard: asked,
+            heard: opened,
             recent: VecDeque::new(),
             moves: 0,
             moved_at: asked,
@@ -152,7 +160,7 @@ mod tests {
     #[test]
     fn a_single_server_counts_from_the_last_answer() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, Duration::ZERO, start);
+        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
         assert_eq!(belief.deadline(), valid_until(start, T));
         belief.touched(start.after(ms(500)));
         assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
@@ -164,7 +172,7 @@ mod tests {
     #[test]
     fn an_ensemble_counts_what_was_reported() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, ms(1000), start);
+        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
         belief.confirmed(start.after(ms(500)));
         assert_eq!(belief.deadline(), valid_until(start, T), "not reported yet");
         belief.confirmed(start.after(ms(1400)));
@@ -179,9 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_was_opened_slowly_is_not_silent() {
+        let opened = Moment::now();
+        let mut belief = Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened));
+        assert!(!belief.is_silent());
+        assert!(belief.deadline().has_passed(), "it may have been made when it was asked for");
+        belief.confirmed(opened);
+        belief.confirmed(opened.after(ms(1000)));
+        assert_eq!(belief.deadline(), valid_until(opened, T));
+        assert!(Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened.before(T * 3))).is_silent());
+    }
+
+    #[test]
     fn what_a_server_answers_by_itself_proves_nothing() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, ms(1000), start);
+        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
         for at in 0..500 {
             belief.touched(start.after(ms(at * 100)));
         }
@@ -189,13 +209,13 @@ mod tests {
         assert!(belief.recent.len() <= REMEMBERED);
         // But it is a sign of life, and the next write tells that it was reported.
         belief.confirmed(start.after(ms(50_000)));
-        assert_eq!(belief.deadline(), valid_until(start.after(ms(48_900)), T));
+        assert_eq!(belief.deadline(), valid_until(start.after(ms(49_000)), T));
     }
 
     #[test]
     fn a_session_that_was_taken_over_has_the_least_until_the_servers_are_asked() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, Duration::ZERO, start);
+        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
         belief.moved(start.after(ms(100)));
         assert_eq!(belief.deadline(), valid_until(start, LEAST));
         assert_eq!(belief.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Result};
+use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client as zk;
 
 use crate::error::{explain, no_answer};
@@ -14,16 +14,26 @@ use crate::thread;
 /// A machine that is busy must not look silent.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// Opens a session for long. Servers that are all too slow for several to have their turns get more time, a second time.
-pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<zk::Client> {
-    let servers = options.servers_for_long();
-    let limit = if options.hosts.len() > 1 { options.timeout / 2 } else { options.timeout };
-    match connect(options, &servers, timeout, limit).await {
-        Err(error) if error.is_retryable() && options.hosts.len() > 1 => {
-            connect_within(options, &servers, timeout, options.timeout, timeout / 2).await
-        }
-        answer => answer,
+/// On a slow network a server needs so long.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// Opens a session for long. Says when it was asked for, too.
+///
+/// Servers that are all too slow for several to have their turns get more time, a second time.
+pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
+    let (servers, limit) = (options.servers_for_long(), options.timeout);
+    let several = options.hosts.len() > 1;
+    let short = patience(options.hosts.len(), timeout, limit);
+    let asked = Moment::now();
+    let first = if several { limit / 2 } else { limit };
+    match connect_within(options, &servers, timeout, first, short).await {
+        Err(error) if error.is_retryable() && several => (),
+        answer => return Ok((asked, answer?)),
     }
+    // The first try made no session that we know of. The time of this one begins now.
+    let asked = Moment::now();
+    let client = connect_within(options, &servers, timeout, limit, slow(timeout, limit)).await?;
+    Ok((asked, client))
 }
 
 /// Opens a session of about this timeout, within `limit`. Tries each of these places once.
@@ -90,12 +100,18 @@ async fn connect_within(
 /// For how long a connection may be silent, or take to be made, before it is the next server's turn.
 ///
 /// With several servers: when one falls silent, and is tried in vain twice more, another must still get its turn before
-/// the session is over; and each must get one before `limit` is.
+/// the session is over. And when a minority is silent, and each of them is tried twice, another must get its turn before
+/// `limit` is over. A shorter time would cost more: the client crate pings after three eighths of it.
 fn patience(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {
         Ok(0 | 1) | Err(_) => timeout / 2,
-        Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / (servers + 1)),
+        Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / servers),
     }
+}
+
+/// The same for servers on a slow network. One that is silent still cannot use up all the time there is.
+fn slow(timeout: Duration, limit: Duration) -> Duration {
+    (timeout / 4).max(SLOW).min(timeout / 2).min(limit / 2)
 }
 
 #[cfg(test)]
@@ -108,6 +124,14 @@ mod tests {
         assert_eq!(patience(1, secs(10), secs(5)), secs(5));
         assert_eq!(patience(3, secs(4), secs(5)), secs(1));
         assert_eq!(patience(3, secs(1), secs(5)), SHORTEST);
-        assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 4);
+        assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 3);
+    }
+
+    #[test]
+    fn a_slow_network_gets_more_time() {
+        let secs = Duration::from_secs;
+        assert_eq!(slow(secs(2), secs(5)), secs(1));
+        assert_eq!(slow(secs(6), secs(5)), SLOW);
+        assert_eq!(slow(secs(86_400), secs(5)), secs(5) / 2);
     }
 }

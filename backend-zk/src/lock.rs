@@ -150,7 +150,8 @@ impl DistributedLock for ZkLock {
         }
     }
 
-    /// A connection that breaks is noticed at once, a silent one after half the session's timeout.
+    /// A connection that breaks is noticed at once, a silent one after a quarter of the session's timeout or so, or
+    /// half of it if there is one server.
     async fn doubted(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         node.session.disconnected().await;

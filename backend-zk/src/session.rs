@@ -44,19 +44,19 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) async fn open(options: &Arc<Options>, timeout: Duration, limits: Limits) -> Result<Arc<Self>> {
-        let asked = Moment::now();
-        let client = connect_for_long(options, timeout).await?;
+        let (asked, client) = connect_for_long(options, timeout).await?;
+        let opened = Moment::now();
         let timeout = client.session_timeout();
         let mut states = client.state_watcher();
         states.state();
-        let belief = Belief::new(timeout, limits.granted, limits.lag(), asked);
+        let belief = Belief::new(timeout, limits.granted, limits.lag(), (asked, opened));
         let session = Arc::new(Self {
             lag: limits.lag(),
             under_way: Semaphore::new(UNDER_WAY),
             options: Arc::clone(options),
             belief: Mutex::new((states.clone(), belief)),
             nodes: AtomicUsize::new(0),
-            used: Mutex::new(asked),
+            used: Mutex::new(opened),
             mark: Mutex::default(),
             client,
         });
