@@ -16,6 +16,7 @@ use crate::look::Look;
 use crate::names::lock_path;
 use crate::node::{Node, write_data};
 use crate::patience::{session, within};
+use crate::permit::say_held;
 use crate::queue::{Place, place};
 use crate::recover::{Found, Met};
 use crate::release::release;
@@ -103,14 +104,12 @@ impl Acquire<'_> {
             // Asked for again.
             Some(node) => (node, None),
             None => match self.enter().await? {
-                Some((node, Entered::First(sent))) => {
-                    node.note_alone();
-                    return self.granted(&node, sent).await;
-                }
-                Some((node, Entered::Look(look))) => (node, look),
+                Some(entered) => entered,
                 None => return Ok(Ended::SessionOver),
             },
         };
+        // Whoever is behind us has seen us wait, unless we came in at the look that followed our coming.
+        let mut waited = look.is_none();
         loop {
             let now = match look.take() {
                 Some(look) => look,
@@ -121,8 +120,8 @@ impl Acquire<'_> {
             };
             let waiting = match place(&now.queue, node.name()) {
                 Place::Granted => {
-                    if now.queue.len() == 1 {
-                        node.note_alone();
+                    if waited && matches!(self.kind, Kind::Permit(_)) {
+                        say_held(&node, self.claim);
                     }
                     return self.granted(&node, now.sent).await;
                 }
@@ -143,11 +142,12 @@ impl Acquire<'_> {
             if self.claim.is_given_up() {
                 // One who does not wait has heard of the writer before it by name only.
                 let asks = self.kind == Kind::Shared && self.claim.wait() == Wait::No;
-                if asks && self.joins(&waiting.watch).await? {
+                if asks && self.joins(waiting.watch.as_deref().unwrap_or_default()).await? {
                     return self.granted(&node, now.sent).await;
                 }
                 return self.leave().await;
             }
+            waited = true;
             match wait_for_turn(self, &node, &waiting).await? {
                 Turn::Mine(since) => return self.granted(&node, since).await,
                 // Our node was there at the last look.
@@ -165,8 +165,8 @@ impl Acquire<'_> {
     async fn granted(&self, node: &Arc<Node>, mut sent: Moment) -> Result<Ended> {
         node.note_held();
         let mut answers = 0;
-        while answers < 4 && self.session.deadline().remaining() <= self.session.timeout / 3 {
-            match within(self.shared, self.claim, self.session.confirm(&self.folder)).await? {
+        while answers < 4 && self.session.deadline().remaining() <= self.session.timeout() / 3 {
+            match within(self.shared, self.claim, self.session.confirm()).await? {
                 Ok(()) => {
                     answers += 1;
                     tokio::time::sleep(self.session.lag / 2).await;
@@ -183,10 +183,13 @@ impl Acquire<'_> {
         Ok(self.shared.grant(self.claim, node, sent).map_or(Ended::NotNow, Ended::Granted))
     }
 
-    /// Makes the node. `None`: the session is over.
-    async fn enter(&self) -> Result<Option<(Arc<Node>, Entered)>> {
+    /// Makes the node, and looks at the queue. The look can be missing. `None`: the session is over.
+    ///
+    /// The requests of a session are executed in order, so they are all sent before the first answer. The folder is
+    /// made along with the node once it is known to be missing: a request for it each time would be a write for nothing.
+    async fn enter(&self) -> Result<Option<(Arc<Node>, Option<Look>)>> {
         let (claim, client) = (self.claim, &self.session.client);
-        let known = self.shared.known.take(claim.name());
+        let mut folder_missing = false;
         let head = format!("{}/{}", self.folder, prefix(claim.owner().as_uuid(), self.kind, self.form));
         let data = write_data(claim);
         let options = CreateMode::EphemeralSequential.with_acls(self.shared.options.acls());
@@ -195,37 +198,39 @@ impl Acquire<'_> {
                 return Ok(None);
             };
             let sent = Moment::now();
+            let folder = self.shared.options.folder_mode().with_acls(self.shared.options.acls());
             // Requests go out when they are made, before anybody waits for them.
+            let making = folder_missing.then(|| client.create(&self.folder, b"", &folder));
             let creating = self.session.bounded(client.create(&head, &data, &options));
-            let list = || client.list_children(&self.folder);
-            let listing = known.is_none().then(list);
+            let listing = client.list_children(&self.folder);
             let created = within(self.shared, claim, creating).await?;
             drop(turn);
             let error = match created {
                 Ok((stat, sequence)) => {
                     self.session.answered(sent);
                     self.shared.clock.saw(stat.ctime, sent);
-                    self.shared.known.saw(stat.czxid);
                     let path = format!("{head}{sequence}");
                     let node = self.settle(path, sequence.into_i64(), stat.czxid).await?;
-                    if known.is_some_and(|last| last.proves_first(node.sequence, node.czxid)) {
-                        return Ok(Some((node, Entered::First(sent))));
-                    }
                     // It comes after the create on the same session: whoever is before us shows.
-                    let listing = listing.unwrap_or_else(list);
                     let listed = within(self.shared, claim, self.session.bounded(listing)).await?;
                     // If there is no answer, it is asked for again.
                     let look = listed.ok().map(|names| Look { sent, queue: Child::queue(names) });
-                    return Ok(Some((node, Entered::Look(look))));
+                    return Ok(Some((node, look)));
                 }
                 Err(error) => error,
             };
             match fate(&error) {
-                Fate::Refused if error == zk::Error::NoNode => self.make_folder().await?,
+                Fate::Refused if error == zk::Error::NoNode => {
+                    if let Some(making) = making {
+                        let made = within(self.shared, claim, self.session.bounded(making)).await?;
+                        self.folder_made(made.err()).await?;
+                    }
+                    folder_missing = true;
+                }
                 Fate::Refused => return Err(explain(&error)),
                 Fate::SessionOver => return Ok(None),
                 Fate::Unknown => match self.find().await? {
-                    Found::Node(node) => return Ok(Some((node, Entered::Look(None)))),
+                    Found::Node(node) => return Ok(Some((node, None))),
                     Found::Nothing => (),
                     Found::SessionOver => return Ok(None),
                 },
@@ -235,7 +240,7 @@ impl Acquire<'_> {
 
     /// Remembers the node, from now on.
     pub(crate) async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>> {
-        let node = Node::new(&self.session, self.claim.name(), path, (sequence, czxid));
+        let node = Node::new(&self.session, self.claim.name(), path, (sequence, czxid), true);
         self.shared.table.insert(self.claim.owner().as_uuid(), &node);
         if !(0..LAST_SEQUENCE).contains(&sequence) {
             release(self.shared, self.claim).await?;
@@ -249,29 +254,23 @@ impl Acquire<'_> {
         Ok(node)
     }
 
-    async fn make_folder(&self) -> Result<()> {
-        let (client, options) = (&self.session.client, &self.shared.options);
-        // A container: the server deletes it when it has been empty for a while.
-        let container = CreateMode::Container.with_acls(options.acls());
-        match within(
-            self.shared,
-            self.claim,
-            self.session.bounded(client.create(&self.folder, b"", &container)),
-        )
-        .await?
-        {
-            Err(zk::Error::NoNode) if options.create && !options.base.is_empty() => {
+    /// The node could not be made for want of its folder, though the folder was asked for just before. Says why, or makes
+    /// the base where that is missing.
+    async fn folder_made(&self, error: Option<zk::Error>) -> Result<()> {
+        let options = &self.shared.options;
+        match error {
+            Some(zk::Error::NoNode) if options.create && !options.base.is_empty() => {
                 let directory = CreateMode::Persistent.with_acls(options.acls());
-                let making = self.session.bounded(client.mkdir(&options.base, &directory));
+                let making = self.session.bounded(self.session.client.mkdir(&options.base, &directory));
                 match within(self.shared, self.claim, making).await? {
                     Err(error) if fate(&error) == Fate::Refused => Err(explain(&error)),
                     _ => Ok(()),
                 }
             }
-            Err(error) if fate(&error) == Fate::Refused && error != zk::Error::NodeExists => {
+            Some(error) if fate(&error) == Fate::Refused && error != zk::Error::NodeExists => {
                 Err(explain(&error))
             }
-            // An unknown outcome shows when the node is made.
+            // It has been deleted again, or nobody knows: that shows next time.
             _ => Ok(()),
         }
     }
@@ -291,11 +290,4 @@ impl Acquire<'_> {
         }
         Ok(Ended::NotNow)
     }
-}
-
-enum Entered {
-    /// Nobody can be before us. The request was sent then.
-    First(Moment),
-    /// What the look that travelled along has told.
-    Look(Option<Look>),
 }

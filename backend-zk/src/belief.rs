@@ -4,10 +4,14 @@
 //! an answered request plus its timeout.
 //!
 //! In an ensemble only the leader ends sessions, and it hears of a sign of life when it next pings the server that we
-//! are connected to: every half tick. An answer that came by way of the leader (a write, a `sync`; not a read) proves
-//! that our server was still in touch when it was given, so that everything sent more than half a tick *before* has
-//! been reported. That is what is counted. A server that is cut off from its leader goes on answering reads for
-//! `syncLimit` ticks, which proves nothing.
+//! are connected to: every half tick. And it may have lost its majority without knowing it, while another leader counts
+//! the time of our session from its own election. An answered *write* proves both: a majority followed this leader when
+//! it was sent, so that no other leader had begun to count before; and our server was still in touch, so that
+//! everything sent more than half a tick before has been reported. That is what is counted. Reads, and `sync`, which a
+//! leader answers by itself, prove neither.
+//!
+//! A server that takes over a session may grant it less time than the one before. Which time the session has since then
+//! is known once the servers have been asked; until then it is the shortest that they grant.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,41 +19,130 @@ use std::time::Duration;
 use lockcore::Moment;
 use lockcore::backend::valid_until;
 
+/// How many signs of life are remembered.
+const REMEMBERED: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Belief {
     timeout: Duration,
-    /// How much older than an answered request a sign of life must be to have been reported. Zero on a single server.
+    /// The shortest timeout that the servers grant.
+    least: Duration,
+    /// How much older than an answered write a sign of life must be to have been reported. Zero on a single server.
     lag: Duration,
     /// When the latest sign of life was sent that has surely arrived.
     confirmed: Moment,
+    /// When the session was opened, or the latest request was sent that has been answered.
+    heard: Moment,
     /// Answered requests that are not old enough yet, in order.
     recent: VecDeque<Moment>,
+    /// How often another connection has taken the session over, and how often that was when the servers were asked.
+    moves: u64,
+    moved_at: Moment,
+    asked_at: u64,
+    /// A server has granted less than the first one.
+    shortened: bool,
 }
 
 impl Belief {
-    /// A session whose making was asked for at `asked`.
-    pub(crate) fn new(timeout: Duration, lag: Duration, asked: Moment) -> Self {
-        Self { timeout, lag, confirmed: asked, recent: VecDeque::new() }
+    /// A session whose making was asked for at `asked`, and which was there at `opened`.
+    ///
+    /// Its time counts from the first. But several servers may have been tried in between, for longer than that time: such
+    /// a session is not silent, and is believed in as soon as writes are answered.
+    pub(crate) fn new(
+        timeout: Duration,
+        least: Duration,
+        lag: Duration,
+        (asked, opened): (Moment, Moment),
+    ) -> Self {
+        Self {
+            timeout,
+            least,
+            lag,
+            confirmed: asked,
+            heard: opened,
+            recent: VecDeque::new(),
+            moves: 0,
+            moved_at: asked,
+            asked_at: 0,
+            shortened: false,
+        }
     }
 
-    /// A request that goes by way of the leader was sent at `sent` and has been answered.
-    pub(crate) fn answered(&mut self, sent: Moment) {
-        let reported = sent.before(self.lag);
-        while let Some(&older) = self.recent.front().filter(|&&older| older <= reported) {
-            self.confirmed = self.confirmed.max(older);
-            self.recent.pop_front();
-        }
+    /// A request was sent at `sent` and has been answered.
+    pub(crate) fn touched(&mut self, sent: Moment) {
+        self.heard = self.heard.max(sent);
         if self.lag.is_zero() {
             self.confirmed = self.confirmed.max(sent);
         } else if self.recent.back().is_none_or(|last| sent.since(*last) >= self.lag / 8) {
             // A busy session need not remember every request.
             self.recent.push_back(sent);
+            if self.recent.len() > REMEMBERED {
+                self.recent.pop_front();
+            }
         }
+    }
+
+    /// A write was sent at `sent` and has been answered.
+    pub(crate) fn confirmed(&mut self, sent: Moment) {
+        let reported = sent.before(self.lag);
+        while let Some(&older) = self.recent.front().filter(|&&older| older <= reported) {
+            self.confirmed = self.confirmed.max(older);
+            self.recent.pop_front();
+        }
+        self.touched(sent);
+    }
+
+    /// Another connection has taken the session over, as is known `now`.
+    pub(crate) fn moved(&mut self, now: Moment) {
+        self.moves += 1;
+        self.moved_at = now;
+    }
+
+    /// How often the session was taken over.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// The least timeout that the servers grant to a session like this, as they said when it had been taken over so
+    /// often.
+    pub(crate) fn granted(&mut self, moves: u64, timeout: Duration) {
+        self.asked_at = self.asked_at.max(moves);
+        if timeout < self.timeout {
+            self.timeout = timeout;
+            self.shortened = true;
+        }
+    }
+
+    /// The session's timeout as far as it is sure.
+    pub(crate) fn timeout(&self) -> Duration {
+        if self.asked_at == self.moves { self.timeout } else { self.timeout.min(self.least) }
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Until when locks may be believed in that were granted for longer; `None` while the first timeout stands.
+    ///
+    /// Whoever takes a session over counts its time from then, and from each request after that. So there is time to ask
+    /// what it has granted, even if the last sign of life before that is older than the shortest timeout.
+    pub(crate) fn cut_short(&self) -> Option<Moment> {
+        if self.asked_at == self.moves {
+            return self.shortened.then(|| self.deadline());
+        }
+        let taken_over = valid_until(self.heard.max(self.moved_at), self.least).before(self.lag);
+        Some(self.deadline().max(taken_over))
     }
 
     /// Until when the session may be believed in.
     pub(crate) fn deadline(&self) -> Moment {
-        valid_until(self.confirmed, self.timeout)
+        valid_until(self.confirmed, self.timeout())
+    }
+
+    /// Whether nothing has been answered for so long that there is no use in waiting.
+    pub(crate) fn is_silent(&self) -> bool {
+        valid_until(self.heard, self.timeout).after(self.timeout).has_passed()
     }
 }
 
@@ -58,6 +151,7 @@ mod tests {
     use super::*;
 
     const T: Duration = Duration::from_secs(10);
+    const LEAST: Duration = Duration::from_secs(4);
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -66,29 +160,78 @@ mod tests {
     #[test]
     fn a_single_server_counts_from_the_last_answer() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, Duration::ZERO, start);
+        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
         assert_eq!(belief.deadline(), valid_until(start, T));
-        belief.answered(start.after(ms(500)));
+        belief.touched(start.after(ms(500)));
         assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
         // Answers may come out of order.
-        belief.answered(start.after(ms(200)));
+        belief.confirmed(start.after(ms(200)));
         assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
     }
 
     #[test]
     fn an_ensemble_counts_what_was_reported() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, ms(1000), start);
-        belief.answered(start.after(ms(500)));
+        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
+        belief.confirmed(start.after(ms(500)));
         assert_eq!(belief.deadline(), valid_until(start, T), "not reported yet");
-        belief.answered(start.after(ms(1400)));
+        belief.confirmed(start.after(ms(1400)));
         assert_eq!(belief.deadline(), valid_until(start, T));
-        belief.answered(start.after(ms(1500)));
+        belief.confirmed(start.after(ms(1500)));
         assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
         for at in 1501..4000 {
-            belief.answered(start.after(ms(at)));
+            belief.confirmed(start.after(ms(at)));
         }
         assert!(belief.recent.len() <= 10, "{}", belief.recent.len());
         assert!(belief.deadline() >= valid_until(start.after(ms(2800)), T));
+    }
+
+    #[test]
+    fn a_session_that_was_opened_slowly_is_not_silent() {
+        let opened = Moment::now();
+        let mut belief = Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened));
+        assert!(!belief.is_silent());
+        assert!(belief.deadline().has_passed(), "it may have been made when it was asked for");
+        belief.confirmed(opened);
+        belief.confirmed(opened.after(ms(1000)));
+        assert_eq!(belief.deadline(), valid_until(opened, T));
+        assert!(Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened.before(T * 3))).is_silent());
+    }
+
+    #[test]
+    fn what_a_server_answers_by_itself_proves_nothing() {
+        let start = Moment::now();
+        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
+        for at in 0..500 {
+            belief.touched(start.after(ms(at * 100)));
+        }
+        assert_eq!(belief.deadline(), valid_until(start, T));
+        assert!(belief.recent.len() <= REMEMBERED);
+        // But it is a sign of life, and the next write tells that it was reported.
+        belief.confirmed(start.after(ms(50_000)));
+        assert_eq!(belief.deadline(), valid_until(start.after(ms(49_000)), T));
+    }
+
+    #[test]
+    fn a_session_that_was_taken_over_has_the_least_until_the_servers_are_asked() {
+        let start = Moment::now();
+        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
+        belief.moved(start.after(ms(100)));
+        assert_eq!(belief.deadline(), valid_until(start, LEAST));
+        assert_eq!(belief.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));
+        belief.granted(1, T);
+        assert_eq!((belief.deadline(), belief.cut_short()), (valid_until(start, T), None));
+        belief.moved(start.after(ms(3000)));
+        belief.moved(start.after(ms(5000)));
+        belief.granted(2, ms(6000));
+        assert_eq!(belief.deadline(), valid_until(start, LEAST), "asked before it was taken over again");
+        assert_eq!(
+            belief.cut_short(),
+            Some(valid_until(start.after(ms(5000)), LEAST)),
+            "counted from when it was taken over"
+        );
+        belief.granted(3, T);
+        let deadline = valid_until(start, ms(6000));
+        assert_eq!((belief.deadline(), belief.cut_short()), (deadline, Some(deadline)));
     }
 }

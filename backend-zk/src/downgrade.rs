@@ -46,8 +46,7 @@ pub(crate) async fn downgrade(shared: &Shared, grant: &Grant) -> Result<Grant> {
 impl Acquire<'_> {
     /// Whether the last writer before us, for which alone a reader waits, has become a reader. If it cannot be said now,
     /// it has not.
-    pub(crate) async fn joins(&self, watch: &[String]) -> Result<bool> {
-        let [writer] = watch else { return Ok(false) };
+    pub(crate) async fn joins(&self, writer: &str) -> Result<bool> {
         let reading = self.session.client.get_data(&format!("{}/{writer}", self.folder));
         let answer = within(self.shared, self.claim, self.session.bounded(reading)).await?;
         Ok(answer.is_ok_and(|(data, _)| says_reader(&data)))

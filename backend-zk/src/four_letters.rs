@@ -28,19 +28,16 @@ enum Silence {
     NoAnswer,
 }
 
-/// The tick and `syncLimit` of the first server that tells them.
+/// The tick and `syncLimit` of the servers, the longest where they differ; `None` if none of them tells.
 pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
     if options.tls.is_some() {
         return None;
     }
     let hosts = options.hosts.clone();
     let asking = thread::spawn(async move {
-        for host in hosts {
-            if let Some(found) = ask(&host, b"conf").await.ok().and_then(|text| read_conf(&text)) {
-                return Some(found);
-            }
-        }
-        None
+        let asking = hosts.iter().map(async |host| read_conf(&ask(host, b"conf").await.ok()?));
+        let found = join_all(asking).await.into_iter().flatten();
+        found.reduce(|(tick, limit), (other, others)| (tick.max(other), limit.max(others)))
     });
     asking.await.ok().flatten()
 }

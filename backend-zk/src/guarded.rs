@@ -34,10 +34,16 @@ impl GuardedWrite {
             Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend")
                 .during(Operation::Verify)
         })?;
+        if !node.unique {
+            // The path would be the next holder's, too, and no version tells the two nodes apart.
+            let text =
+                "the recipe `simple` has no guarded writes: its lock is one path for all who hold it in turn";
+            return Err(Error::new(ErrorKind::Unsupported, text).during(Operation::Verify));
+        }
         Ok(Self {
             client: node.session.client.clone(),
             lock: node.path.clone(),
-            patience: node.session.timeout,
+            patience: node.session.timeout(),
             writes: Vec::new(),
         })
     }

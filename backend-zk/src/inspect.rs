@@ -128,7 +128,7 @@ pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<Lock
         let waiting = waiting + queue.len() - places.len();
         let found = places.into_iter().flatten().filter(|place| place.holds).map(|place| {
             // The session lives on as long as its process does, so the whole lease is always left.
-            let left = place.ttl.unwrap_or(session.timeout);
+            let left = place.ttl.unwrap_or_else(|| session.timeout());
             // The time in the queue is part of it: to write down when a turn came would be a request for each hand-over.
             Holder::new(place.czxid, place.label, place.mode, left).held_for(place.waited)
         });

@@ -12,7 +12,9 @@
 //! | `recipe` | `curator`, `curator-rw`, `simple` | exclusive claims write themselves as Curator's mutex, or as the writer of its reader-writer lock; `simple` is the naive lock, for comparison |
 //! | `session` | `1s` | the shortest session to ask for |
 //! | `strict` | `true`, `false`, `10s` | refuse leases that a server which is cut off from its leader would outlive: those not longer than `syncLimit` x `tickTime`, as the servers tell (by the command `conf`), or as given here |
+//! | `tick` | `2s` | the servers' `tickTime`, where they do not tell it: at least the largest of them; 2 seconds are assumed |
 //! | `create` | `true`, `false` | make the base path where it is missing |
+//! | `folders` | `container`, `persistent` | whether the servers delete the folder of a lock when it has been empty for a while |
 //! | `timeout` | `5s` | how long a call may take that has no wait of its own |
 //! | `ca` | a PEM file | use TLS (feature `tls`), and trust these certificates |
 //! | `cert`, `key` | PEM files | our own certificate, which servers want by default, and its key; it is an identity for `acl=creator` |
@@ -24,18 +26,20 @@ mod acquire;
 mod belief;
 mod child;
 mod clock;
+mod connect;
 mod downgrade;
 mod error;
 mod four_letters;
+mod granted;
 mod guarded;
 mod inspect;
-mod known;
 mod lock;
 mod look;
 mod names;
 mod node;
 mod options;
 mod patience;
+mod permit;
 mod pool;
 mod probe;
 mod queue;

@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockcore::backend::Backoff;
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
     Released, Renewal, Result, ServerUrl, async_trait,
@@ -48,7 +51,6 @@ impl ZkLock {
             capabilities: capabilities(&options, limits),
             pool: Pool::new(Arc::clone(&options), limits),
             table: crate::node::Table::default(),
-            known: crate::known::Known::default(),
             clock,
             options,
         };
@@ -57,8 +59,21 @@ impl ZkLock {
 
     /// Everybody who holds the lock or waits for it, in the order of the queue: Curator's and kazoo's nodes, too.
     pub async fn queue(&self, name: &LockName) -> Result<Vec<Place>> {
-        let work = inspect::queue(&self.shared, name);
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(|_| no_answer())?
+        self.again(|| inspect::queue(&self.shared, name).boxed()).await
+    }
+
+    /// Looks again while the connection is being replaced.
+    async fn again<'a, T>(&self, look: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
+        let looking = async {
+            let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+            loop {
+                match look().await {
+                    Err(error) if error.kind() == ErrorKind::Unreachable => pauses.pause().await,
+                    answer => return answer,
+                }
+            }
+        };
+        tokio::time::timeout(self.shared.options.timeout, looking).await.map_err(|_| no_answer())?
     }
 
     /// Writes to ZooKeeper that are done only if this grant still holds its lock: checked by the servers, in the same
@@ -117,8 +132,7 @@ impl DistributedLock for ZkLock {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let work = inspect::status(&self.shared, name);
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(|_| no_answer())?
+        self.again(|| inspect::status(&self.shared, name).boxed()).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
@@ -130,27 +144,14 @@ impl DistributedLock for ZkLock {
     /// time, so that locks which are held shortly do not pay for it.
     async fn lost(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
-        let pause = (node.session.timeout / 8).min(Duration::from_millis(250));
-        loop {
-            let Some(event) = node.event().await else {
-                tokio::time::sleep(pause).await;
-                match node.session.client.get_and_watch_data(&node.path).await {
-                    Ok((_, stat, news)) if stat.czxid == node.czxid => {
-                        node.watched_by(news);
-                    }
-                    Ok(_) | Err(zk::Error::NoNode) => return,
-                    Err(error) if fate(&error) == Fate::SessionOver => return,
-                    Err(_) => (),
-                }
-                continue;
-            };
-            if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) {
-                return;
-            }
+        tokio::select! {
+            () = gone(node) => (),
+            () = node.session.cut_short() => (),
         }
     }
 
-    /// A connection that breaks is noticed at once, a silent one after half the session's timeout.
+    /// A connection that breaks is noticed at once, a silent one after a quarter of the session's timeout or so, or
+    /// half of it if there is one server.
     async fn doubted(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         node.session.disconnected().await;
@@ -158,6 +159,28 @@ impl DistributedLock for ZkLock {
 
     async fn close(&self) {
         self.shared.pool.close();
+    }
+}
+
+/// Resolves when the server says that the node is gone.
+async fn gone(node: &Node) {
+    let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
+    loop {
+        let Some(event) = node.event().await else {
+            tokio::time::sleep(pause).await;
+            match node.session.client.get_and_watch_data(&node.path).await {
+                Ok((_, stat, news)) if stat.czxid == node.czxid => {
+                    node.watched_by(news);
+                }
+                Ok(_) | Err(zk::Error::NoNode) => return,
+                Err(error) if fate(&error) == Fate::SessionOver => return,
+                Err(_) => (),
+            }
+            continue;
+        };
+        if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) {
+            return;
+        }
     }
 }
 

@@ -28,15 +28,11 @@ impl Acquire<'_> {
 
     /// The same, as of now.
     pub(crate) async fn look_now(&self) -> Result<Option<Look>> {
-        let look = self.list(|client| {
+        self.list(|client| {
             let (synced, listed) = (client.sync(&self.folder), client.list_children(&self.folder));
             async { synced.await.and(listed.await) }
-        });
-        let look = look.await?;
-        if let Some(look) = &look {
-            self.session.answered(look.sent);
-        }
-        Ok(look)
+        })
+        .await
     }
 
     async fn list<'c, Listing>(&'c self, send: impl Fn(&'c zk::Client) -> Listing) -> Result<Option<Look>>

@@ -17,7 +17,7 @@ use crate::child::Child;
 use crate::session::Session;
 
 /// The news of a node, which comes at most once.
-type News = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
+pub(crate) type News = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
 
 /// A node that a claim has made.
 pub(crate) struct Node {
@@ -26,14 +26,16 @@ pub(crate) struct Node {
     pub(crate) path: String,
     pub(crate) sequence: i64,
     pub(crate) czxid: i64,
-    /// Nobody else was in the queue when it came.
-    alone: AtomicBool,
+    /// Whether its path is this node's alone, and never that of another one.
+    pub(crate) unique: bool,
     /// It was the first of the queue, or one of several who hold the lock together.
     held: AtomicBool,
     /// Held by whoever deletes it.
     pub(crate) deleting: tokio::sync::Mutex<()>,
     /// A watch on the node itself, if one has been set.
     news: Mutex<Option<Shared<News>>>,
+    /// A watch on the folder that nobody waits for any more.
+    beside: Mutex<Option<News>>,
 }
 
 impl Node {
@@ -42,26 +44,21 @@ impl Node {
         lock: &LockName,
         path: String,
         (sequence, czxid): (i64, i64),
+        unique: bool,
     ) -> Arc<Self> {
+        session.count_node(true);
         Arc::new(Self {
             session: Arc::clone(session),
             lock: lock.clone(),
             path,
             sequence,
             czxid,
-            alone: AtomicBool::new(false),
+            unique,
             held: AtomicBool::new(false),
             deleting: tokio::sync::Mutex::default(),
             news: Mutex::default(),
+            beside: Mutex::default(),
         })
-    }
-
-    pub(crate) fn note_alone(&self) {
-        self.alone.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn was_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -101,6 +98,11 @@ impl Node {
         self.news().is_some()
     }
 
+    /// Keeps a watch on the folder until it has fired: dropping it costs a request, too.
+    pub(crate) fn keep_watch(&self, news: News) {
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
+    }
+
     /// The next event of the node; `None` if no watch is set.
     pub(crate) async fn event(&self) -> Option<zk::WatchedEvent> {
         let news = self.news().clone()?;
@@ -110,6 +112,12 @@ impl Node {
             *slot = None;
         }
         Some(event)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.session.count_node(false);
     }
 }
 
@@ -248,6 +256,22 @@ pub(crate) fn write_data(claim: &Claim) -> Vec<u8> {
     format!("{}\nlockwell ttl={}{reader}", claim.label(), claim.ttl().as_millis()).into_bytes()
 }
 
+/// What the node of a permit says behind its lease when its turn has come.
+const HELD: &str = " held";
+
+/// The data of a permit whose turn has come.
+pub(crate) fn write_held(claim: &Claim) -> Vec<u8> {
+    let mut data = write_data(claim);
+    data.extend_from_slice(HELD.as_bytes());
+    data
+}
+
+/// Whether a permit's node says that its turn has come.
+pub(crate) fn says_held(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    text.split_once("\nlockwell ttl=").is_some_and(|(_, rest)| rest.ends_with(HELD))
+}
+
 /// The label and the lease of a node, from its data.
 pub(crate) fn read_data(data: &[u8]) -> (String, Option<Duration>) {
     let text = String::from_utf8_lossy(data);
@@ -256,6 +280,11 @@ pub(crate) fn read_data(data: &[u8]) -> (String, Option<Duration>) {
         .strip_prefix("lockwell ttl=")
         .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
     (label.to_owned(), ttl.map(Duration::from_millis))
+}
+
+/// Whether a node is lockwell's, as its data say.
+pub(crate) fn is_ours(data: &[u8]) -> bool {
+    read_data(data).1.is_some()
 }
 
 /// Whether a node says that its claim is a reader's. One that is a writer by its name has become a reader.
@@ -285,9 +314,10 @@ mod tests {
             let data = write_data(claim);
             assert_eq!(read_data(&data), ("a reader".to_owned(), Some(ttl)));
             assert_eq!(says_reader(&data), reads);
+            assert!(is_ours(&data));
         }
         for others in ["", "10.0.0.1", "__REVOKE__", "a reader", "lockwell ttl=1 reader", "\n reader"] {
-            assert!(!says_reader(others.as_bytes()), "{others}");
+            assert!(!says_reader(others.as_bytes()) && !is_ours(others.as_bytes()), "{others}");
         }
     }
 }

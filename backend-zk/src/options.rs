@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, Secret, ServerUrl};
-use zookeeper_client::Acls;
+use zookeeper_client::{Acls, CreateMode};
 
 use crate::child::Form;
 use crate::names::base_path;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// How many places the list of servers has when it is repeated for a session.
+/// How many places the list has when one server is repeated for a session, and how often each of several is.
 const PLACES: usize = 24;
+const COPIES: usize = 2;
 
 /// How claims exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +75,15 @@ pub(crate) struct Options {
     pub(crate) recipe: Recipe,
     /// Whether a missing base path is created.
     pub(crate) create: bool,
+    /// Whether the folders of locks stay when they are empty.
+    pub(crate) lasting: bool,
     /// How long a call may take that has no wait of its own.
     pub(crate) timeout: Duration,
     /// The shortest session to ask for.
     pub(crate) session: Duration,
     pub(crate) strict: Strict,
+    /// The servers' unit of time, where they do not tell it.
+    pub(crate) tick: Option<Duration>,
     /// Makes all connections TLS.
     pub(crate) tls: Option<TlsFiles>,
 }
@@ -86,7 +91,8 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
         url.allow_options(&[
-            "acl", "auth", "ca", "cert", "create", "key", "recipe", "session", "strict", "timeout",
+            "acl", "auth", "ca", "cert", "create", "folders", "key", "recipe", "session", "strict", "tick",
+            "timeout",
         ])?;
         let hosts: Vec<Host> = url
             .hosts()?
@@ -110,6 +116,11 @@ impl Options {
             Some("simple") => Recipe::Simple,
             Some(_) => return Err(bad("recipe is curator, curator-rw or simple")),
         };
+        let lasting = match url.option("folders") {
+            None | Some("container") => false,
+            Some("persistent") => true,
+            Some(_) => return Err(bad("folders are container or persistent")),
+        };
         Ok(Self {
             servers: servers(&hosts, tls.is_some()),
             hosts,
@@ -118,9 +129,11 @@ impl Options {
             private,
             recipe,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
+            lasting,
             timeout: url.timeout()?,
             session: bounded(url, "session", 100, 86_400_000)?.unwrap_or(Duration::from_secs(1)),
             strict: strict(url)?,
+            tick: bounded(url, "tick", 10, 60_000)?,
             tls,
         })
     }
@@ -129,9 +142,16 @@ impl Options {
     ///
     /// A session that has lost its server tries the list, and after each time through waits for twice as long, without
     /// an upper bound: after an election of some seconds it would stay away for as long again. On a long list the
-    /// pauses are those between its places, a second at most.
+    /// pauses are those between its places, a second at most. The order is random: with more copies of each server one
+    /// that is silent could have several turns before another has one.
     pub(crate) fn servers_for_long(&self) -> String {
-        vec![self.servers.as_str(); PLACES.div_ceil(self.hosts.len())].join(",")
+        let copies = if self.hosts.len() == 1 { PLACES } else { COPIES };
+        vec![self.servers.as_str(); copies].join(",")
+    }
+
+    /// What the folder of a lock is. Usually a container: the server deletes it when it has been empty for a while.
+    pub(crate) fn folder_mode(&self) -> CreateMode {
+        if self.lasting { CreateMode::Persistent } else { CreateMode::Container }
     }
 
     /// Who may touch the nodes.
@@ -242,6 +262,8 @@ mod tests {
             "zk://h?recipe=x",
             "zk://h?timeout=1ms",
             "zk://h?session=0s",
+            "zk://h?folders=x",
+            "zk://h?tick=1ms",
             "zk://h/a/../b",
             "zk://h?strict=perhaps",
             "zk://h?chroot=/a",

@@ -2,11 +2,12 @@
 //!
 //! A lease in ZooKeeper is the session, and its timeout is set when it is made. A claim with a lease of a second must
 //! be freed a second after a `kill -9`, and one with a lease of a minute must survive an outage of half a minute. So a
-//! session's timeout follows the lease: a claim uses an open session that is a little shorter than its lease, or a new
-//! one of just that length. Applications use one lease or two; the number of sessions is bounded by the logarithm of
-//! the range that the server allows, whatever they do.
+//! session's timeout follows the lease: timeouts are steps of a quarter between the shortest and the longest that the
+//! servers allow, and a claim uses the longest that is not above its lease. Applications use one lease or two; the number
+//! of sessions is bounded by the logarithm of that range, whatever they do. One that nobody uses any more is closed,
+//! except the last.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result};
@@ -14,12 +15,16 @@ use lockcore::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::probe::Limits;
 use crate::session::Session;
+use crate::thread;
+
+/// How long a session is kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     options: Arc<Options>,
     limits: Limits,
-    slots: Mutex<Slots>,
+    slots: Arc<Mutex<Slots>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,13 +48,14 @@ impl Slot {
     }
 
     fn alive(&self) -> Option<Arc<Session>> {
-        self.session().clone().filter(|session| !session.is_over())
+        let session = self.session().clone().filter(|session| !session.is_over());
+        session.inspect(|session| session.note_use())
     }
 }
 
 impl Pool {
     pub(crate) fn new(options: Arc<Options>, limits: Limits) -> Self {
-        Self { options, limits, slots: Mutex::default() }
+        Self { options, limits, slots: Arc::default() }
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -69,9 +75,11 @@ impl Pool {
         if let Some(session) = slot.alive() {
             return Ok(session);
         }
-        let session = Session::open(&self.options, slot.timeout, self.limits.lag()).await?;
+        let session = Session::open(&self.options, slot.timeout, self.limits).await?;
         // An old one is only dropped here: what it held runs out by itself.
         *slot.session() = Some(Arc::clone(&session));
+        let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
+        drop(thread::spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
         if self.slots().closed {
             slot.session().take();
             return Err(closed());
@@ -93,17 +101,12 @@ impl Pool {
         if slots.closed {
             return Err(closed());
         }
-        let ttl = ttl.clamp(self.limits.least, self.limits.most);
-        // The keeper renews when two thirds of the lease are left; a much shorter session would keep it busy.
-        let fitting = |slot: &&Arc<Slot>| slot.timeout <= ttl && slot.timeout >= ttl.mul_f64(0.75);
-        if let Some(slot) = slots.open.iter().filter(fitting).max_by_key(|slot| slot.timeout) {
+        let timeout = step(self.limits, ttl);
+        if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
-        let slot = Arc::new(Slot {
-            timeout: ttl,
-            session: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-        });
+        let slot =
+            Arc::new(Slot { timeout, session: Mutex::default(), opening: tokio::sync::Mutex::default() });
         slots.open.push(Arc::clone(&slot));
         Ok(slot)
     }
@@ -121,6 +124,59 @@ impl Pool {
     }
 }
 
+/// The timeout for claims with this lease: the longest step that is not above it.
+///
+/// The keeper renews when two thirds of the lease are left; a much shorter session would keep it busy.
+fn step(limits: Limits, ttl: Duration) -> Duration {
+    let ttl = ttl.clamp(limits.least, limits.most);
+    let (mut step, mut next) = (limits.least, limits.least);
+    while next <= ttl {
+        step = next;
+        next += (next / 4).max(Duration::from_millis(1));
+    }
+    step
+}
+
+/// Closes a session that holds nothing and has not been used for a while, unless it is the only one.
+async fn close_when_idle(pool: Weak<Mutex<Slots>>, slot: Weak<Slot>, session: Weak<Session>) {
+    loop {
+        tokio::time::sleep(IDLE / 2).await;
+        let (Some(pool), Some(slot), Some(session)) = (pool.upgrade(), slot.upgrade(), session.upgrade())
+        else {
+            return;
+        };
+        let mut slots = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = slots.open.iter().any(|other| !Arc::ptr_eq(other, &slot) && other.session().is_some());
+        if others && session.idle_for() >= IDLE {
+            slots.open.retain(|other| !Arc::ptr_eq(other, &slot));
+            slot.session().take();
+            return;
+        }
+    }
+}
+
 fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_few_and_fit_their_leases() {
+        let (least, most) = (Duration::from_secs(1), Duration::from_secs(90));
+        let tick = Duration::from_secs(2);
+        let limits = Limits { least, most, ensemble: false, granted: least, tick, island: None };
+        let mut steps: Vec<Duration> = Vec::new();
+        for millis in (500..100_000).rev() {
+            let ttl = Duration::from_millis(millis);
+            let step = step(limits, ttl);
+            let lease = ttl.clamp(least, most);
+            assert!(step <= lease && step >= lease.mul_f64(0.79), "{step:?} for {ttl:?}");
+            steps.push(step);
+        }
+        steps.dedup();
+        assert!(steps.len() <= 21, "{steps:?}");
+    }
 }

@@ -6,16 +6,19 @@ use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
 use crate::clock::ServerClock;
+use crate::connect::connect;
 use crate::error::explain;
 use crate::four_letters::ask_conf;
 use crate::names::CLOCK;
 #[cfg(feature = "sasl")]
 use crate::options::Login;
 use crate::options::{Options, Strict};
-use crate::session::connect;
 
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_hours(24);
+
+/// The tick of servers that do not tell theirs.
+const USUAL_TICK: Duration = Duration::from_secs(2);
 
 /// What the servers allow.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +29,9 @@ pub(crate) struct Limits {
     pub(crate) most: Duration,
     /// Whether there is a leader elsewhere that counts the time of our session.
     pub(crate) ensemble: bool,
-    /// The server's unit of time. A guess where the server does not tell: the shortest session is two ticks unless
-    /// that was configured otherwise.
+    /// The shortest session as it was granted.
+    pub(crate) granted: Duration,
+    /// The servers' unit of time.
     pub(crate) tick: Duration,
     /// For how long a server may be cut off from its leader before it sends its clients away.
     pub(crate) island: Option<Duration>,
@@ -43,7 +47,7 @@ impl Limits {
 /// Learns the limits, makes the base path, and checks that nodes can be made in it.
 pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
     // The session that lives long enough for a slow network does the rest.
-    let long = connect(options, &options.servers, LONG).await?;
+    let long = connect(options, &options.servers, LONG, options.timeout).await?;
     let short = shortest(options).await?;
     let work = prepare(options, &long, clock);
     tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
@@ -53,11 +57,17 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
         _ => true,
     };
     let (least, most) = (short.session_timeout(), long.session_timeout());
-    let mut limits = Limits { least, most, ensemble, tick: least / 2, island: None };
+    let mut limits = Limits { least, most, ensemble, granted: least, tick: USUAL_TICK, island: None };
     if ensemble {
         if let Some((tick, sync_limit)) = ask_conf(options).await {
             limits.tick = tick;
             limits.island = Some(tick * sync_limit);
+        } else if let Some(tick) = options.tick {
+            limits.tick = tick;
+        } else {
+            // The shortest session need not be two ticks. So the tick is a guess: a usual one, or a longer one.
+            limits.tick = USUAL_TICK.max(least / 2);
+            limits.least = limits.tick * 2;
         }
         if let Strict::Above(island) = options.strict {
             limits.island = Some(island);
@@ -73,7 +83,7 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
 async fn shortest(options: &Options) -> Result<zk::Client> {
     let end = Moment::now().after(options.timeout);
     loop {
-        match connect(options, &options.servers, options.session).await {
+        match connect(options, &options.servers, options.session, options.timeout).await {
             Err(error) if error.is_retryable() && !end.has_passed() => {
                 tracing::debug!(error = format!("{error:#}"), "no short session yet");
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -82,7 +92,7 @@ async fn shortest(options: &Options) -> Result<zk::Client> {
             answer => return answer,
         }
     }
-    connect(options, &options.servers, Duration::from_secs(4)).await
+    connect(options, &options.servers, Duration::from_secs(4), options.timeout).await
 }
 
 async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) -> Result<()> {

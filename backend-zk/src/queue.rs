@@ -21,8 +21,8 @@ pub(crate) enum Place {
 /// Whom a claim waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// One of these leaves before its turn comes.
-    pub(crate) watch: Vec<String>,
+    /// This one leaves, or changes what it says, before its turn comes. `None`: any of those before it can be the one.
+    pub(crate) watch: Option<String>,
     /// The last before it, if that is not among them. When one of them has left, it is probably the only one.
     pub(crate) last: Option<Child>,
     /// So many stand before it.
@@ -33,9 +33,9 @@ pub(crate) struct Waiting {
 ///
 /// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but one
 /// before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes, there is
-/// time to learn that nobody else is left. So when the last one goes, no question is needed. A permit of a semaphore with
-/// `limit` waits for the `limit` nearest before it: it comes in when fewer than `limit` are left of those before it, so one
-/// of the nearest has gone by then. So a release wakes two mutexes, or `limit` permits at most, however many there are.
+/// time to learn that nobody else is left. So when the last one goes, no question is needed. Of the permits that wait, the
+/// first waits for any of those who hold one, and each other for the one before it to go or to say that it holds a permit.
+/// So a release wakes two mutexes, or two permits one after the other, however many there are.
 pub(crate) fn place(queue: &[Child], name: &str) -> Place {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Place::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
@@ -46,26 +46,27 @@ pub(crate) fn place(queue: &[Child], name: &str) -> Place {
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
         return Place::Clash(first.kind);
     }
+    let mut first = false;
     let akin: Vec<&Child> = before.iter().filter(|child| child.kind.is_akin(me.kind)).collect();
     let mut last = None;
     let watch = match me.kind {
         Kind::Exclusive => match akin[..] {
             [.., last_but_one, nearest] => {
                 last = Some(nearest.clone());
-                vec![last_but_one]
+                Some(last_but_one)
             }
-            _ => akin,
+            _ => akin.last().copied(),
         },
-        Kind::Shared => akin.into_iter().rfind(|child| child.kind == Kind::Exclusive).into_iter().collect(),
-        Kind::Permit(limit) => match akin.len().checked_sub(limit as usize) {
-            Some(first) => akin[first..].to_vec(),
-            None => Vec::new(),
-        },
+        Kind::Shared => akin.iter().rfind(|child| child.kind == Kind::Exclusive).copied(),
+        Kind::Permit(limit) => {
+            first = akin.len() == limit as usize;
+            akin.last().copied().filter(|_| akin.len() > limit as usize)
+        }
     };
-    if watch.is_empty() {
+    if watch.is_none() && !first {
         return Place::Granted;
     }
-    let watch = watch.into_iter().map(|child| child.name.clone()).collect();
+    let watch = watch.map(|child| child.name.clone());
     Place::Waiting(Waiting { watch, last, ahead: before.len() })
 }
 
@@ -113,8 +114,9 @@ mod tests {
             Place::Granted => vec![],
             Place::Waiting(Waiting { watch, last, ahead }) => {
                 assert_eq!(ahead, at);
-                assert!(last.is_none_or(|last| last == queue[at - 1] && !watch.contains(&last.name)));
-                watch.iter().map(|name| queue.iter().position(|child| &child.name == name).unwrap()).collect()
+                assert!(last.is_none_or(|last| last == queue[at - 1] && watch.as_ref() != Some(&last.name)));
+                let position = |name| queue.iter().position(|child| child.name == name).unwrap();
+                watch.map_or((0..at).collect(), |name| vec![position(name)])
             }
             other => panic!("{other:?}"),
         }
@@ -133,7 +135,8 @@ mod tests {
         assert_eq!(watches("wrr", 2), [0]);
         assert!(watches("22", 1).is_empty());
         assert_eq!(watches("222", 2), [0, 1]);
-        assert_eq!(watches("22222", 4), [2, 3]);
+        assert_eq!(watches("22222", 3), [2]);
+        assert_eq!(watches("22222", 4), [3]);
     }
 
     #[test]

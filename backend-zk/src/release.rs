@@ -11,7 +11,6 @@ use uuid::Uuid;
 use zookeeper_client as zk;
 
 use crate::error::{Fate, explain, fate};
-use crate::known::Last;
 use crate::names::lock_path;
 use crate::node::{Ending, Node, folder};
 use crate::options::Recipe;
@@ -45,7 +44,7 @@ fn unknown() -> Error {
 /// Deletes a node for as long as it takes.
 pub(crate) async fn for_good(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>) {
     let mut pause = Duration::from_millis(100);
-    while let Err(error) = delete(shared, owner, node, node.session.timeout).await {
+    while let Err(error) = delete(shared, owner, node, node.session.timeout()).await {
         if node.session.is_over() {
             break;
         }
@@ -61,14 +60,11 @@ async fn delete(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>, ttl: Durati
     if shared.options.recipe == Recipe::Simple {
         // The path is the lock's, not the claim's: a second deletion could meet the next holder's node.
         let _one = node.deleting.lock().await;
-        return simple::release_by_owner(shared, &node.lock, owner, ttl).await;
+        return simple::release_by_owner(shared, &node.lock, owner, Some(&node.session), ttl).await;
     }
     let mut pause = Duration::from_millis(2);
     let gone = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
-            if node.was_alone() && node.sequence < ROTATE_AT {
-                shared.known.put(&node.lock, Last { sequence: node.sequence, czxid: node.czxid });
-            }
             rotate(node);
             break Released::Released;
         };
@@ -101,6 +97,7 @@ fn rotate(node: &Arc<Node>) {
     if node.sequence < ROTATE_AT {
         return;
     }
+    // Also one that is not a container: some day its numbers would end.
     let node = Arc::clone(node);
     drop(thread::spawn(async move {
         match node.session.client.delete(folder(&node.path), None).await {
@@ -121,7 +118,7 @@ pub(crate) async fn by_owner(
     ttl: Duration,
 ) -> Result<Released> {
     if shared.options.recipe == Recipe::Simple {
-        return simple::release_by_owner(shared, lock, owner, ttl).await;
+        return simple::release_by_owner(shared, lock, owner, None, ttl).await;
     }
     let path = lock_path(&shared.options.base, lock);
     let (mut pause, mut released) = (Duration::from_millis(5), false);

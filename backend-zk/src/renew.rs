@@ -22,7 +22,7 @@ enum State {
     Unknown(zk::Error),
 }
 
-/// One question to the leader for each session is a sign of life for all of its grants. It also brings our server up to
+/// One sign of life for each session is one for all of its grants. It also brings our server up to
 /// date, so that the news of all that happened before comes ahead of its answer: a node that is watched, and of which
 /// no news has come by then, is there. Only the nodes without a watch are asked for by name.
 ///
@@ -33,9 +33,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, grants: &[Grant], until: Moment)
     for node in grants.iter().filter_map(Grant::record::<Node>) {
         sessions.entry(node.session.id()).or_insert(&node.session);
     }
-    let root = if shared.options.base.is_empty() { "/" } else { &shared.options.base };
     // All go out before the first answer is waited for.
-    let confirming: Vec<_> = sessions.values().map(|it| (it.id(), it.client.sync(root))).collect();
+    let confirming: Vec<_> = sessions.values().map(|it| (it.id(), it.sign())).collect();
     let asking: Vec<_> = grants
         .iter()
         .map(|grant| {
@@ -45,18 +44,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, grants: &[Grant], until: Moment)
         .collect();
     let alive: HashMap<i64, _> = confirming
         .into_iter()
-        .map(|(id, answer)| {
-            let session = Arc::clone(sessions[&id]);
-            let confirmed = async move {
-                let answer = by(until, answer).await;
-                if answer.is_ok() {
-                    session.answered(sent);
-                }
-                answer
-            };
-            // All grants of the session wait for it.
-            (id, confirmed.boxed().shared())
-        })
+        // All grants of the session wait for it.
+        .map(|(id, answer)| (id, by(until, answer).boxed().shared()))
         .collect();
     let renewals = grants.iter().zip(asking).map(async |(grant, asked)| {
         let Some(node) = grant.record::<Node>() else {

@@ -7,7 +7,6 @@ use lockcore::{Capabilities, Claim, Grant, Moment};
 use uuid::Uuid;
 
 use crate::clock::ServerClock;
-use crate::known::Known;
 use crate::node::{Node, Table};
 use crate::options::Options;
 use crate::pool::Pool;
@@ -19,7 +18,6 @@ pub(crate) struct Shared {
     pub(crate) capabilities: Capabilities,
     pub(crate) pool: Pool,
     pub(crate) table: Table,
-    pub(crate) known: Known,
     pub(crate) clock: ServerClock,
 }
 

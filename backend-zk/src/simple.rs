@@ -88,7 +88,7 @@ fn granted(
     czxid: i64,
     sent: Moment,
 ) -> Option<Grant> {
-    let node = Node::new(session, claim.name(), path.to_owned(), (0, czxid));
+    let node = Node::new(session, claim.name(), path.to_owned(), (0, czxid), false);
     shared.table.insert(claim.owner().as_uuid(), &node);
     shared.grant(claim, &node, sent)
 }
@@ -100,18 +100,24 @@ fn mark(owner: Uuid) -> String {
 
 /// Deletes the node if it is this owner's.
 ///
-/// The look and the deletion are two requests. In between the node can only become another's if somebody else deletes
-/// ours: the weakness of a lock that is one name, and one more reason for the queue.
+/// The look and the deletion are two requests. On the session that made the node, nothing but an operator can come in
+/// between: the server executes neither when the session is over, and before that the node is there. So when the session
+/// is over the node is left to its end. Through another client, who knows neither session nor node, the node can expire
+/// in between and be another's: the weakness of a lock that is one name, and one more reason for the queue.
 pub(crate) async fn release_by_owner(
     shared: &Arc<Shared>,
     lock: &LockName,
     owner: Uuid,
+    made_by: Option<&Arc<Session>>,
     ttl: Duration,
 ) -> Result<Released> {
     let path = lock_path(&shared.options.base, lock);
     let mut unsure = false;
     loop {
-        let session = shared.pool.session(ttl).await?;
+        let session = match made_by {
+            Some(session) => Arc::clone(session),
+            None => shared.pool.session(ttl).await?,
+        };
         let (synced, read) = (session.client.sync(&path), session.client.get_data(&path));
         let error = match session.bounded(async { synced.await.and(read.await) }).await {
             Ok((data, _)) if !data.ends_with(mark(owner).as_bytes()) => break,
@@ -130,6 +136,8 @@ pub(crate) async fn release_by_owner(
         match fate(&error) {
             Fate::Refused if error == zk::Error::NoNode => break,
             Fate::Refused => return Err(explain(&error)),
+            Fate::SessionOver if made_by.is_some() => break,
+            _ if made_by.is_some_and(|session| session.is_over()) => break,
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, EventType};
 
@@ -14,8 +13,9 @@ use crate::acquire::Acquire;
 use crate::child::{Child, Kind};
 use crate::error::{Fate, explain, fate};
 use crate::look::Look;
-use crate::node::{Node, says_reader};
+use crate::node::{Node, is_ours, says_held, says_reader};
 use crate::patience::within;
+use crate::permit::wait_for_any;
 use crate::queue::{Place, Waiting, place};
 
 /// How a wait ends.
@@ -33,7 +33,7 @@ pub(crate) enum Turn {
 }
 
 /// How long to wait for an event before looking by ourselves. Events are reliable; this is for the day when one is not.
-fn safety_poll() -> Duration {
+pub(crate) fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
@@ -53,14 +53,6 @@ impl Rest {
     fn can_be_over(&self) -> bool {
         !matches!(self, Self::Others)
     }
-
-    fn is_over(&self) -> bool {
-        match self {
-            Self::Nobody => true,
-            Self::Before(node) => node.was_held(),
-            Self::Others => false,
-        }
-    }
 }
 
 /// Waits for the turn, or until it is time to look at the queue.
@@ -72,18 +64,18 @@ pub(crate) async fn wait_for_turn(
     if acquire.session.is_over() {
         return Ok(Turn::SessionOver);
     }
+    let Some(watch) = &waiting.watch else { return wait_for_any(acquire, node).await };
     if waiting.ahead == 1 {
-        return wait_for(acquire, node, &waiting.watch, &Rest::Nobody).await;
+        return wait_for(acquire, node, watch, &Rest::Nobody).await;
     }
     let Some(last) = &waiting.last else {
-        return wait_for(acquire, node, &waiting.watch, &Rest::Others).await;
+        return wait_for(acquire, node, watch, &Rest::Others).await;
     };
-    let name = std::slice::from_ref(&last.name);
     if let Some(ours) = ours(acquire, last).await {
-        return wait_for(acquire, node, name, &Rest::Before(ours)).await;
+        return wait_for(acquire, node, &last.name, &Rest::Before(ours)).await;
     }
-    match wait_for(acquire, node, &waiting.watch, &Rest::Others).await? {
-        Turn::Look => wait_for_last(acquire, node, name).await,
+    match wait_for(acquire, node, watch, &Rest::Others).await? {
+        Turn::Look => wait_for_last(acquire, node, &last.name).await,
         turn => Ok(turn),
     }
 }
@@ -99,8 +91,8 @@ async fn ours(acquire: &Acquire<'_>, child: &Child) -> Option<Arc<Node>> {
     find()
 }
 
-/// Waits until one of the nodes `watch` leaves the queue, or is a writer that lets readers in.
-async fn wait_for(acquire: &Acquire<'_>, node: &Arc<Node>, watch: &[String], rest: &Rest) -> Result<Turn> {
+/// Waits until the node `watch` leaves the queue, is a writer that lets readers in, or a permit whose turn has come.
+async fn wait_for(acquire: &Acquire<'_>, node: &Arc<Node>, watch: &str, rest: &Rest) -> Result<Turn> {
     match set_watches(acquire, node, watch, rest).await? {
         ControlFlow::Continue(watches) => watches.wait(acquire, node, watch, rest).await,
         ControlFlow::Break(turn) => Ok(turn),
@@ -109,12 +101,12 @@ async fn wait_for(acquire: &Acquire<'_>, node: &Arc<Node>, watch: &[String], res
 
 /// Watches the one who is probably the last before us, and looks at the queue, without waiting in between: whoever is
 /// next may give the lock back at once. If nobody else is left, the end of that one is our turn.
-async fn wait_for_last(acquire: &Acquire<'_>, node: &Arc<Node>, last: &[String]) -> Result<Turn> {
+async fn wait_for_last(acquire: &Acquire<'_>, node: &Arc<Node>, last: &str) -> Result<Turn> {
     let (watches, look) =
         tokio::join!(biased; set_watches(acquire, node, last, &Rest::Nobody), acquire.look());
     let (watches, Some(look)) = (watches?, look?) else { return Ok(Turn::SessionOver) };
     let alone = match place(&look.queue, node.name()) {
-        Place::Waiting(waiting) => waiting.ahead == 1 && waiting.watch == last,
+        Place::Waiting(waiting) => waiting.ahead == 1 && waiting.watch.as_deref() == Some(last),
         _ => false,
     };
     match watches {
@@ -126,13 +118,14 @@ async fn wait_for_last(acquire: &Acquire<'_>, node: &Arc<Node>, last: &[String])
     }
 }
 
-/// Watches on nodes before us.
+/// A watch on a node before us.
 struct Watches {
     /// Changes of the connection since before they were set.
     states: zk::StateWatcher,
-    leaving: FuturesUnordered<BoxFuture<'static, zk::WatchedEvent>>,
-    /// One of the nodes was not there any more.
-    left: bool,
+    /// `None` if the node was not there any more.
+    leaving: Option<BoxFuture<'static, zk::WatchedEvent>>,
+    /// The node is lockwell's, as its data say.
+    ours: bool,
 }
 
 /// Sets the watches, and says what is to be done if that is not possible or not needed. All requests go out before the
@@ -145,15 +138,15 @@ struct Watches {
 async fn set_watches(
     acquire: &Acquire<'_>,
     node: &Arc<Node>,
-    watch: &[String],
+    watch: &str,
     rest: &Rest,
 ) -> Result<ControlFlow<Turn, Watches>> {
     let (session, client) = (&acquire.session, &acquire.session.client);
     let states = client.state_watcher();
     let asking_own =
         (rest.can_be_over() && !node.is_watched()).then(|| client.get_and_watch_data(&node.path));
-    let asking: Vec<_> =
-        watch.iter().map(|name| client.get_and_watch_data(&format!("{}/{name}", acquire.folder))).collect();
+    let path = format!("{}/{watch}", acquire.folder);
+    let asking = client.get_and_watch_data(&path);
     if let Some(asking) = asking_own {
         match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
             Ok((_, stat, _)) if stat.ephemeral_owner != session.id() => return Err(taken()),
@@ -162,43 +155,33 @@ async fn set_watches(
             Err(error) => return failed(&error).await.map(ControlFlow::Break),
         }
     }
-    let leaving = FuturesUnordered::new();
-    let mut left = false;
-    for asking in asking {
-        match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
-            Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => {
-                return Ok(ControlFlow::Break(Turn::Joined));
-            }
-            Ok((.., news)) => leaving.push(news.changed().boxed()),
-            Err(zk::Error::NoNode) => left = true,
-            Err(error) => return failed(&error).await.map(ControlFlow::Break),
+    let (ours, leaving) = match within(acquire.shared, acquire.claim, session.bounded(asking)).await? {
+        Ok((data, ..)) if acquire.kind == Kind::Shared && says_reader(&data) => {
+            return Ok(ControlFlow::Break(Turn::Joined));
         }
-    }
-    Ok(ControlFlow::Continue(Watches { states, leaving, left }))
+        Ok((data, ..)) if says_held(&data) => return Ok(ControlFlow::Break(Turn::Look)),
+        Ok((data, _, news)) => (is_ours(&data), Some(news.changed().boxed())),
+        Err(zk::Error::NoNode) => (false, None),
+        Err(error) => return failed(&error).await.map(ControlFlow::Break),
+    };
+    Ok(ControlFlow::Continue(Watches { states, leaving, ours }))
 }
 
 impl Watches {
     /// Waits for the first of them.
     ///
     /// After a reconnect the server tells what happened meanwhile, in no particular order: then the queue is looked at.
-    async fn wait(
-        mut self,
-        acquire: &Acquire<'_>,
-        node: &Node,
-        watch: &[String],
-        rest: &Rest,
-    ) -> Result<Turn> {
+    async fn wait(mut self, acquire: &Acquire<'_>, node: &Node, watch: &str, rest: &Rest) -> Result<Turn> {
         let event = loop {
-            if self.left {
-                break None;
-            }
+            let Some(leaving) = &mut self.leaving else { break None };
             tokio::select! {
                 biased;
                 Some(event) = node.event() => return after_own(&event),
-                event = self.leaving.next() => break event,
+                event = leaving => break Some(event),
                 () = acquire.claim.given_up() => return Ok(Turn::GivenUp),
                 () = tokio::time::sleep(safety_poll()) => {
-                    if !all_there(acquire, node, watch).await? {
+                    // A permit whose turn came need not have been able to say so.
+                    if matches!(acquire.kind, Kind::Permit(_)) || !both_there(acquire, node, watch).await? {
                         return Ok(Turn::Look);
                     }
                 }
@@ -210,15 +193,28 @@ impl Watches {
         Ok(match event.map(|event| event.event_type) {
             Some(EventType::Session) => Turn::SessionOver,
             _ if self.states.changed().now_or_never().is_some() => Turn::Look,
-            Some(EventType::NodeDeleted) | None if rest.is_over() => Turn::Mine(Moment::now()),
+            Some(EventType::NodeDeleted) | None if self.is_over(rest) => Turn::Mine(Moment::now()),
             _ => Turn::Look,
         })
     }
+
+    /// Whether nobody is left before us now that the one who was watched has gone.
+    ///
+    /// Nodes of lockwell come to the end of the queue only. A writer of Curator 5.5 that becomes a reader makes a node with
+    /// its own number before it deletes the first. So only the end of a node that is known to be lockwell's tells
+    /// that nobody is left; one that has gone before it could be read is not known.
+    fn is_over(&self, rest: &Rest) -> bool {
+        match rest {
+            Rest::Nobody => self.ours,
+            Rest::Before(node) => node.was_held(),
+            Rest::Others => false,
+        }
+    }
 }
 
-/// Whether we and all of these still stand in the queue and say what they said, as far as one can tell.
-async fn all_there(acquire: &Acquire<'_>, node: &Node, watch: &[String]) -> Result<bool> {
-    for name in watch.iter().map(String::as_str).chain([node.name()]) {
+/// Whether we and this one still stand in the queue and say what we said, as far as one can tell.
+async fn both_there(acquire: &Acquire<'_>, node: &Node, watch: &str) -> Result<bool> {
+    for name in [watch, node.name()] {
         let asking = acquire.session.client.check_stat(&format!("{}/{name}", acquire.folder));
         let answer = within(acquire.shared, acquire.claim, acquire.session.bounded(asking)).await?;
         if !matches!(answer, Ok(Some(stat)) if stat.version == 0) {
@@ -236,7 +232,7 @@ fn after_own(event: &zk::WatchedEvent) -> Result<Turn> {
     }
 }
 
-async fn failed(error: &zk::Error) -> Result<Turn> {
+pub(crate) async fn failed(error: &zk::Error) -> Result<Turn> {
     match fate(error) {
         Fate::SessionOver => Ok(Turn::SessionOver),
         Fate::Refused => Err(explain(error)),

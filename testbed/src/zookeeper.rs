@@ -6,8 +6,8 @@ mod links;
 
 use std::{net::SocketAddr, ops::Deref};
 
-use self::java::Java;
 pub(crate) use self::java::class_path;
+use self::java::{Java, SINCE};
 use crate::{
     Error, Options, Release, Server,
     release::Family,
@@ -62,6 +62,14 @@ impl ZooKeeper {
     /// The same URL through another address, that of a [`Proxy`](crate::Proxy).
     pub fn url_via(&self, addr: SocketAddr) -> String {
         format!("zk://{addr}")
+    }
+
+    /// Gives it a setting of `zoo.cfg` that counts from its next start on.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+        let file = self.folder().join(SINCE);
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, format!("{before}{name}={value}\n"))
+            .map_err(Error::io(file.display().to_string()))
     }
 
     /// The answer to one of the commands of four letters: `mntr`, `srvr`, `wchs`, `cons` and so on. Blocks, at most

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Locks, Moment};
+use lockcore::{DistributedLock, ErrorKind, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::Client;
 
-use crate::servers::{client, ensemble, hold, options, queued, single, url};
+use crate::servers::{client, connect, ensemble, hold, options, queued, single, url};
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -57,6 +57,123 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
     }
     // On a busy machine the last sign of life may be old when the link is cut, but not every time.
     assert!(longest >= Duration::from_millis(800), "given up too soon each time");
+}
+
+/// The holder's server is the leader, is cut off, and does not know it for longer than the session lasts; the others have
+/// another leader at once, since they were restarted. The old one goes on answering all that needs no majority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_on_a_cut_off_leader_stops_in_time() {
+    // The old leader leads for ten seconds more.
+    let options = options().setting("tickTime", "500").setting("syncLimit", "20").setting("initLimit", "20");
+    let Some(servers) = ensemble(&options).await else { return };
+    let leader = servers.leader().await.expect("an answer");
+    let followers = servers.followers().await.expect("an answer");
+    let addresses = servers.addresses();
+    let one = client(&url(addresses[leader])).await;
+    let others: Vec<_> = followers.iter().map(|follower| addresses[*follower]).collect();
+    let two = client(&servers.url_via(&others)).await;
+    let guard = one.lock("reign").ttl(secs(3)).await.expect("a free lock");
+    let heir = tokio::spawn({
+        let request = two.lock("reign").ttl(secs(20)).wait(secs(60));
+        async move {
+            let guard = request.await.expect("its turn comes");
+            (Moment::now(), guard)
+        }
+    });
+    queued(&two, "reign", 1).await;
+    tokio::time::sleep(secs(4)).await;
+    assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+    servers.isolate(leader).expect("links");
+    let cut = Moment::now();
+    for follower in &followers {
+        servers.servers()[*follower].kill().expect("killed");
+    }
+    for follower in &followers {
+        servers.servers()[*follower].restart().await.expect("started");
+    }
+    guard.lost().await;
+    let told = Moment::now();
+    let (granted, next) = heir.await.expect("no panic");
+    println!("told {:?} after the cut, the heir came {:?} after it", told.since(cut), granted.since(cut));
+    assert!(told <= granted, "both believed for {:?}", told.since(granted));
+    assert!(granted.since(cut) < secs(30), "{:?}", granted.since(cut));
+    servers.rejoin(leader).expect("links");
+    next.release().await.expect("held");
+}
+
+/// Servers that do not tell their tick are taken to have the usual one: by a guess from their shortest session, a short tick
+/// would be believed of them, and half of a tick is what a sign of life can take to reach the leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_tick_is_a_long_one() {
+    let options = options()
+        .setting("tickTime", "500")
+        .setting("minSessionTimeout", "250")
+        .setting("initLimit", "20")
+        .setting("4lw.commands.whitelist", "srvr,ruok");
+    let Some(servers) = ensemble(&options).await else { return };
+    let shortest = async |suffix| connect(&(servers.url() + suffix)).await.1.capabilities().min_ttl;
+    assert!(shortest("").await >= secs(4), "{:?}", shortest("").await);
+    assert!(shortest("?tick=500ms").await <= secs(1), "{:?}", shortest("?tick=500ms").await);
+}
+
+/// One of three servers takes connections and is silent. Everybody connects, and no lock is lost when it falls silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_is_silent() {
+    let Some(servers) = ensemble(&options().setting("syncLimit", "10").setting("initLimit", "50")).await
+    else {
+        return;
+    };
+    let mut proxies = Vec::new();
+    for address in servers.addresses() {
+        proxies.push(Proxy::start(address).await.expect("a proxy"));
+    }
+    let through: Vec<_> = proxies.iter().map(Proxy::addr).collect();
+    let url = servers.url_via(&through);
+    let locks = client(&url).await;
+    for round in 0..9 {
+        let silent = &proxies[round % 3];
+        let guard = locks.lock("kept").ttl(secs(6)).wait(secs(20)).await.expect("a free lock");
+        silent.blackhole(Direction::Both);
+        let mut connecting = Vec::new();
+        for _ in 0..4 {
+            let url = url.clone();
+            connecting.push(tokio::spawn(async move { client(&url).await }));
+        }
+        tokio::time::sleep(secs(8)).await;
+        assert!(guard.is_held(), "round {round}: {:?}", guard.standing());
+        for connecting in connecting {
+            connecting.await.expect("one of the others serves");
+        }
+        silent.heal();
+        guard.release().await.expect("held");
+    }
+}
+
+/// An idle lock with a short lease costs few requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_lock_costs_few_requests() {
+    let options = options().setting("tickTime", "2000");
+    let Some(servers) = ensemble(&options).await else { return };
+    let locks = client(&servers.url()).await;
+    let received = || {
+        let counts = servers.servers().iter().map(|server| {
+            let answer = server.four_letter("mntr").expect("an answer");
+            let line = answer.lines().find_map(|line| line.strip_prefix("zk_packets_received"));
+            line.expect("a counter").trim().parse::<u64>().expect("a number")
+        });
+        counts.sum::<u64>()
+    };
+    for length in [4, 5, 6] {
+        let guard = locks.lock("idle").ttl(secs(length)).wait(secs(20)).await.expect("a free lock");
+        tokio::time::sleep(secs(length)).await;
+        let before = received();
+        tokio::time::sleep(secs(length * 2)).await;
+        let requests = (received() - before) / 2;
+        println!("ttl {length} s: {requests} requests for each ttl");
+        assert!(guard.is_held(), "{:?}", guard.standing());
+        assert!(requests <= 60, "{requests} requests in {length} s for one idle lock");
+        guard.release().await.expect("held");
+    }
 }
 
 /// What the workers of a test have seen together.

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Locks, Moment};
+use std::future::IntoFuture;
+
+use lockcore::{ErrorKind, LockRequest, Locks, Moment};
 use testbed::ZooKeeper;
 
-use crate::servers::{client, hold, options, single};
+use crate::servers::{client, options, single};
 
 fn received(server: &ZooKeeper) -> u64 {
     let answer = server.four_letter("mntr").expect("an answer");
@@ -24,20 +26,37 @@ async fn crowd(
     waiters: u32,
     times: u32,
 ) -> (f64, Duration) {
-    let held = hold(&clients[0], name).await;
+    crowd_of(server, clients, move |locks| locks.lock(name), 1, waiters, times).await
+}
+
+/// The same for any kind of lock, of which so many are held at first.
+async fn crowd_of(
+    server: &ZooKeeper,
+    clients: &[Locks],
+    request: impl Fn(&Locks) -> LockRequest + Copy + Send + 'static,
+    holders: u32,
+    waiters: u32,
+    times: u32,
+) -> (f64, Duration) {
+    let mut held = Vec::new();
+    for _ in 0..holders {
+        held.push(request(&clients[0]).ttl(Duration::from_mins(1)).await.expect("free"));
+    }
     let mut tasks = Vec::new();
     for locks in clients.iter().cycle().take(waiters as usize) {
         let locks = locks.clone();
         tasks.push(tokio::spawn(async move {
             for _ in 0..times {
-                let guard = locks.lock(name).ttl(Duration::from_mins(1)).wait(Duration::from_mins(5)).await;
+                let guard = request(&locks).ttl(Duration::from_mins(1)).wait(Duration::from_mins(5)).await;
                 guard.expect("its turn comes").release().await.expect("held");
             }
         }));
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, began) = (received(server), Moment::now());
-    held.release().await.expect("held");
+    for held in held {
+        held.release().await.expect("held");
+    }
     for task in tasks {
         task.await.expect("no panic");
     }
@@ -70,6 +89,46 @@ async fn a_handover_costs_few_requests() {
             assert!(requests > f64::from(waiters) / 2.0, "the naive lock shows no herd: {requests}");
         }
     }
+}
+
+/// Who gets a permit wakes one more who waits. It is no herd at any limit: neither in one process nor between many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_costs_few_requests() {
+    let Some(server) = single(&options()).await else { return };
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(client(&server.url()).await);
+    }
+    for (limit, processes) in [(2, 1), (50, 1), (50, 20)] {
+        let request =
+            move |locks: &Locks| locks.permit(format!("permits-{limit}-{processes}").as_str(), limit);
+        let (requests, time) = crowd_of(&server, &clients[..processes], request, limit, 100, 4).await;
+        println!(
+            "limit {limit}, {processes} processes: {requests:.1} requests per hand-over, {time:.2?} for each"
+        );
+        assert!(requests <= 8.5, "{requests} requests for each hand-over of a permit");
+    }
+}
+
+/// Readers behind a writer cost the same however many they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_cost_few_requests() {
+    let Some(server) = single(&options()).await else { return };
+    let locks = client(&server.url()).await;
+    let writer = locks.write("book").await.expect("a free lock");
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        readers.push(tokio::spawn(locks.read("book").wait(Duration::from_mins(1)).into_future()));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = received(&server);
+    writer.release().await.expect("held");
+    for reader in readers {
+        reader.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+    }
+    let requests = u32::try_from(received(&server) - before).expect("not that many");
+    println!("readers: {:.1} requests for each", f64::from(requests) / 100.0);
+    assert!(requests <= 400, "{requests} requests for a hundred readers");
 }
 
 /// Where each who waits is a process of its own, each stands in the server's queue.

@@ -5,9 +5,10 @@ use std::time::Duration;
 use lockcore::{LockGuard, Locks, Mode};
 use testbed::ZooKeeper;
 use tokio::task::JoinHandle;
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::other::{Maker, Other};
-use crate::servers::{connect, hold, options, queued, single};
+use crate::servers::{client, connect, hold, options, queued, single};
 
 struct Stage {
     server: ZooKeeper,
@@ -151,6 +152,44 @@ async fn the_queue_shows_the_nodes_of_all() {
     let second = ours.remove(0).await.expect("no panic").expect("its turn comes");
     assert_eq!(second.token(), shown[2].czxid);
     second.release().await.expect("held");
+}
+
+/// CURATOR-621: from 5.5 on, a writer of Curator that becomes a reader makes a reader's node with its own number, and then
+/// deletes its writer's node. Our writer behind it must not take the end of that node for its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_of_curator_becomes_a_reader() {
+    let Some(server) = single(&options()).await else { return };
+    let url = format!("{}/interop?recipe=curator-rw", server.url());
+    let (locks, other) = (client(&url).await, raw(&server).await);
+    let passing = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let queueing = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    for (name, before) in [("one", 0), ("several", 2)] {
+        hold(&locks, name).await.release().await.expect("held");
+        let folder = format!("/interop/{name}");
+        let writer = format!("{folder}/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-__WRIT__");
+        let (_, sequence) = other.create(&writer, b"10.0.0.1", &queueing).await.expect("a writer");
+        // Of those who wait in other processes, the first is the one behind the writer.
+        let mut ours = Vec::new();
+        for waiters in 1..=before + 1 {
+            let (locks, watch) = (client(&url).await, locks.clone());
+            ours.push(tokio::spawn(async move { hold(&locks, name).await }));
+            queued(&watch, name, waiters).await;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let reader = format!("{folder}/_c_6ba7b811-9dad-41d1-80b4-00c04fd430c8-__READ__{sequence}");
+        other.create(&reader, b"10.0.0.1", &passing).await.expect("a reader");
+        other.delete(&format!("{writer}{sequence}"), None).await.expect("deleted");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(ours.iter().all(|waiting| !waiting.is_finished()), "a writer beside a reader of Curator");
+        other.delete(&reader, None).await.expect("deleted");
+        for waiting in ours {
+            waiting.await.expect("its turn comes").release().await.expect("held");
+        }
+    }
+}
+
+async fn raw(server: &ZooKeeper) -> Client {
+    Client::connect(&server.addr().to_string()).await.expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use crate::servers::{client, ensemble, hold, options, queued, url};
 use crate::wire::end_session;
 
 const FOLDER: &str = "/lockwell/moved";
-const TTL: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(30);
 
 /// What the servers say to each other takes so long, each way.
 const LAG: Duration = Duration::from_secs(1);

@@ -9,6 +9,7 @@ mod interop;
 mod lag;
 mod other;
 mod rights;
+mod rolling;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod sequence;

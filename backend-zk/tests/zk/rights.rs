@@ -134,6 +134,24 @@ async fn strict_is_not_guessed() {
     hold(&strict, "a").await.release().await.expect("held");
 }
 
+/// The folder of a lock is a container, which the server deletes, unless others want it to stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_stay_if_they_shall() {
+    let options = options().setting("-Dznode.container.checkIntervalMs", "200");
+    let Some(server) = single(&options).await else { return };
+    let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
+    for suffix in ["/b?folders=persistent", "/a"] {
+        let locks = client(&format!("{}{suffix}", server.url())).await;
+        hold(&locks, "x").await.release().await.expect("held");
+    }
+    let end = Moment::now().after(Duration::from_secs(30));
+    while reader.check_stat("/a/x").await.expect("an answer").is_some() {
+        assert!(!end.has_passed(), "the server deletes no containers");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(reader.check_stat("/b/x").await.expect("an answer").is_some(), "the folder went");
+}
+
 /// Writes that the lock guards are done by its holder alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guarded_writes() {
@@ -153,6 +171,10 @@ async fn guarded_writes() {
     assert_eq!(other.force_release("data").await.expect("an answer"), 1);
     let error = lock.guarded(guard.grant()).expect("ours").set("/data", b"four", None).commit().await;
     assert_eq!(error.expect_err("stolen").kind(), ErrorKind::Lost);
+    // The path of a naive lock would be the next holder's, too.
+    let (locks, lock) = connect(&format!("{}/simple?recipe=simple", server.url())).await;
+    let guard = hold(&locks, "data").await;
+    assert_eq!(lock.guarded(guard.grant()).expect_err("not the node's").kind(), ErrorKind::Unsupported);
     let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
     assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
     assert!(reader.check_stat("/more").await.expect("an answer").is_none());

@@ -105,6 +105,79 @@ async fn a_guard_knows_about_its_connection() {
     leave(guard, &two).await;
 }
 
+/// Leases of eighty lengths need few sessions, and the sessions that nobody uses any more are closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_few() {
+    let Some(server) = single(&options()).await else { return };
+    let sessions = || {
+        let answer = server.four_letter("mntr").expect("an answer");
+        let line = answer.lines().find_map(|line| line.strip_prefix("zk_num_alive_connections"));
+        line.expect("a counter").trim().parse::<u32>().expect("a number")
+    };
+    let before = sessions();
+    let locks = client(&server.url()).await;
+    for length in (2..82).rev() {
+        let guard = locks.lock("many").ttl(secs(length)).await.expect("a free lock");
+        guard.release().await.expect("held");
+    }
+    let most = sessions() - before;
+    let held = locks.lock("held").ttl(secs(40)).await.expect("a free lock");
+    println!("{most} sessions for 80 lengths of leases");
+    assert!(most <= 22, "{most} sessions");
+    let end = Moment::now().after(secs(90));
+    while sessions() - before > 2 {
+        assert!(!end.has_passed(), "{} sessions are left", sessions() - before);
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert!(held.is_held());
+    leave(held, &locks).await;
+}
+
+/// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over. The holder must
+/// not go on believing in the time that it was granted at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_moves_is_granted_less() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    for (round, settled) in [secs(4), Duration::from_millis(50)].into_iter().enumerate() {
+        let name = format!("less-{round}");
+        server.set("maxSessionTimeout", "90000").expect("written");
+        server.kill().expect("killed");
+        server.restart().await.expect("started");
+        let guard = one.lock(name.as_str()).ttl(secs(30)).wait(secs(30)).await.expect("a free lock");
+        standing(&guard, Standing::Held, secs(10)).await;
+        server.set("maxSessionTimeout", "3000").expect("written");
+        server.kill().expect("killed");
+        server.restart().await.expect("started");
+        standing(&guard, Standing::Held, secs(20)).await;
+        // In the second round the connection is lost before anybody can have asked.
+        tokio::time::sleep(settled).await;
+        let heir = tokio::spawn({
+            let request = two.lock(name.as_str()).ttl(secs(3)).wait(secs(60));
+            async move {
+                let guard = request.await.expect("the session expires");
+                (Moment::now(), guard)
+            }
+        });
+        queued(&two, &name, 1).await;
+        assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+        proxy.cut();
+        let cut = Moment::now();
+        guard.lost().await;
+        let told = Moment::now();
+        let (granted, heir) = heir.await.expect("no panic");
+        println!(
+            "round {round}: told {:?} after the cut, the heir came {:?} after it",
+            told.since(cut),
+            granted.since(cut)
+        );
+        assert!(told <= granted, "both believed for {:?}", told.since(granted));
+        proxy.heal();
+        leave(heir, &two).await;
+    }
+}
+
 /// Somebody ends the session while the claim holds, while it waits, and while its node is being made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_ended_by_another_client() {
@@ -158,7 +231,7 @@ async fn a_node_whose_making_was_not_answered_is_found() {
     let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
     for round in 0..4 {
         let name = format!("found-{round}");
-        // In half of the rounds the client believes that it knows the queue.
+        // In half of the rounds another client had the lock before.
         let maker = if round % 2 == 0 { &one } else { &two };
         maker.lock(name.as_str()).ttl(secs(20)).await.expect("a free lock").release().await.expect("held");
         proxy.blackhole(Direction::ToClient);

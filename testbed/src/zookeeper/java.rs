@@ -77,6 +77,9 @@ pub(super) fn curator_class_path() -> Result<String, Error> {
 /// What a server writes at each start, just before it takes the port for clients.
 pub(super) const BINDING: &str = "binding to port";
 
+/// The file with settings that the server was given after its first start.
+pub(super) const SINCE: &str = "since.cfg";
+
 /// What makes a server the member of an ensemble.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -146,6 +149,10 @@ impl Kind for Java {
         let (java, own): (Vec<_>, Vec<_>) =
             site.options.settings.iter().cloned().partition(|(name, _)| name.starts_with("-D"));
         settings.extend(own);
+        let since = site.read(SINCE);
+        settings.extend(
+            since.lines().filter_map(|line| line.split_once('=')).map(|(a, b)| (a.to_owned(), b.to_owned())),
+        );
         let lines: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         site.write("zoo.cfg", &lines.concat())?;
         let mut command = vec![self.path.clone()];

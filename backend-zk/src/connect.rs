@@ -1,0 +1,137 @@
+//! Opening sessions.
+
+use std::time::Duration;
+
+use lockcore::{Error, ErrorKind, Moment, Result};
+use zookeeper_client as zk;
+
+use crate::error::{explain, no_answer};
+#[cfg(feature = "sasl")]
+use crate::options::Login;
+use crate::options::Options;
+use crate::thread;
+
+/// A machine that is busy must not look silent.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// On a slow network a server needs so long.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// Opens a session for long. Says when it was asked for, too.
+///
+/// Servers that are all too slow for several to have their turns get more time, a second time.
+pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
+    let (servers, limit) = (options.servers_for_long(), options.timeout);
+    let several = options.hosts.len() > 1;
+    let short = patience(options.hosts.len(), timeout, limit);
+    let asked = Moment::now();
+    let first = if several { limit / 2 } else { limit };
+    match connect_within(options, &servers, timeout, first, short).await {
+        Err(error) if error.is_retryable() && several => (),
+        answer => return Ok((asked, answer?)),
+    }
+    // The first try made no session that we know of. The time of this one begins now.
+    let asked = Moment::now();
+    let client = connect_within(options, &servers, timeout, limit, slow(timeout, limit)).await?;
+    Ok((asked, client))
+}
+
+/// Opens a session of about this timeout, within `limit`. Tries each of these places once.
+pub(crate) async fn connect(
+    options: &Options,
+    servers: &str,
+    timeout: Duration,
+    limit: Duration,
+) -> Result<zk::Client> {
+    let mut places: Vec<&str> = servers.split(',').collect();
+    places.sort_unstable();
+    places.dedup();
+    let patience = patience(places.len(), timeout, limit);
+    connect_within(options, servers, timeout, limit, patience).await
+}
+
+async fn connect_within(
+    options: &Options,
+    servers: &str,
+    timeout: Duration,
+    limit: Duration,
+    patience: Duration,
+) -> Result<zk::Client> {
+    let mut connector = zk::Client::connector()
+        .with_fail_eagerly()
+        .with_session_timeout(timeout)
+        .with_connection_timeout(patience);
+    match &options.login {
+        None => (),
+        Some(crate::options::Login::Digest(digest)) => {
+            connector = connector.with_auth("digest", digest.expose().as_bytes());
+        }
+        #[cfg(feature = "sasl")]
+        Some(Login::Sasl(user, password)) => {
+            let sasl = zk::SaslOptions::digest_md5(user.clone(), password.expose().to_owned());
+            connector = connector.with_sasl(sasl);
+        }
+    }
+    #[cfg(feature = "tls")]
+    if let Some(files) = &options.tls {
+        connector = connector.with_tls(crate::tls::options(files)?);
+    }
+    let servers = servers.to_owned();
+    // The crate spawns the session's task where it is called.
+    let opening = thread::spawn(async move {
+        tokio::time::timeout(limit, connector.connect(&servers)).await.unwrap_or(Err(zk::Error::Timeout))
+    });
+    match opening.await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(zk::Error::BadArguments(what))) => {
+            Err(Error::new(ErrorKind::InvalidInput, format!("the address is not usable: {what}")))
+        }
+        // The crate keeps the reason to itself.
+        Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => Err(Error::new(
+            ErrorKind::Unreachable,
+            "no server can be reached, or none agrees on TLS: on its certificate, its name, or ours",
+        )),
+        // A session that is over before it began: the server took the credentials, or the version, amiss.
+        Ok(Err(error)) => Err(explain(&error)),
+        Err(_) => Err(no_answer()),
+    }
+}
+
+/// For how long a connection may be silent, or take to be made, before it is the next server's turn.
+///
+/// With several servers: when one falls silent, and is tried in vain twice more, another must still get its turn before
+/// the session is over. And when a minority is silent, and each of them is tried twice, another must get its turn before
+/// `limit` is over. A shorter time would cost more: the client crate pings after three eighths of it.
+fn patience(servers: usize, timeout: Duration, limit: Duration) -> Duration {
+    match u32::try_from(servers) {
+        Ok(0 | 1) | Err(_) => timeout / 2,
+        Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / servers),
+    }
+}
+
+/// The same for servers on a slow network. One that is silent still cannot use up all the time there is.
+fn slow(timeout: Duration, limit: Duration) -> Duration {
+    (timeout / 4).max(SLOW).min(timeout / 2).min(limit / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_gets_its_turn() {
+        let secs = Duration::from_secs;
+        assert_eq!(patience(1, secs(10), secs(5)), secs(5));
+        assert_eq!(patience(3, secs(4), secs(5)), secs(1));
+        assert_eq!(patience(3, secs(1), secs(5)), SHORTEST);
+        assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 3);
+    }
+
+    #[test]
+    fn a_slow_network_gets_more_time() {
+        let secs = Duration::from_secs;
+        assert_eq!(slow(secs(2), secs(5)), secs(1));
+        assert_eq!(slow(secs(6), secs(5)), SLOW);
+        assert_eq!(slow(secs(86_400), secs(5)), secs(5) / 2);
+    }
+}

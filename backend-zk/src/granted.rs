@@ -1,0 +1,93 @@
+//! What the servers grant to a session that has moved.
+//!
+//! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is smaller.
+//! The client crate does not tell. So after each new connection, a short session to every address asks for the same time:
+//! the least answer is what the session may have. A server that does not answer keeps its last answer.
+//!
+//! What remains: a server that has been set up anew since it was asked, takes the session over, and is lost before the
+//! crate knows that it did.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::net::lookup_host;
+use zookeeper_client::{SessionState, StateWatcher};
+
+use crate::connect::connect;
+use crate::options::Options;
+use crate::session::Session;
+
+/// How long a server is waited for that has said something earlier, or if another has.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// The most addresses that are asked.
+const ADDRESSES: usize = 32;
+
+/// Asks the servers whenever another connection has taken the session over.
+pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWatcher, timeout: Duration) {
+    let mut answers = BTreeMap::new();
+    loop {
+        let state = states.changed().await;
+        if state.is_terminated() {
+            return;
+        }
+        while states.peek_state() == SessionState::SyncConnected {
+            let Some(asking) = session.upgrade() else { return };
+            let moves = asking.belief().1.moves();
+            ask(&asking.options, timeout, &mut answers).await;
+            let Some(least) = answers.values().min() else {
+                // Nobody has ever answered, though we are connected.
+                tokio::time::sleep(LIMIT / 4).await;
+                continue;
+            };
+            asking.belief().1.granted(moves, *least);
+            if *least < timeout {
+                tracing::warn!(?timeout, granted = ?least, "a server grants shorter sessions than another");
+            }
+            break;
+        }
+    }
+}
+
+/// The timeout that each address grants to a session that asks for this one.
+async fn ask(options: &Options, timeout: Duration, answers: &mut BTreeMap<String, Duration>) {
+    let places = addresses(options).await;
+    answers.retain(|address, _| places.contains(address));
+    let mut asking: FuturesUnordered<_> = places
+        .iter()
+        .map(async |address| {
+            let client = connect(options, address, timeout, options.timeout).await.ok()?;
+            Some((address, client.session_timeout()))
+        })
+        .collect();
+    let mut waited = std::pin::pin!(tokio::time::sleep(LIMIT));
+    let mut hurry = false;
+    while !hurry || answers.is_empty() {
+        tokio::select! {
+            answer = asking.next() => match answer {
+                Some(answer) => answers.extend(answer.map(|(address, timeout)| (address.clone(), timeout))),
+                None => return,
+            },
+            () = &mut waited, if !hurry => hurry = true,
+        }
+    }
+}
+
+/// Each address for itself. With TLS a server goes by its name, of which any address answers.
+async fn addresses(options: &Options) -> Vec<String> {
+    if options.tls.is_some() {
+        return options.servers.split(',').map(str::to_owned).collect();
+    }
+    let finding = options.hosts.iter().map(async |host| {
+        let found = tokio::time::timeout(LIMIT, lookup_host((host.name.as_str(), host.port))).await;
+        found.ok()?.ok().map(|found| found.map(|address| address.to_string()).collect::<Vec<_>>())
+    });
+    let mut all: Vec<String> = join_all(finding).await.into_iter().flatten().flatten().collect();
+    all.sort();
+    all.dedup();
+    all.truncate(ADDRESSES);
+    all
+}
