@@ -15,6 +15,7 @@ mod database;
 mod dialect;
 mod error;
 mod groups;
+mod idle;
 mod lock;
 #[cfg(feature = "mysql")]
 mod mysql;

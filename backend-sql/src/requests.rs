@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,6 +13,7 @@ use crate::batch;
 use crate::database::Verdict;
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, Took};
 use crate::error::{fatal, no_answer, verdict};
+use crate::idle::{Idle, Line};
 
 /// How long a claim insists that meets a locked row which its lock's holders do not lock for long.
 const INSIST: Duration = Duration::from_millis(500);
@@ -109,29 +109,18 @@ pub(crate) enum Route {
 pub(crate) struct Statements<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
-    connections: [Mutex<Option<Line<D>>>; 2],
-}
-
-/// A connection that is idle.
-struct Line<D: Dialect> {
-    conn: D::Conn,
-    /// When it was asked for.
-    since: Moment,
+    idle: Arc<Idle<D>>,
 }
 
 impl<D: Dialect> Statements<D> {
     pub(crate) fn new(dialect: Arc<D>, waiters: Arc<Waiters>) -> Self {
-        Self { dialect, waiters, connections: Default::default() }
-    }
-
-    fn connection(&self, route: Route) -> MutexGuard<'_, Option<Line<D>>> {
-        self.connections[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters }
     }
 
     /// Closes the connections that are idle.
     pub(crate) fn close(&self) {
         for route in [Route::Main, Route::BlockedRows] {
-            drop(self.connection(route).take());
+            drop(self.idle.on(route).take());
         }
     }
 
@@ -274,12 +263,12 @@ impl<D: Dialect> Service for Statements<D> {
     }
 
     async fn prepare(&self, route: &Route, attempt: Attempt) -> Result<()> {
-        if self.connection(*route).is_some() {
+        if self.idle.on(*route).is_some() {
             return Ok(());
         }
         let since = Moment::now();
         match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
-            Ok(Ok(conn)) => *self.connection(*route) = Some(Line { conn, since }),
+            Ok(Ok(conn)) => *self.idle.on(*route) = Some(Line { conn, since }),
             Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
             Ok(Err(error)) => return Err(no_answer(Some(&error))),
             Err(_) => return Err(no_answer(None)),
@@ -289,7 +278,7 @@ impl<D: Dialect> Service for Statements<D> {
 
     async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
         // Bound first, so that the lock is not held while the statement runs.
-        let idle = self.connection(*route).take();
+        let idle = self.idle.on(*route).take();
         let Some(Line { conn, since }) = idle else {
             return of_all(batch, || Outcome::Unavailable(no_answer(None)));
         };
@@ -305,13 +294,13 @@ impl<D: Dialect> Service for Statements<D> {
         let idle = conn.map(|conn| Line { conn, since });
         match answers {
             Ok(answers) => {
-                *self.connection(*route) = idle;
+                *self.idle.on(*route) = idle;
                 answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
             }
             Err(error) => {
                 let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
                 if is_good {
-                    *self.connection(*route) = idle;
+                    *self.idle.on(*route) = idle;
                 }
                 outcomes
             }

@@ -41,6 +41,8 @@ const HEAR_WITHIN: Duration = Duration::from_secs(1);
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(30);
 /// How long the task asks over one connection: the address may lead to another server since.
 const ASK_FOR: Duration = Duration::from_secs(20);
+/// How often the connection to a file is checked while nobody waits.
+const CHECK_IDLE: Duration = Duration::from_millis(500);
 
 /// What is known of the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +279,12 @@ impl<D: Dialect> Parts<D> {
         let (mut pause, mut seen, mut looked) = (FASTEST, None, Moment::now());
         while !(D::IS_REMOTE && end.has_passed()) {
             if self.waiters.is_empty() {
-                self.waiters.arrival().await;
+                if let Err(lost) = self.arrival(&mut conn).await {
+                    // Not opened again, and perhaps created, before somebody needs it.
+                    drop(conn);
+                    self.waiters.arrival().await;
+                    return Err(lost);
+                }
                 pause = FASTEST;
                 continue;
             }
@@ -300,6 +307,20 @@ impl<D: Dialect> Parts<D> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a waiter. A connection to a file that was removed is not kept meanwhile: see [`idle`](crate::idle).
+    async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
+        loop {
+            if D::IS_REMOTE {
+                self.waiters.arrival().await;
+                return Ok(());
+            }
+            if timeout(CHECK_IDLE, self.waiters.arrival()).await.is_ok() {
+                return Ok(());
+            }
+            self.dialect.intact(conn)?;
+        }
     }
 }
 

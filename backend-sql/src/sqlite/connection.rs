@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 use super::files::Files;
 use super::filesystem;
 use super::watch::{Watch, version};
+use crate::idle;
 use crate::table::Sql;
 
 /// How often a file that is replaced while it is being opened is opened again.
@@ -99,14 +100,21 @@ impl Connection {
         }
         for attempt in 1..=ATTEMPTS {
             let before = Files::before(&path);
-            let mut sqlite = match opening.connect.connect().await {
-                // It was there before, so it is probably being replaced at this moment.
-                Err(error) if is_missing(&error) && opening.known.load(Ordering::Relaxed) => {
-                    return Err(sqlx::Error::Io(std::io::Error::other(error)));
+            let sqlite = match connect(&opening.connect).await {
+                Err(error) => {
+                    idle::close_lost();
+                    // If it was there before, it is probably being replaced at this moment. A new log does not fit to
+                    // removed memory.
+                    let is_known = opening.known.load(Ordering::Relaxed);
+                    let is_between = is_known && (is_missing(&error) || Files::are_lost(&path));
+                    return Err(if is_between {
+                        sqlx::Error::Io(std::io::Error::other(error))
+                    } else {
+                        error
+                    });
                 }
-                other => other?,
+                Ok(sqlite) => sqlite,
             };
-            check_mode(&mut sqlite).await?;
             if let Some(files) = Files::of(&path, before) {
                 opening.known.store(true, Ordering::Relaxed);
                 return Ok(Self { sqlite, files, watch: Watching::NotYet, commits: Some(Commits::Synced) });
@@ -114,6 +122,8 @@ impl Connection {
             // The first time this is so for a file that opening has made.
             sqlite.close().await?;
             if attempt > 2 {
+                // An idle connection of ours may be what holds a removed log.
+                idle::close_lost();
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
@@ -223,6 +233,12 @@ fn not_watched(why: &dyn std::fmt::Display) -> Watching {
         tracing::warn!(error = %why, "the log of the SQLite file cannot be watched; waiters ask for their turn instead");
     }
     Watching::No
+}
+
+async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
+    let mut sqlite = options.connect().await?;
+    check_mode(&mut sqlite).await?;
+    Ok(sqlite)
 }
 
 /// The mode is asked for on connecting, but SQLite does not fail where it cannot be had: it answers with another.

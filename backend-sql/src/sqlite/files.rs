@@ -53,6 +53,11 @@ impl Files {
         (before == Some(ids[0]) && !has_lost(&real)).then_some(Self { names, ids })
     }
 
+    /// Whether a connection that is opened now would get removed files, as far as the system says that.
+    pub(super) fn are_lost(path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|real| has_lost(&real))
+    }
+
     /// The log, to which each commit writes.
     pub(super) fn log(&self) -> &Path {
         &self.names[1]

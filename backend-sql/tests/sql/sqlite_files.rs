@@ -1,10 +1,11 @@
 //! SQLite files that are removed or replaced while they are in use, and addresses that cannot work.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use backend_sql::SqliteLock;
-use lockcore::{DistributedLock as _, ErrorKind, Mode, Renewal};
+use lockcore::{Claim, DistributedLock as _, ErrorKind, Locks, Mode, Renewal, Wait};
 
 use crate::servers::{Kind, admin, backend, claim, client, count, soon, url};
 use crate::sqlite_child::ask;
@@ -84,32 +85,69 @@ async fn nothing_is_granted_in_a_file_that_is_gone() {
     }
 }
 
-/// A waiter goes on in the new file, whether its holder there comes and goes or is dead.
+/// Nobody has the lock in the new file, which the waiter may make itself, so it is the waiter's turn at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "hangs in most runs, for a reason that is not known yet"]
 async fn a_waiter_goes_on_with_the_new_file() {
+    for at_once in [true, false] {
+        let (url, path) = new_file().await;
+        let (one, two) = (client(Kind::Sqlite, &url).await, client(Kind::Sqlite, &url).await);
+        let old = one.lock("a").await.expect("a free lock");
+        let waiting = tokio::spawn(two.lock("a").wait(TTL).into_future());
+        until_somebody_waits(&one).await;
+        let mut old = Some(old);
+        if at_once {
+            // The old holder still believes in it.
+            let folder = path.parent().expect("a folder");
+            std::fs::rename(folder, folder.with_extension("old")).expect("a folder");
+            std::fs::create_dir(folder).expect("a folder");
+        } else {
+            // A log that is left for a moment may be read into the new file, the old holder's row with it.
+            remove(&path);
+            old = None;
+        }
+        let guard =
+            tokio::time::timeout(TTL, waiting).await.expect("in time").expect("no panic").expect("its turn");
+        let three = client(Kind::Sqlite, &url).await;
+        assert!(three.lock("a").try_now().await.expect("an answer").is_none());
+        drop(old);
+        guard.release().await.expect("held");
+    }
+}
+
+/// A waiter waits for whoever has the lock in the new file, and not for a release in the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_waits_for_the_holder_in_the_new_file() {
     let (url, path) = new_file().await;
-    let (one, two) = (client(Kind::Sqlite, &url).await, client(Kind::Sqlite, &url).await);
+    let one = client(Kind::Sqlite, &url).await;
+    // It must not make a file of its own while the name is free.
+    let two = client(Kind::Sqlite, &format!("{url}&create=false")).await;
     let old = one.lock("a").await.expect("a free lock");
     let waiting = tokio::spawn(two.lock("a").wait(TTL).into_future());
-    while one.inspect("a").await.expect("an answer").waiters == 0 {
+    until_somebody_waits(&one).await;
+    let (other_url, other) = new_file().await;
+    let new = claim("a", Mode::Exclusive, 10 * TTL);
+    let holder = backend(Kind::Sqlite, &other_url).await.expect("a file");
+    holder.acquire(&new).await.expect("an answer").expect("a free lock");
+    drop(holder);
+    while beside(&other, "-wal").exists() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Not `replace`: while the name is free the waiter makes a file of its own there.
+    drop((old, one));
     remove(&path);
-    let three = client(Kind::Sqlite, &url).await;
-    let new = three.lock("a").await.expect("a free lock");
-    while three.inspect("a").await.expect("an answer").waiters == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    drop(old);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!waiting.is_finished(), "the release was one in the old file");
-    new.release().await.expect("held");
+    std::fs::rename(other, &path).expect("both are in one file system");
+    let three = backend(Kind::Sqlite, &url).await.expect("a file");
+    until_somebody_waits(&Locks::new(Arc::clone(&three)).expect("a keeper")).await;
+    assert!(!waiting.is_finished(), "another has it in the new file");
+    three.release(&new).await.expect("an answer");
     let guard =
         tokio::time::timeout(TTL, waiting).await.expect("in time").expect("no panic").expect("its turn");
-    assert!(three.lock("a").try_now().await.expect("an answer").is_none());
     guard.release().await.expect("held");
+}
+
+async fn until_somebody_waits(locks: &Locks) {
+    while locks.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Without the log and the shared memory, other processes would see neither what is in the log nor the locks.
@@ -131,6 +169,35 @@ async fn a_log_that_is_removed_is_noticed() {
         assert!(beside(&path, "-wal").exists() && beside(&path, "-shm").exists());
         assert_eq!(ask("try", &url).await, "held", "{ends:?}");
     }
+}
+
+/// SQLite shares the memory among all connections of a process, so an idle one that has the removed file keeps the others
+/// from the new one. It is looked at when they fail.
+#[tokio::test]
+async fn idle_connections_do_not_keep_a_removed_log() {
+    let (url, path) = new_file().await;
+    let (one, idle) = (
+        backend(Kind::Sqlite, &url).await.expect("a file"),
+        backend(Kind::Sqlite, &url).await.expect("a file"),
+    );
+    let held = claim("a", Mode::Exclusive, TTL);
+    let grant = one.acquire(&held).await.expect("an answer").expect("a free lock");
+    let waits = Claim::new(
+        held.name().clone(),
+        Mode::Exclusive,
+        TTL,
+        Wait::Until(lockcore::Moment::now().after(TTL / 100)),
+        "waits".into(),
+    );
+    // Whatever waits for notifications stays for a while.
+    assert!(idle.acquire(&waits).await.expect("an answer").is_none());
+    idle.release(&waits).await.expect("an answer");
+    for end in ["-wal", "-shm"] {
+        std::fs::remove_file(beside(&path, end)).expect("the file is there");
+    }
+    let answers = one.renew(std::slice::from_ref(&grant), soon()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed(_) | Renewal::Lost]), "{answers:?}");
+    assert!(idle.acquire(&held).await.is_ok());
 }
 
 #[tokio::test]
