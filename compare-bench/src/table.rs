@@ -2,9 +2,9 @@
 
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::history::Handing;
-use crate::ratio::Ratio;
-use crate::report::{HOW_TO_READ, Measurement, PeerResult, Quantity, Report};
+use crate::measure::history::Handing;
+use crate::measure::interval::Interval;
+use crate::record::{HOW_TO_READ, Measurement, PeerResult, Quantity, Report};
 
 const HEADER: [&str; 9] =
     ["backend", "workload", "case", "p50", "p99", "per second", "floor", "ratio", "sharing"];
@@ -37,6 +37,9 @@ fn render(report: &Report) -> String {
     if report.results.iter().any(|result| result.unsteady) {
         lines.push(UNSTEADY.to_owned());
     }
+    if report.results.iter().any(|result| result.noisy && result.ratio.is_some()) {
+        lines.push(NOISY.to_owned());
+    }
     if report.results.iter().any(lacks_a_ratio) {
         lines.push(TOO_FEW.to_owned());
     }
@@ -60,7 +63,7 @@ fn render(report: &Report) -> String {
 
 const COLUMNS: &str = "p50 and p99: of acquire + release; for handoff, from one release to the next acquire; for crowd, of the \
      wait. Per second: acquisitions. Floor: a raw cycle (take a row, clear it; make a node, delete it); for memory a tokio Mutex. Trips: p50 of a \
-     hand-over, in round trips of a request that writes nothing; not shown where a disk takes most of the time. Jain: 1 is \
+     hand-over, in round trips of a request that writes nothing; with --delay. Jain: 1 is \
      fair, 1/n is one taking everything. Requests: what the server received for each acquisition, by its own count.";
 
 const PEERS: &str = "Other libraries do the same work in the same rounds, and their ratio is to the same floor. For handoff, theirs is \
@@ -74,6 +77,9 @@ fn setup(peer: &PeerResult) -> Option<String> {
 
 const UNSTEADY: &str = "?: the floor itself changed by half or more between the rounds (the disk, or other work on this \
      machine), so this ratio says little. --tmpfs takes the disk out.";
+
+const NOISY: &str =
+    "noisy: the interval was still wider than 5 % to either side when the time of the case was up.";
 
 fn lacks_a_ratio(result: &Measurement) -> bool {
     let lacks = |peer: &PeerResult| peer.error.is_none() && peer.ratio.is_none();
@@ -114,7 +120,7 @@ fn table(results: &[Measurement]) -> Table {
         };
         table.add_row(vec![
             Cell::new(&result.backend),
-            Cell::new(result.workload),
+            Cell::new(&result.workload),
             Cell::new(&result.case),
             right(time(result.latency_us.p50)),
             right(time(result.latency_us.p99)),
@@ -134,7 +140,7 @@ fn table(results: &[Measurement]) -> Table {
 fn peer_row(result: &Measurement, peer: &PeerResult) -> Vec<Cell> {
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let name = format!("  {} {}", peer.name, peer.version.as_deref().unwrap_or_default());
-    let mut row = vec![Cell::new(name.trim_end()), Cell::new(result.workload), Cell::new(&result.case)];
+    let mut row = vec![Cell::new(name.trim_end()), Cell::new(&result.workload), Cell::new(&result.case)];
     let figures = match &peer.error {
         Some(_) => vec![String::new(); 5],
         None => vec![
@@ -147,7 +153,7 @@ fn peer_row(result: &Measurement, peer: &PeerResult) -> Vec<Cell> {
     };
     row.extend(figures.into_iter().map(right));
     // A second line: one would make the table wider than the figures need.
-    let against = match (peer.ours_to_theirs, peer.ours_to_theirs.and_then(Ratio::inverse)) {
+    let against = match (peer.ours_to_theirs, peer.ours_to_theirs.and_then(Interval::inverse)) {
         (Some(small), Some(inverse)) if small.median < 0.1 => format!("{} / lockwell: {inverse}", peer.name),
         (usual, _) => format!("lockwell / {}: {}", peer.name, shown(usual)),
     };
@@ -179,14 +185,13 @@ fn time(micros: f64) -> String {
 /// Below the ratio, in a line of its own: how many trips that is.
 fn ratio(result: &Measurement) -> String {
     let mark = if result.unsteady { " ?" } else { "" };
-    // Where the disk takes most of the time, counting trips makes no sense.
-    let quick = result.trip_us.is_some_and(|trip| result.floor < 10.0 * trip);
-    let trips = result.trips.filter(|_| quick).map_or(String::new(), |trips| format!("\n= {trips} trips"));
-    format!("{}{mark}{trips}", shown(result.ratio))
+    let noisy = if result.noisy && result.ratio.is_some() { " noisy" } else { "" };
+    let trips = result.trips.map_or(String::new(), |trips| format!("\n= {trips} trips"));
+    format!("{}{mark}{noisy}{trips}", shown(result.ratio))
 }
 
 /// With its interval, or not at all.
-fn shown(ratio: Option<Ratio>) -> String {
+fn shown(ratio: Option<Interval>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string())
 }
 
@@ -202,8 +207,8 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Round, compare};
-    use crate::stats::Sample;
+    use crate::measure::stats::Sample;
+    use crate::record::{Round, compare};
 
     #[test]
     fn figures_are_short() {
@@ -219,13 +224,13 @@ mod tests {
         let rounds = vec![Round { ours: 3.0, floor: 2.0 }; rounds];
         let (ours, floor, ratio) = compare(&rounds);
         let spread = Sample::new().spread();
-        let against = |name, theirs| PeerResult {
-            name,
+        let against = |name: &str, theirs| PeerResult {
+            name: str::to_owned(name),
             version: Some("1.0".to_owned()),
             setup: None,
             theirs,
-            ratio: ratio.map(|_| Ratio { median: theirs / 2.0, low: theirs / 2.0, high: theirs / 2.0 }),
-            ours_to_theirs: Ratio::of(rounds.iter().map(|round| round.ours / theirs)),
+            ratio: ratio.map(|_| Interval { median: theirs / 2.0, low: theirs / 2.0, high: theirs / 2.0 }),
+            ours_to_theirs: Interval::of(rounds.iter().map(|round| round.ours / theirs)),
             rounds: Vec::new(),
             latency_us: spread.clone(),
             per_second: 1.0,
@@ -235,10 +240,14 @@ mod tests {
         };
         Measurement {
             backend: "redis".to_owned(),
-            workload: "handoff",
+            workload: "handoff".to_owned(),
             case: "2 processes".to_owned(),
             parties: 2,
-            parties_are: "processes",
+            parties_are: "processes".to_owned(),
+            option: None,
+            noisy: false,
+            load: 0.0,
+            busy: 0.0,
             hold_us: 0,
             quantity: Quantity::LatencyUs,
             ours,
@@ -247,21 +256,21 @@ mod tests {
             unsteady: false,
             rounds: rounds.clone(),
             latency_us: spread.clone(),
-            latency_of: "",
+            latency_of: String::new(),
             floor_latency_us: spread.clone(),
             per_second: 1.0,
             floor_per_second: 1.0,
             handing: None,
             requests_each: None,
             trip_us: Some(1.0),
-            trips: Ratio::of(rounds.iter().map(|round| round.ours)),
+            trips: Interval::of(rounds.iter().map(|round| round.ours)),
             peers: vec![against("quick", 2.5), against("slow", 300.0)],
         }
     }
 
     #[test]
     fn no_ratio_is_shown_without_its_interval() {
-        let mut report = Report::new("smoke");
+        let mut report = crate::record::tests::report();
         report.results.push(measured(6));
         let text = render(&report);
         for expected in [
@@ -286,10 +295,10 @@ mod tests {
 
     #[test]
     fn an_empty_report_still_says_what_is_missing() {
-        let mut report = Report::new("smoke");
+        let mut report = crate::record::tests::report();
         report
             .missing
-            .push(crate::report::Missing { backend: "postgres".into(), reason: "not there".into() });
+            .push(crate::record::Missing { backend: "postgres".into(), reason: "not there".into() });
         let text = render(&report);
         assert!(text.contains("not measured: postgres: not there"), "{text}");
     }

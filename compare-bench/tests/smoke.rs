@@ -7,7 +7,9 @@ use serde_json::Value;
 
 fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
     let program = env!("CARGO_BIN_EXE_compare-bench");
-    let output = Command::new(program).args(arguments).current_dir(folder).output().unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--json", "results.json"]).current_dir(folder);
+    let output = command.output().unwrap();
     let written = std::fs::read_to_string(folder.join("results.json")).ok();
     (output, written.map(|text| serde_json::from_str(&text).unwrap()))
 }
@@ -36,8 +38,11 @@ fn a_short_run_writes_what_the_schema_says() {
 
     let report = report.expect("results.json");
     assert_eq!(report["schema"], "lockwell-compare");
-    assert_eq!(report["schema_version"], 2);
-    assert_eq!(report["mode"], "smoke");
+    assert_eq!(report["schema_version"], 3);
+    assert_eq!((&report["mode"], &report["finished"]), (&"smoke".into(), &true.into()));
+    assert!(positive(&report["disk"]["sync_us"]["p50"]), "{report}");
+    assert_eq!(report["conditions"]["durability"], "disk");
+    assert_eq!(report["arguments"][0], "--smoke");
     assert!(report["build"]["profile"].is_string());
     for field in ["cores", "memory_mib"] {
         assert!(positive(&report["machine"][field]), "{field}");
@@ -82,8 +87,15 @@ fn check(result: &Value) {
     let rounds = result["rounds"].as_array().unwrap();
     assert!(!rounds.is_empty() && rounds.iter().all(|round| positive(&round["ours"])), "{result}");
     check_ratio(&result["ratio"], rounds.len());
-    let is_far = result["workload"] == "handoff" && result["trip_us"].is_number();
-    check_ratio(&result["trips"], if is_far { rounds.len() } else { 0 });
+    let trips = if result["trip_us"].is_number() { rounds.len() } else { 0 };
+    check_ratio(&result["trips"], trips);
+    let counts = result["latency_us"]["histogram"]["counts"].as_array().unwrap();
+    let counted: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(counted, result["latency_us"]["samples"].as_u64().unwrap(), "all are in the histogram");
+    assert!(
+        result["noisy"].is_boolean() && result["busy"].as_f64().is_some_and(|busy| busy <= 1.0),
+        "{result}"
+    );
     let handing = &result["handing"];
     if result["workload"] == "handoff" || result["workload"] == "crowd" {
         assert_eq!((&handing["overlaps"], &handing["tokens_rise"]), (&0.into(), &true.into()));
@@ -113,7 +125,8 @@ fn check_shown(shown: &str) -> (bool, bool) {
     let cells = rows.flat_map(|row| {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
         let against = cells[8].split_once("lockwell").and_then(|_| cells[8].rsplit(": ").next());
-        let ratio = cells[7].trim_start_matches("= ").trim_end_matches(" ?").trim_end_matches(" trips");
+        let ratio = cells[7].trim_start_matches("= ").trim_end_matches(" noisy");
+        let ratio = ratio.trim_end_matches(" ?").trim_end_matches(" trips");
         [Some(ratio), against]
     });
     let (mut with, mut without) = (false, false);
@@ -150,7 +163,7 @@ fn redis_is_measured_alone_and_as_redlock() {
     assert!(backends[1]["version"].as_str().unwrap().starts_with("5 x Redis"), "{}", backends[1]);
     for result in report["results"].as_array().unwrap() {
         check(result);
-        assert_eq!(result["workload"] == "handoff", result["trip_us"].is_number(), "{result}");
+        assert!(result["trip_us"].is_null(), "trips on the loopback device say nothing: {result}");
     }
 }
 
@@ -171,7 +184,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
     let results = report["results"].as_array().unwrap();
     for result in results {
         check(result);
-        assert_eq!(result["workload"] == "handoff", result["trip_us"].is_number(), "{result}");
+        assert!(result["trip_us"].is_null(), "trips on the loopback device say nothing: {result}");
         assert_eq!(result["workload"] == "crowd", result["requests_each"].is_number(), "{result}");
     }
     for backend in ["zookeeper", "zookeeper3"] {
@@ -236,7 +249,7 @@ fn servers_can_be_far_away_and_keep_nothing() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let line = "--smoke --backend redis,zookeeper --only uncontended --delay 5ms --durability none";
+    let line = "--smoke --backend redis,zookeeper --only uncontended,handoff --delay 5ms --durability none";
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = report.expect("results.json");
@@ -246,10 +259,12 @@ fn servers_can_be_far_away_and_keep_nothing() {
     if !is_missing(testbed::ZooKeeper::installed()) {
         assert!(backends[1]["storage"].as_str().unwrap().ends_with(", forceSync=no, 5ms away"), "{report}");
     }
-    assert_eq!(results.len(), backends.len());
+    assert_eq!(report["conditions"]["delay_us"], 5000);
+    assert_eq!(results.len(), 2 * backends.len());
     for result in results {
         // Two trips there and back.
         assert!(result["floor"].as_f64().unwrap() >= 20_000.0, "{result}");
+        assert_eq!(result["workload"] == "handoff", positive(&result["trip_us"]), "{result}");
     }
 }
 
@@ -284,7 +299,7 @@ fn the_list_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (output, report) = compare(&["--list"], folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && report.is_none());
+    assert!(output.status.success() && report.is_none(), "{output:?}");
     for word in [
         "uncontended",
         "handoff",
