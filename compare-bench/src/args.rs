@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::measure::workload::{self, Workload};
 use crate::plan::Plan;
@@ -26,8 +26,33 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a report of result files: one page in HTML that needs no network, or a table.
+    Render(RenderArgs),
     /// Write the JSON Schema of the result files to the standard output.
     Schema,
+}
+
+/// What is shown, and as what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RenderArgs {
+    /// The result files. Several are shown together: on disk and on tmpfs, with several delays.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Write a table instead of the page: `csv` has one figure a line, `md` the tables of the report.
+    #[arg(long, value_enum)]
+    pub(crate) export: Option<Export>,
+
+    /// Where it goes [default: report.html, or the standard output for a table]. An earlier report is replaced.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// A form for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Export {
+    Csv,
+    Md,
 }
 
 /// What is measured, and how.

@@ -2,11 +2,14 @@
 
 mod args;
 mod error;
+mod html;
 mod measure;
 mod plan;
 mod record;
-mod table;
+mod render;
 mod target;
+mod terminal;
+mod view;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,7 @@ async fn main() -> ExitCode {
             print!("{}", record::schema::text());
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
         None if args.run.list => {
             list();
             Ok(ExitCode::SUCCESS)
@@ -54,7 +58,7 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
         None => args,
     };
     if cfg!(debug_assertions) {
-        eprintln!("compare-bench: {}", table::DEBUG);
+        eprintln!("compare-bench: {}", terminal::DEBUG);
     }
     // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
     let comparison = tokio::spawn(async move { compare(&args).await });
@@ -70,8 +74,9 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
 
 async fn compare(args: &RunArgs) -> Result<ExitCode> {
     let (report, file) = run::run(args).await?;
-    table::print(&report);
-    println!("all figures: {}", file.path().display());
+    terminal::print(&report);
+    let path = file.path().display();
+    println!("all figures: {path}; `compare-bench render {path}` makes a report of them");
     Ok(match (&report.violation, report.failures.is_empty() && !report.results.is_empty()) {
         (Some(_), _) => ExitCode::from(VIOLATION),
         (None, true) => ExitCode::SUCCESS,

@@ -16,9 +16,15 @@ pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     foreground(cargo().args(["run", "--release", "--package", "compare-bench", "--"]).args(&args))
 }
 
+/// The commands of the comparison that look at what was measured.
+const MEASURE_NOTHING: [&str; 4] = ["render", "diff", "schema", "help"];
+
 /// Whether a comparison with these arguments starts that server.
 fn is_needed(server: &Package, args: &[String]) -> bool {
     let starts_none = ["--url", "--list", "--help", "-h", "--version", "-V"];
+    if args.first().is_some_and(|word| MEASURE_NOTHING.contains(&&**word)) {
+        return false;
+    }
     let named = |arg: &String, name: &str| arg == name || arg.starts_with(&format!("{name}="));
     if args.iter().any(|arg| starts_none.iter().any(|name| named(arg, name))) {
         return false;
@@ -61,7 +67,15 @@ mod tests {
         assert_eq!(needed("--backend postgres,memory"), ["postgres"]);
         assert_eq!(needed("--backend=mysql --quick"), ["mariadb"]);
         assert_eq!(needed("--backend redlock,zookeeper3"), ["redis", "zookeeper"]);
-        for none in ["--url memory://", "--url=memory://", "--list", "--help", "--backend sqlite"] {
+        for none in [
+            "--url memory://",
+            "--url=memory://",
+            "--list",
+            "--help",
+            "--backend sqlite",
+            "render a.json",
+            "diff a.json b.json",
+        ] {
             assert!(needed(none).is_empty(), "{none}");
         }
     }

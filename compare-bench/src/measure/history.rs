@@ -193,16 +193,6 @@ pub(crate) fn summary(rounds: &[History]) -> Handing {
     }
 }
 
-impl Handing {
-    /// Hand-overs and fairness in one line, for the table.
-    pub(crate) fn line(&self) -> String {
-        let longest = self.wait_us.max / 1000.0;
-        let handovers = self.handovers_per_second.round();
-        let wrong = if self.overlaps > 0 { format!(", {} OVERLAPS", self.overlaps) } else { String::new() };
-        format!("{handovers} hand-overs/s, Jain {:.2}, longest wait {longest:.0} ms{wrong}", self.jain)
-    }
-}
-
 fn spans(nanos: impl Iterator<Item = u64>) -> Sample {
     let mut sample = Sample::new();
     for span in nanos {
@@ -283,7 +273,6 @@ mod tests {
         let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2);
         let handing = summary(&[history]);
         assert_eq!((handing.overlaps, handing.tokens_rise), (1, None));
-        assert!(handing.line().ends_with("1 OVERLAPS"), "{}", handing.line());
     }
 
     #[test]

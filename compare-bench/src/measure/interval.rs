@@ -52,12 +52,6 @@ impl Interval {
             median: short(median(rounds)),
         })
     }
-
-    /// The same the other way round, where neither end is zero.
-    pub(crate) fn inverse(self) -> Option<Self> {
-        let Self { median, low, high } = self;
-        (low > 0.0).then(|| Self { median: 1.0 / median, low: 1.0 / high, high: 1.0 / low })
-    }
 }
 
 impl Interval {
@@ -161,15 +155,19 @@ mod tests {
         assert_eq!(shown(0.0123, 0.01, 0.02), "0.012 [0.010 .. 0.020]");
         assert_eq!(shown(17.34, 9.96, 20.0), "17.3 [10.0 .. 20.0]");
         assert_eq!(shown(340.2, 99.6, 512.0), "340 [100 .. 512]");
-        let ratio = Interval { median: 0.5, low: 0.25, high: 0.8 };
-        assert_eq!(ratio.inverse(), Some(Interval { median: 2.0, low: 1.25, high: 4.0 }));
-        assert_eq!(Interval { low: 0.0, ..ratio }.inverse(), None);
+    }
+
+    #[test]
+    fn it_is_precise_within_five_percent_to_either_side() {
+        let is_precise = |low, high| Interval { median: 2.0, low, high }.is_precise();
+        assert!(is_precise(1.91, 2.09) && is_precise(2.0, 2.0));
+        assert!(!is_precise(1.8, 2.0) && !is_precise(2.0, 2.2));
     }
 
     #[test]
     fn a_small_ratio_keeps_its_digits() {
         let ratio = Interval::of([1.0 / 1234.0, 1.0 / 1250.0, 1.0 / 1300.0]).unwrap();
-        assert_eq!(ratio.inverse().unwrap().to_string(), "1250 [1234 .. 1300]");
+        assert_eq!((ratio.low, ratio.median, ratio.high), (7.6923e-4, 8e-4, 8.1037e-4));
         assert_eq!(short(0.0).to_bits(), 0.0_f64.to_bits());
     }
 }

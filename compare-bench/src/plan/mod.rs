@@ -106,8 +106,8 @@ impl Plan {
         crowd: Rounds::new(1, 1, 200, 30),
         tasks: &[1, 4],
         processes: &[2],
-        holds_ms: &[0],
-        crowds: &[8],
+        holds_ms: &[0, 1],
+        crowds: &[4, 8],
         syncs: 3,
         ..Self::USUAL
     };

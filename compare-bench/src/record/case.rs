@@ -50,8 +50,9 @@ pub(crate) struct PeerResult {
     pub(crate) latency_us: Spread,
     pub(crate) per_second: f64,
     pub(crate) handing: Option<Handing>,
-    /// As that of ours.
+    /// As those of ours.
     pub(crate) requests_each: Option<f64>,
+    pub(crate) requests_rounds: Vec<f64>,
     /// Why it was not measured, or not to the end.
     pub(crate) error: Option<String>,
 }
@@ -93,6 +94,7 @@ pub(crate) struct Measurement {
     /// For crowd on ZooKeeper: the requests that the server received for each acquisition, by its own count. The median
     /// over the rounds.
     pub(crate) requests_each: Option<f64>,
+    pub(crate) requests_rounds: Vec<f64>,
     /// For handoff with a delay: a request that writes nothing, there and back, in microseconds.
     pub(crate) trip_us: Option<f64>,
     /// For handoff with a delay: ours in such trips, over the rounds.
@@ -114,8 +116,8 @@ pub(crate) fn compare(rounds: &[Round]) -> (f64, f64, Option<Interval>) {
 }
 
 /// The median over the rounds of how many requests there were for each acquisition.
-pub(crate) fn requests(rounds: Vec<f64>) -> Option<f64> {
-    (!rounds.is_empty()).then(|| round3(median(rounds)))
+pub(crate) fn requests(rounds: &[f64]) -> Option<f64> {
+    (!rounds.is_empty()).then(|| round3(median(rounds.iter().copied())))
 }
 
 /// Whether the middle half of the floor's rounds lies further apart than one to one and a half: the disk, or somebody

@@ -182,6 +182,8 @@ pub(crate) fn now() -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::measure::interval::Interval;
+    use crate::measure::stats::Sample;
 
     pub(crate) fn conditions() -> Conditions {
         Conditions { durability: "disk".to_owned(), storage: "ext4".to_owned(), delay_us: 0 }
@@ -189,6 +191,62 @@ pub(crate) mod tests {
 
     pub(crate) fn report() -> Report {
         Report::new("smoke", conditions())
+    }
+
+    /// Hand-overs in so many rounds, all alike, and two other libraries: one a little quicker, one much slower.
+    pub(crate) fn measured(backend: &str, rounds: usize) -> Measurement {
+        let rounds = vec![Round { ours: 3.0, floor: 2.0 }; rounds];
+        let (ours, floor, ratio) = compare(&rounds);
+        let mut sample = Sample::new();
+        sample.note(Duration::from_micros(3), 1);
+        let spread = sample.spread();
+        let against = |name: &str, theirs: f64| PeerResult {
+            name: name.to_owned(),
+            version: Some("1.0".to_owned()),
+            setup: None,
+            theirs,
+            ratio: ratio.map(|_| Interval { median: theirs / 2.0, low: theirs / 2.0, high: theirs / 2.0 }),
+            ours_to_theirs: Interval::of(rounds.iter().map(|round| round.ours / theirs)),
+            rounds: rounds
+                .iter()
+                .map(|round| PeerRound { ours: round.ours, theirs, floor: round.floor })
+                .collect(),
+            latency_us: spread.clone(),
+            per_second: 1.0,
+            handing: None,
+            requests_each: None,
+            requests_rounds: Vec::new(),
+            error: None,
+        };
+        Measurement {
+            backend: backend.to_owned(),
+            workload: "handoff".to_owned(),
+            case: "2 processes, hold 0 ms".to_owned(),
+            parties: 2,
+            parties_are: "processes".to_owned(),
+            hold_us: 0,
+            option: None,
+            quantity: Quantity::LatencyUs,
+            ours,
+            floor,
+            ratio,
+            noisy: false,
+            unsteady: false,
+            rounds: rounds.clone(),
+            latency_us: spread.clone(),
+            latency_of: String::new(),
+            floor_latency_us: spread.clone(),
+            per_second: 1.0,
+            floor_per_second: 1.0,
+            handing: None,
+            requests_each: None,
+            requests_rounds: Vec::new(),
+            trip_us: None,
+            trips: None,
+            load: 0.0,
+            busy: 0.0,
+            peers: vec![against("quick", 2.5), against("slow", 300.0)],
+        }
     }
 
     #[test]

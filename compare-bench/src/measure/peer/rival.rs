@@ -193,7 +193,8 @@ impl Rival {
                 .map_or(self.sample.per_second(), |some| some.acquisitions_per_second),
             rounds: self.rounds,
             handing,
-            requests_each: requests(self.each),
+            requests_each: requests(&self.each),
+            requests_rounds: self.each,
             error: error.or(nothing),
         }
     }
