@@ -28,6 +28,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make a report of result files: one page in HTML that needs no network, or a table.
     Render(RenderArgs),
+    /// Say what became better or worse between two runs on one machine, as far as their intervals tell.
+    Diff(DiffArgs),
     /// Write the JSON Schema of the result files to the standard output.
     Schema,
 }
@@ -46,6 +48,30 @@ pub(crate) struct RenderArgs {
     /// Where it goes [default: report.html, or the standard output for a table]. An earlier report is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Two runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// The result file of the earlier run.
+    pub(crate) before: PathBuf,
+
+    /// That of the later run.
+    pub(crate) after: PathBuf,
+
+    /// Fail if anything is worse by more than this, such as `5%`, and surely worse.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) fail_above: Option<f64>,
+
+    /// Compare runs on different machines or under different conditions, too.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `5%` or `5`, as a share.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "not a percentage".to_owned())?;
+    if number >= 0.0 && number.is_finite() { Ok(number / 100.0) } else { Err("not a percentage".to_owned()) }
 }
 
 /// A form for other programs.
@@ -196,6 +222,12 @@ mod tests {
         let args = parsed("c --backend redlock,mysql,zk,memory");
         assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock, Kind::ZooKeeper]);
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
+    }
+
+    #[test]
+    fn percentages_are_read() {
+        assert_eq!((percent("5%"), percent("2.5")), (Ok(0.05), Ok(0.025)));
+        assert!(percent("x").is_err() && percent("-1%").is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Measures the lock backends of lockwell on the same work, beside raw statements on the same server.
 
 mod args;
+mod diff;
 mod error;
 mod html;
 mod measure;
@@ -36,6 +37,9 @@ async fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Diff(args)) => {
+            diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         None if args.run.list => {
             list();
             Ok(ExitCode::SUCCESS)

@@ -119,3 +119,38 @@ fn there_must_be_something_to_go_on_with() {
     let refused = error(&run(folder.path(), "--resume"));
     assert!(refused.contains("results"), "{refused}");
 }
+
+#[test]
+fn two_runs_are_compared_by_their_intervals() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let folder = tempfile::tempdir().unwrap();
+    let same = run(&data, "diff near.json near.json --fail-above 0%");
+    let shown = String::from_utf8_lossy(&same.stdout);
+    assert!(same.status.success(), "{same:?}");
+    assert!(
+        shown.contains("cannot tell") && !shown.contains("WORSE") && !shown.contains("worse by more"),
+        "{shown}"
+    );
+
+    let refused = error(&run(&data, "diff near.json far.json"));
+    assert!(refused.contains("different conditions"), "{refused}");
+    // ZooKeeper is in both.
+    assert!(run(&data, "diff near.json far.json --force").status.success());
+
+    let mut slower = read(&data.join("near.json"));
+    for result in slower["results"].as_array_mut().unwrap() {
+        if result["quantity"] == "latency_us" && !result["ratio"].is_null() {
+            result["ratio"] = serde_json::json!({ "median": 900.0, "low": 890.0, "high": 910.0 });
+        }
+    }
+    fs::copy(data.join("near.json"), folder.path().join("a.json")).unwrap();
+    fs::write(folder.path().join("b.json"), slower.to_string()).unwrap();
+    let worse = run(folder.path(), "diff a.json b.json");
+    assert!(worse.status.success() && String::from_utf8_lossy(&worse.stdout).contains("WORSE"), "{worse:?}");
+    assert!(!run(folder.path(), "diff a.json b.json --fail-above 5%").status.success());
+    let better = run(folder.path(), "diff b.json a.json --fail-above 5%");
+    assert!(
+        better.status.success() && String::from_utf8_lossy(&better.stdout).contains("better"),
+        "{better:?}"
+    );
+}
