@@ -13,7 +13,8 @@ use crate::target::server::Durability;
 /// Compares the lock backends of lockwell on the same work, beside raw statements on the same server.
 ///
 /// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
-/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three.
+/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three. MySQL, Valkey, Redis
+/// behind Sentinel and Redlock of three come with `--full`, or by name.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -220,7 +221,9 @@ mod tests {
     #[test]
     fn backends_are_chosen_by_name() {
         let args = parsed("c --backend redlock,mysql,zk,memory");
-        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock, Kind::ZooKeeper]);
+        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mysql, Kind::Redlock, Kind::ZooKeeper]);
+        assert_eq!(parsed("c").kinds(), Kind::USUAL);
+        assert_eq!(parsed("c --full").kinds(), Kind::ALL);
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
     }
 

@@ -157,6 +157,40 @@ fn redis_is_measured_alone_and_as_redlock() {
 }
 
 #[test]
+fn newer_servers_and_a_group_are_measured() {
+    if is_missing(testbed::RedisSentinel::installed()) {
+        return;
+    }
+    let mut backends = vec!["sentinel", "redlock3"];
+    for (backend, release) in [("mysql", "mysql9"), ("valkey", "valkey9")] {
+        match testbed::Release::named(release).version() {
+            Ok(_) => backends.push(backend),
+            // No machine has them installed, and not every mirror has them.
+            Err(reason) => eprintln!("IGNORED: {backend}: {reason}"),
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let chosen = backends.join(",");
+    let line = ["--smoke", "--durability", "os", "--only", "uncontended,handoff", "--backend", &chosen];
+    let (output, report) = compare(&line, folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let report = report.expect("results.json");
+    for result in report["results"].as_array().unwrap() {
+        check(result);
+    }
+    assert_eq!(report["results"].as_array().unwrap().len(), 3 * backends.len());
+    for backend in report["backends"].as_array().unwrap() {
+        let version = match backend["name"].as_str().unwrap() {
+            "mysql" => "9.",
+            "valkey" => "Valkey 9.",
+            "redlock3" => "3 x Redis",
+            _ => "Redis",
+        };
+        assert!(backend["version"].as_str().unwrap().starts_with(version), "{backend}");
+    }
+}
+
+#[test]
 fn zookeeper_is_measured_alone_and_as_an_ensemble() {
     if is_missing(testbed::ZooKeeper::installed()) {
         return;

@@ -33,6 +33,15 @@ fn figure(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Option<M
     }))
 }
 
+/// A backend has one colour in all plots. Of those that share one, few reports have both.
+fn color_of(backend: &str) -> usize {
+    const ORDER: [&str; 8] =
+        ["redis", "zookeeper", "postgres", "redlock", "mariadb", "sqlite", "memory", "zookeeper3"];
+    const OTHERS: [(&str, usize); 4] = [("mysql", 4), ("valkey", 5), ("sentinel", 6), ("redlock3", 7)];
+    let other = || OTHERS.iter().find(|(name, _)| *name == backend).map(|(_, color)| *color);
+    ORDER.iter().position(|name| *name == backend).or_else(other).unwrap_or(backend.len())
+}
+
 /// The percentile curve: shares of the latencies below one, and the highest latency among that share in microseconds.
 fn curve(buckets: &Buckets) -> Vec<(f64, f64)> {
     let all = as_float(buckets.counts.iter().sum::<u64>().max(1));
@@ -53,11 +62,10 @@ pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
     for run in runs {
         let results = run.results.iter().filter(|result| result.workload == "uncontended");
         let series: Vec<_> = results
-            .enumerate()
-            .flat_map(|(number, result)| {
+            .flat_map(|result| {
                 let line = |is_dashed, buckets| Series {
                     name: result.backend.clone(),
-                    color: number,
+                    color: color_of(&result.backend),
                     is_dashed,
                     has_marks: false,
                     points: curve(buckets),
@@ -147,7 +155,7 @@ fn over(
             for line in group.lines.iter().filter(|line| !line.is_peer && line.who == line.backend) {
                 let number = series.iter().position(|series| series.name == line.who).unwrap_or_else(|| {
                     let name = line.who.clone();
-                    let color = series.len();
+                    let color = color_of(&name);
                     series.push(Series {
                         name,
                         color,
@@ -164,9 +172,6 @@ fn over(
             }
         }
         series.sort_by(|one, other| one.name.cmp(&other.name));
-        for (number, series) in series.iter_mut().enumerate() {
-            series.color = number;
-        }
         let title =
             if is_delay { title.to_owned() } else { format!("{title} ({})", show::conditions(conditions)) };
         figures.extend(figure(&title, x, y, &series)?);

@@ -165,7 +165,7 @@ impl Run {
         self.progress.stage(&format!("{}: starting", choice.name()));
         let target = choice.start().await?;
         let locks = lockwell::connect(&target.url).await?;
-        let mut floor = Floor::connect(&target.parsed).await?;
+        let mut floor = Floor::connect(&target.floor).await?;
         let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());

@@ -6,10 +6,15 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use lockwell::ServerUrl;
+use testbed::Release;
 
 use crate::error::{Error, Result};
 use crate::record::machine::file_system;
 use crate::target::server::{Running, Site};
+
+/// The releases of servers that no machine has installed.
+pub(crate) const MYSQL: &str = "mysql9";
+pub(crate) const VALKEY: &str = "valkey9";
 
 /// A backend that can be started here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,9 +22,16 @@ pub(crate) enum Kind {
     Memory,
     Sqlite,
     Postgres,
-    #[value(alias = "mysql")]
     Mariadb,
+    /// The newest release, which `cargo xtask compare` fetches.
+    Mysql,
     Redis,
+    /// The newest release, which `cargo xtask compare` fetches.
+    Valkey,
+    /// Redis behind three sentinels, with one replica.
+    Sentinel,
+    /// Three Redis servers that know nothing of each other.
+    Redlock3,
     /// Five Redis servers that know nothing of each other.
     Redlock,
     #[value(name = "zookeeper", alias = "zk")]
@@ -30,7 +42,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Mysql,
+        Self::Redis,
+        Self::Valkey,
+        Self::Sentinel,
+        Self::Redlock3,
+        Self::Redlock,
+        Self::ZooKeeper,
+        Self::ZooKeeper3,
+    ];
+
+    /// Those that are compared if nothing else is said.
+    pub(crate) const USUAL: [Self; 8] = [
         Self::Memory,
         Self::Sqlite,
         Self::Postgres,
@@ -41,16 +69,17 @@ impl Kind {
         Self::ZooKeeper3,
     ];
 
-    /// Those that are compared if nothing else is said.
-    pub(crate) const USUAL: [Self; 8] = Self::ALL;
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Valkey => "valkey",
+            Self::Sentinel => "sentinel",
+            Self::Redlock3 => "redlock3",
             Self::Redlock => "redlock",
             Self::ZooKeeper => "zookeeper",
             Self::ZooKeeper3 => "zookeeper3",
@@ -60,6 +89,9 @@ impl Kind {
     /// The scheme of its address.
     fn scheme(self) -> &'static str {
         match self {
+            Self::Valkey => "redis",
+            Self::Sentinel => "redis+sentinel",
+            Self::Redlock3 => "redlock",
             Self::ZooKeeper | Self::ZooKeeper3 => "zk",
             other => other.name(),
         }
@@ -71,7 +103,10 @@ impl Kind {
             Self::Memory | Self::Sqlite => Ok(()),
             Self::Postgres => testbed::Postgres::installed(),
             Self::Mariadb => testbed::MariaDb::installed(),
-            Self::Redis | Self::Redlock => testbed::Redis::installed(),
+            Self::Mysql => Release::named(MYSQL).version().map(drop),
+            Self::Valkey => Release::named(VALKEY).version().map(drop),
+            Self::Redis | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
+            Self::Sentinel => testbed::RedisSentinel::installed(),
             Self::ZooKeeper | Self::ZooKeeper3 => testbed::ZooKeeper::installed(),
         };
         installed.err().map(|error| error.to_string())
@@ -126,7 +161,8 @@ impl Choice {
             Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),
         };
         let parsed: ServerUrl = url.parse()?;
-        Ok(Target { name: self.name().to_owned(), url, parsed, storage, _running: running })
+        let floor = running.floor().map_or_else(|| Ok(parsed.clone()), str::parse)?;
+        Ok(Target { name: self.name().to_owned(), url, parsed, floor, storage, _running: running })
     }
 }
 
@@ -137,6 +173,8 @@ pub(crate) struct Target {
     /// With the password: for connecting, never for showing.
     pub(crate) url: String,
     pub(crate) parsed: ServerUrl,
+    /// Where the raw statements go.
+    pub(crate) floor: ServerUrl,
     /// Where the data is.
     pub(crate) storage: String,
     _running: Running,

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use testbed::Proxy;
+use testbed::{Proxy, Release};
 
 use crate::error::{Error, Result};
 use crate::record::machine::file_system;
-use crate::target::Kind;
+use crate::target::{Kind, MYSQL, VALKEY};
 
 /// How many servers Redlock is measured on: the number that its authors recommend.
 const NODES: usize = 5;
+
+/// The fewest of which one may fail.
+const FEWEST_NODES: usize = 3;
 
 /// How many servers the ensemble has: the usual number.
 const MEMBERS: usize = 3;
@@ -72,9 +75,12 @@ pub(crate) struct Running {
     postgres: Option<testbed::Postgres>,
     mariadb: Option<testbed::MariaDb>,
     redis: Vec<testbed::Redis>,
+    sentinel: Option<testbed::RedisSentinel>,
     zookeeper: Option<testbed::ZooKeeper>,
     ensemble: Option<testbed::ZooKeeperEnsemble>,
     lines: Vec<Proxy>,
+    /// The address for raw statements, where it is another.
+    floor: Option<String>,
 }
 
 impl Site {
@@ -95,15 +101,24 @@ impl Site {
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.postgres.insert(server).url_via(addr)
             }
-            Kind::Mariadb => {
+            Kind::Mariadb | Kind::Mysql => {
+                let options = match kind {
+                    Kind::Mysql => options.release(Release::named(MYSQL)),
+                    _ => options,
+                };
                 let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.mariadb.insert(server).url_via(addr)
             }
             Kind::Redis => format!("redis://{}", running.redis(&options, self.delay).await?),
-            Kind::Redlock => {
+            Kind::Valkey => {
+                let options = options.release(Release::named(VALKEY));
+                format!("redis://{}", running.redis(&options, self.delay).await?)
+            }
+            Kind::Sentinel => running.sentinel(&options, self.delay).await?,
+            Kind::Redlock | Kind::Redlock3 => {
                 let mut nodes = Vec::new();
-                for _ in 0..NODES {
+                for _ in 0..if kind == Kind::Redlock { NODES } else { FEWEST_NODES } {
                     nodes.push(running.redis(&options, self.delay).await?);
                 }
                 format!("redlock://{}{}", nodes.join(","), self.probation().await)
@@ -145,7 +160,11 @@ impl Site {
     /// Where the data of such a backend is.
     pub(crate) fn storage(&self, kind: Kind) -> String {
         let mut storage = match (kind, self.durability) {
-            (Kind::Memory, _) | (Kind::Redis | Kind::Redlock, Durability::None) => "memory".to_owned(),
+            (Kind::Memory, _)
+            | (
+                Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Redlock | Kind::Redlock3,
+                Durability::None,
+            ) => "memory".to_owned(),
             _ => file_system(&self.folder),
         };
         if matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3) && self.durability != Durability::Disk {
@@ -165,6 +184,28 @@ impl Running {
         let addr = self.line(server.addr(), delay).await?;
         self.redis.push(server);
         Ok(addr.to_string())
+    }
+
+    /// Returns the address of the sentinels, and keeps that of the master for the raw statements.
+    async fn sentinel(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
+        let group = testbed::RedisSentinel::start_with(options).await.map_err(failed)?;
+        let master = self.line(group.master().addr(), delay).await?;
+        self.floor = Some(format!("redis://{master}"));
+        let url = if delay.is_zero() {
+            group.url()
+        } else {
+            // A sentinel that knows the master at the end of the long line.
+            let (guide, name) = group.start_guide(master).await.map_err(failed)?;
+            let url = format!("redis+sentinel://{}/{name}", guide.addr());
+            self.redis.push(guide);
+            url
+        };
+        self.sentinel = Some(group);
+        Ok(url)
+    }
+
+    pub(super) fn floor(&self) -> Option<&str> {
+        self.floor.as_deref()
     }
 
     /// The way to a server: a long line, if it is to be one.

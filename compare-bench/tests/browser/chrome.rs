@@ -57,6 +57,8 @@ impl Chrome {
     pub(crate) fn as_if(&self, width: u32, medium: &str, scheme: &str) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        // Pictures have none, and are as wide as the window.
+        self.devtools("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.devtools("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
     }

@@ -83,11 +83,13 @@ impl RedisFloor {
         let nodes = self.nodes.links.len();
         let link = &mut self.nodes.links[0];
         let info: String = redis::cmd("INFO").arg("server").query_async(link).await?;
-        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("?");
-        let version = match nodes {
-            1 => format!("Redis {version}"),
-            _ => format!("{nodes} x Redis {version}"),
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        // Valkey names the Redis that it came from, too.
+        let version = match (field("valkey_version:"), field("redis_version:")) {
+            (Some(version), _) => format!("Valkey {version}"),
+            (None, version) => format!("Redis {}", version.unwrap_or("?")),
         };
+        let version = if nodes == 1 { version } else { format!("{nodes} x {version}") };
         let mut settings = Vec::new();
         for name in ["appendonly", "appendfsync"] {
             // Where that is not allowed, nothing is said.

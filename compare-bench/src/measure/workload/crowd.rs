@@ -29,7 +29,8 @@ struct Variant {
 }
 
 /// Where each task of a hand-over has a token of its own, which the history is checked for.
-const TOKEN_BLOCKS: &[&str] = &["memory", "sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis"];
+const TOKEN_BLOCKS: &[&str] =
+    &["memory", "sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis", "redis+sentinel"];
 
 const VARIANTS: [Variant; 3] = [
     // One claim of the process at the server, and the lock passed on within.
