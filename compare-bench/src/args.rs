@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_crowd_comes_in_the_full_run_or_when_called() {
         assert_eq!(names("c --quick"), ["uncontended", "independent", "handoff"]);
-        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd"]);
+        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"]);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
         assert!(Args::try_parse_from(["c", "--only", "nonsense"]).is_err());
     }

@@ -62,7 +62,7 @@ fn a_short_run_writes_what_the_schema_says() {
 
     let results = report["results"].as_array().unwrap();
     for backend in ["memory", "sqlite"] {
-        for workload in ["uncontended", "independent", "handoff", "crowd"] {
+        for workload in ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"] {
             let is_it = |result: &&Value| result["backend"] == backend && result["workload"] == workload;
             let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{workload} on {backend}"));
             check(result);

@@ -68,6 +68,10 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
         (with("processes", &figures::hand_over)?)
         h3 { "Many tasks of one process" }
         (with("tasks", &|_| Ok(Vec::new()))?)
+        h3 { "Many read, few write" }
+        (with("readers", &|_| Ok(Vec::new()))?)
+        h3 { "A few at a time" }
+        (with("semaphore", &|_| Ok(Vec::new()))?)
     };
     Ok(vec![
         Section { id: "answer", title: "Answer", body: answer(runs, questions) },

@@ -126,6 +126,8 @@ fn short(group: &Group) -> String {
         "uncontended" => "free lock".to_owned(),
         "independent" => format!("{} locks", group.parties),
         "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
+        "readers" => format!("{} tasks, 9 reads to a write", group.parties),
+        "semaphore" => format!("{} tasks, a semaphore", group.parties),
         _ => format!("{} tasks, one lock", group.parties),
     }
 }

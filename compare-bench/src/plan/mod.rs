@@ -40,6 +40,7 @@ pub(crate) struct Plan {
     pub(crate) independent: Rounds,
     pub(crate) handoff: Rounds,
     pub(crate) crowd: Rounds,
+    pub(crate) modes: Rounds,
     /// Workloads that the quick run leaves out are in it.
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
@@ -50,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) holds_ms: &'static [u64],
     /// Numbers of tasks of one process on one name.
     pub(crate) crowds: &'static [usize],
+    /// Numbers of tasks on a lock that several may hold at once.
+    pub(crate) sharing: &'static [usize],
     /// How often the disk is synced to learn how long that takes.
     pub(crate) syncs: u32,
 }
@@ -62,11 +65,13 @@ impl Plan {
         independent: Rounds::new(6, 10, 500, 200),
         handoff: Rounds::new(6, 8, 1000, 200),
         crowd: Rounds::new(4, 5, 1250, 200),
+        modes: Rounds::new(4, 4, 700, 150),
         everything: true,
         tasks: &[1, 16, 64],
         processes: &[2, 4],
         holds_ms: &[0, 1],
         crowds: &[64, 500],
+        sharing: &[16],
         syncs: 200,
     };
 
@@ -88,10 +93,12 @@ impl Plan {
         independent: Rounds::new(10, 40, 600, 300),
         handoff: Rounds::new(10, 40, 1250, 200),
         crowd: Rounds::new(8, 24, 1350, 200),
+        modes: Rounds::new(8, 24, 700, 150),
         tasks: &[1, 4, 16, 64, 256, 1024],
         processes: &[2, 4, 8, 16],
         holds_ms: &[0, 1, 10, 100],
         crowds: &[8, 64, 500],
+        sharing: &[4, 16, 64],
         syncs: 1000,
         ..Self::USUAL
     };
@@ -104,10 +111,12 @@ impl Plan {
         independent: Rounds::new(1, 1, 50, 30),
         handoff: Rounds::new(4, 4, 100, 30),
         crowd: Rounds::new(1, 1, 200, 30),
+        modes: Rounds::new(3, 3, 60, 30),
         tasks: &[1, 4],
         processes: &[2],
         holds_ms: &[0, 1],
         crowds: &[4, 8],
+        sharing: &[8],
         syncs: 3,
         ..Self::USUAL
     };

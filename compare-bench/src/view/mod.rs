@@ -95,7 +95,7 @@ struct Asked {
     theirs: fn(&PeerResult) -> Option<Figure>,
 }
 
-const ASKED: [Asked; 6] = [
+const ASKED: [Asked; 8] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
@@ -133,6 +133,26 @@ const ASKED: [Asked; 6] = [
         condition: "many tasks of one process want one lock",
         what: "Acquisitions per second of all together.",
         workload: "crowd",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "readers",
+        title: "Many read, few write",
+        condition: "many tasks read and few write",
+        what: "Nine reads to a write of tasks of one process on one lock: acquisitions per second of all together.",
+        workload: "readers",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "semaphore",
+        title: "A few at a time",
+        condition: "a few may enter at a time",
+        what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
+        workload: "semaphore",
         unit: None,
         ours,
         theirs,
@@ -214,7 +234,7 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         ("handoff", parties) => {
             format!("{parties} processes, each holding the lock for {} ms", result.hold_us / 1000)
         }
-        ("crowd", parties) => format!("{parties} tasks, one lock"),
+        ("crowd" | "readers" | "semaphore", parties) => format!("{parties} tasks, one lock"),
         (_, 1) => "1 task".to_owned(),
         (_, parties) => format!("{parties} tasks, a lock each"),
     };

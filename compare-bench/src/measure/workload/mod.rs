@@ -5,6 +5,7 @@ mod crowd;
 mod found;
 mod handoff;
 mod independent;
+mod modes;
 mod uncontended;
 
 use std::fmt;
@@ -24,8 +25,14 @@ use crate::record::Measurement;
 use crate::target::{Choice, Target};
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 4] =
-    [&uncontended::Uncontended, &independent::Independent, &handoff::Handoff, &crowd::Crowd];
+pub(crate) const ALL: [&dyn Workload; 6] = [
+    &uncontended::Uncontended,
+    &independent::Independent,
+    &handoff::Handoff,
+    &crowd::Crowd,
+    &modes::Modes::Readers,
+    &modes::Modes::Semaphore,
+];
 
 /// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
 /// seconds to let each have its turn.
