@@ -2,31 +2,104 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::measure::workload::{self, Workload};
 use crate::plan::Plan;
-use crate::server::Durability;
 use crate::target::Kind;
-use crate::workload::{self, Workload};
+use crate::target::server::Durability;
 
 /// Compares the lock backends of lockwell on the same work, beside raw statements on the same server.
 ///
 /// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
-/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three.
+/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three. MySQL, Valkey, Redis
+/// behind Sentinel and Redlock of three come with `--full`, or by name.
 #[derive(Debug, Parser)]
-#[command(version)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+#[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
-    /// End within three minutes instead of about eighteen.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a report of result files: one page in HTML that needs no network, or a table.
+    Render(RenderArgs),
+    /// Say what became better or worse between two runs on one machine, as far as their intervals tell.
+    Diff(DiffArgs),
+    /// Write the JSON Schema of the result files to the standard output.
+    Schema,
+}
+
+/// What is shown, and as what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RenderArgs {
+    /// The result files. Several are shown together: on disk and on tmpfs, with several delays.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Write a table instead of the page: `csv` has one figure a line, `md` the tables of the report.
+    #[arg(long, value_enum)]
+    pub(crate) export: Option<Export>,
+
+    /// Where it goes [default: report.html, or the standard output for a table]. An earlier report is replaced.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Two runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// The result file of the earlier run.
+    pub(crate) before: PathBuf,
+
+    /// That of the later run.
+    pub(crate) after: PathBuf,
+
+    /// Fail if anything is worse by more than this, such as `5%`, and surely worse.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) fail_above: Option<f64>,
+
+    /// Compare runs on different machines or under different conditions, too.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `5%` or `5`, as a share.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| "not a percentage".to_owned())?;
+    if number >= 0.0 && number.is_finite() { Ok(number / 100.0) } else { Err("not a percentage".to_owned()) }
+}
+
+/// A form for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Export {
+    Csv,
+    Md,
+}
+
+/// What is measured, and how.
+#[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(crate) struct RunArgs {
+    /// End within three minutes instead of within twenty.
     #[arg(long)]
     quick: bool,
 
+    /// Measure more cases, longer, for as long as it takes: hours.
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+
     /// Run every part for a moment. The figures mean nothing; for tests.
-    #[arg(long, hide = true, conflicts_with = "quick")]
+    #[arg(long, hide = true, conflicts_with_all = ["quick", "full"])]
     smoke: bool,
 
-    /// Measure this server instead of starting any. May be given several times.
+    /// Measure this server instead of starting any. May be given several times. The locks are called
+    /// `compare/...`; the raw statements use a table or node `lockwell_compare_floor`, which is removed at the end, or keys `compare/floor/...`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 
@@ -56,9 +129,15 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Where the results go, for machines.
-    #[arg(long, value_name = "FILE", default_value = "results.json")]
-    pub(crate) json: PathBuf,
+    /// Where the results go [default: `results/DATE-HOST.json`]. A file that exists is not overwritten.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Go on with a run that was ended, with its options: this file, or the newest unfinished one in results/. An address with a password has to
+    /// be given again by `--url`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers"])]
+    #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
+    pub(crate) resume: Option<Option<PathBuf>>,
 
     /// List workloads and backends, and end.
     #[arg(long)]
@@ -69,13 +148,23 @@ fn workload_names() -> PossibleValuesParser {
     PossibleValuesParser::new(workload::ALL.map(Workload::name))
 }
 
-impl Args {
+impl RunArgs {
     pub(crate) fn plan(&self) -> Plan {
-        match (self.smoke, self.quick) {
-            (true, _) => Plan::SMOKE,
-            (_, true) => Plan::QUICK,
-            _ => Plan::FULL,
+        match (self.smoke, self.quick, self.full) {
+            (true, _, _) => Plan::SMOKE,
+            (_, true, _) => Plan::QUICK,
+            (_, _, true) => Plan::FULL,
+            _ => Plan::USUAL,
         }
+    }
+
+    /// These arguments, of a run that is to be gone on with by the present ones.
+    pub(crate) fn resumed(self, arguments: Vec<String>) -> Result<Self, clap::Error> {
+        let words = std::iter::once("compare-bench".to_owned()).chain(arguments);
+        let before = Args::try_parse_from(words)?.run;
+        // The file does not have the passwords.
+        let url = if self.url.is_empty() { before.url } else { self.url };
+        Ok(Self { url, resume: self.resume, ..before })
     }
 
     /// The workloads to run. One that is asked for by name runs in the quick run, too.
@@ -92,8 +181,14 @@ impl Args {
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        let wanted = |kind: &Kind| self.backend.is_empty() || self.backend.contains(kind);
-        Kind::ALL.into_iter().filter(wanted).collect()
+        let chosen = |kind: &Kind| {
+            if self.backend.is_empty() {
+                self.full || Kind::USUAL.contains(kind)
+            } else {
+                self.backend.contains(kind)
+            }
+        };
+        Kind::ALL.into_iter().filter(chosen).collect()
     }
 }
 
@@ -101,9 +196,12 @@ impl Args {
 mod tests {
     use super::*;
 
+    fn parsed(line: &str) -> RunArgs {
+        Args::try_parse_from(line.split(' ')).unwrap().run
+    }
+
     fn names(line: &str) -> Vec<&'static str> {
-        let args = Args::try_parse_from(line.split(' ')).unwrap();
-        args.workloads().iter().map(|workload| workload.name()).collect()
+        parsed(line).workloads().iter().map(|workload| workload.name()).collect()
     }
 
     #[test]
@@ -115,15 +213,36 @@ mod tests {
     #[test]
     fn the_crowd_comes_in_the_full_run_or_when_called() {
         assert_eq!(names("c --quick"), ["uncontended", "independent", "handoff"]);
-        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd"]);
+        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"]);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
         assert!(Args::try_parse_from(["c", "--only", "nonsense"]).is_err());
     }
 
     #[test]
     fn backends_are_chosen_by_name() {
-        let args = Args::try_parse_from(["c", "--backend", "redlock,mysql,zk,memory"]).unwrap();
-        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mariadb, Kind::Redlock, Kind::ZooKeeper]);
+        let args = parsed("c --backend redlock,mysql,zk,memory");
+        assert_eq!(args.kinds(), [Kind::Memory, Kind::Mysql, Kind::Redlock, Kind::ZooKeeper]);
+        assert_eq!(parsed("c").kinds(), Kind::USUAL);
+        assert_eq!(parsed("c --full").kinds(), Kind::ALL);
         assert!(Args::try_parse_from(["c", "--url", "memory://", "--backend", "memory"]).is_err());
+    }
+
+    #[test]
+    fn percentages_are_read() {
+        assert_eq!((percent("5%"), percent("2.5")), (Ok(0.05), Ok(0.025)));
+        assert!(percent("x").is_err() && percent("-1%").is_err());
+    }
+
+    #[test]
+    fn a_run_goes_on_with_its_own_options() {
+        let args = parsed("c --resume results/x.json");
+        assert_eq!(args.resume, Some(Some("results/x.json".into())));
+        let stored = ["--quick", "--backend", "memory", "--delay=5ms"].map(str::to_owned);
+        let resumed = args.resumed(stored.into()).unwrap();
+        assert!(resumed.quick && resumed.resume.is_some() && resumed.delay.as_millis() == 5);
+        assert_eq!(parsed("c --resume").resume, Some(None));
+        let urls = parsed("c --resume --url redis://:x@h").resumed(vec!["--url".into(), "redis://h".into()]);
+        assert_eq!(urls.unwrap().url, ["redis://:x@h"]);
+        assert!(Args::try_parse_from(["c", "--resume", "--quick"]).is_err());
     }
 }

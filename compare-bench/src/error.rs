@@ -27,6 +27,9 @@ pub(crate) enum Error {
     /// A file or a worker process.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The results cannot be kept. There is no sense in going on.
+    #[error("{0}")]
+    File(String),
     /// A part of the comparison panicked.
     #[error("{0}")]
     Panicked(#[from] tokio::task::JoinError),

@@ -1,30 +1,24 @@
 //! Measures the lock backends of lockwell on the same work, beside raw statements on the same server.
 
 mod args;
-mod cycles;
+mod diff;
 mod error;
-mod floor;
-mod history;
-mod machine;
-mod peer;
+mod html;
+mod measure;
 mod plan;
-mod progress;
-mod ratio;
-mod report;
-mod run;
-mod server;
-mod stats;
-mod table;
+mod record;
+mod render;
 mod target;
-mod worker;
-mod workload;
+mod terminal;
+mod view;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Args;
+use crate::args::{Args, Command, RunArgs};
 use crate::error::Result;
+use crate::measure::{peer, run, worker, workload};
 use crate::target::Kind;
 
 /// The status after a lock did not exclude.
@@ -37,33 +31,56 @@ async fn main() -> ExitCode {
         return worker::main(words.next().unwrap_or_default()).await;
     }
     let args = Args::parse();
-    if args.list {
-        list();
-        return ExitCode::SUCCESS;
-    }
+    let done = match args.command {
+        Some(Command::Schema) => {
+            print!("{}", record::schema::text());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Diff(args)) => {
+            diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        None if args.run.list => {
+            list();
+            Ok(ExitCode::SUCCESS)
+        }
+        None => measured(args.run).await,
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("compare-bench: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The comparison, until its end or until it is interrupted.
+async fn measured(args: RunArgs) -> Result<ExitCode> {
+    let args = match &args.resume {
+        Some(file) => {
+            let before = run::arguments(file.as_deref())?;
+            args.resumed(before).map_err(|error| error::Error::failed(error.to_string()))?
+        }
+        None => args,
+    };
     if cfg!(debug_assertions) {
-        eprintln!("compare-bench: {}", table::DEBUG);
+        eprintln!("compare-bench: {}", terminal::DEBUG);
     }
     // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
     let comparison = tokio::spawn(async move { compare(&args).await });
     tokio::select! {
-        done = comparison => match done.map_err(error::Error::from).flatten() {
-            Ok(status) => status,
-            Err(error) => {
-                eprintln!("compare-bench: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        // Returning drops the servers and their folders.
-        _ = tokio::signal::ctrl_c() => ExitCode::from(130),
+        done = comparison => done.map_err(error::Error::from).flatten(),
+        // Returning drops the servers and their folders. Every case that is finished is in the file.
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!("compare-bench: interrupted; --resume goes on where it was");
+            Ok(ExitCode::from(130))
+        }
     }
 }
 
-async fn compare(args: &Args) -> Result<ExitCode> {
-    let report = run::run(args).await?;
-    report.write(&args.json)?;
-    table::print(&report);
-    println!("all figures: {}", args.json.display());
+async fn compare(args: &RunArgs) -> Result<ExitCode> {
+    let (report, file) = run::run(args).await?;
+    terminal::print(&report);
+    let path = file.path().display();
+    println!("all figures: {path}; `compare-bench render {path}` makes a report of them");
     Ok(match (&report.violation, report.failures.is_empty() && !report.results.is_empty()) {
         (Some(_), _) => ExitCode::from(VIOLATION),
         (None, true) => ExitCode::SUCCESS,

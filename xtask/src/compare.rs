@@ -2,26 +2,46 @@
 
 use std::process::ExitCode;
 
+use testbed::Release;
+
 use crate::install::{allowed, ensure};
 use crate::packages::{Package, SERVERS};
-use crate::peers;
 use crate::shell::{Result, cargo, foreground};
+use crate::{peers, servers};
 
 pub(crate) fn run(mut args: Vec<String>) -> Result<ExitCode> {
     let allowed = allowed(&mut args);
     if args.iter().any(|arg| arg == "--peers") {
         peers::hint();
     }
+    if allowed {
+        let newer = NEWER.iter().filter(|(backend, _)| starts(backend, &args) == Some(true));
+        servers::fetch(newer.map(|(_, release)| Release::named(release)));
+    }
     ensure(SERVERS.iter().filter(|server| is_needed(server, &args)), allowed);
     foreground(cargo().args(["run", "--release", "--package", "compare-bench", "--"]).args(&args))
 }
 
+/// The commands of the comparison that look at what was measured.
+const MEASURE_NOTHING: [&str; 4] = ["render", "diff", "schema", "help"];
+
+/// Backends on releases that no machine has installed.
+const NEWER: [(&str, &str); 2] = [("mysql", "mysql9"), ("valkey", "valkey9")];
+
 /// Whether a comparison with these arguments starts that server.
 fn is_needed(server: &Package, args: &[String]) -> bool {
+    starts(server.gives, args).unwrap_or(true)
+}
+
+/// Whether these arguments make a comparison start that backend; `None` if they leave the choice to it.
+fn starts(backend: &str, args: &[String]) -> Option<bool> {
     let starts_none = ["--url", "--list", "--help", "-h", "--version", "-V"];
+    if args.first().is_some_and(|word| MEASURE_NOTHING.contains(&&**word)) {
+        return Some(false);
+    }
     let named = |arg: &String, name: &str| arg == name || arg.starts_with(&format!("{name}="));
     if args.iter().any(|arg| starts_none.iter().any(|name| named(arg, name))) {
-        return false;
+        return Some(false);
     }
     let chosen: Vec<_> = args
         .iter()
@@ -32,14 +52,17 @@ fn is_needed(server: &Package, args: &[String]) -> bool {
         })
         .flat_map(|value| value.split(','))
         .collect();
-    chosen.is_empty() || chosen.into_iter().map(gives).any(|name| name == server.gives)
+    if chosen.is_empty() {
+        // The full run has all of them.
+        return args.iter().any(|arg| arg == "--full").then_some(true);
+    }
+    Some(chosen.into_iter().map(gives).any(|name| name == backend))
 }
 
-/// The server behind a backend: compare-bench knows some by two names, and has two backends on some.
+/// The server behind a backend: compare-bench knows some by two names, and has several backends on some.
 fn gives(backend: &str) -> &str {
     match backend {
-        "mysql" => "mariadb",
-        "redlock" => "redis",
+        "redlock" | "redlock3" | "sentinel" => "redis",
         "zk" | "zookeeper3" => "zookeeper",
         other => other,
     }
@@ -55,13 +78,33 @@ mod tests {
     }
 
     #[test]
+    fn newer_releases_are_fetched_when_they_are_asked_for() {
+        let starts = |line: &str| {
+            let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            NEWER.iter().filter(|(backend, _)| starts(backend, &args) == Some(true)).count()
+        };
+        assert_eq!(starts(""), 0);
+        assert_eq!((starts("--full"), starts("--full --backend redis"), starts("--full --list")), (2, 0, 0));
+        assert_eq!((starts("--backend redis,valkey"), starts("--backend=mysql,valkey")), (1, 2));
+    }
+
+    #[test]
     fn only_servers_that_will_be_started_are_needed() {
         assert_eq!(needed(""), ["postgres", "mariadb", "redis", "zookeeper"]);
         assert_eq!(needed("--quick --tmpfs"), ["postgres", "mariadb", "redis", "zookeeper"]);
         assert_eq!(needed("--backend postgres,memory"), ["postgres"]);
-        assert_eq!(needed("--backend=mysql --quick"), ["mariadb"]);
+        assert_eq!(needed("--backend=mariadb --quick"), ["mariadb"]);
+        assert!(needed("--backend mysql,valkey").is_empty(), "they are fetched");
         assert_eq!(needed("--backend redlock,zookeeper3"), ["redis", "zookeeper"]);
-        for none in ["--url memory://", "--url=memory://", "--list", "--help", "--backend sqlite"] {
+        for none in [
+            "--url memory://",
+            "--url=memory://",
+            "--list",
+            "--help",
+            "--backend sqlite",
+            "render a.json",
+            "diff a.json b.json",
+        ] {
             assert!(needed(none).is_empty(), "{none}");
         }
     }

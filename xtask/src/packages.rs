@@ -31,9 +31,9 @@ pub(crate) const SERVERS: [Package; 4] = [
     Package { gives: "zookeeper", name: "zookeeper", sign: Sign::File("/usr/share/java/zookeeper.jar") },
 ];
 
-/// What else the tests use: a pooler, certificates, and what the lock clients of others need, which ours are tested with. Those of
+/// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need, which ours are tested with. Those of
 /// Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 6] = [
+pub(crate) const TOOLS: [Package; 7] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package { gives: "certificates for TLS", name: "openssl", sign: Sign::File("openssl") },
     Package {
@@ -43,6 +43,11 @@ pub(crate) const TOOLS: [Package; 6] = [
     },
     Package { gives: "the Java compiler", name: "default-jdk-headless", sign: Sign::File("javac") },
     Package { gives: "kazoo and redis-py", name: "python3-venv", sign: Sign::Module("ensurepip") },
+    Package {
+        gives: "the browser that the report is looked at with",
+        name: "chromium-driver",
+        sign: Sign::File("chromedriver"),
+    },
     Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
 ];
 

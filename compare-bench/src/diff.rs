@@ -1,0 +1,209 @@
+//! `compare-bench diff`: what changed between two runs, as far as their intervals tell.
+
+use std::fmt;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+use crate::args::DiffArgs;
+use crate::error::{Error, Result};
+use crate::measure::interval::Interval;
+use crate::record::file::read;
+use crate::record::{Measurement, Quantity, Report};
+use crate::view::rank::overlap;
+
+/// What two intervals say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    /// They overlap, and both are narrow.
+    Same,
+    Worse,
+    /// They overlap, and one is wide; or there is none.
+    CannotTell,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Better => "better",
+            Self::Same => "same",
+            Self::Worse => "WORSE",
+            Self::CannotTell => "cannot tell",
+        })
+    }
+}
+
+/// One case of both runs.
+#[derive(Debug)]
+struct Change {
+    backend: String,
+    workload: String,
+    case: String,
+    /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change.
+    before: Option<Interval>,
+    after: Option<Interval>,
+    /// How much worse it became: 1.1 is 10 % slower, or 10 % fewer.
+    worse_by: Option<f64>,
+    verdict: Verdict,
+}
+
+/// Shows the changes. Whether none is worse by more than is allowed.
+pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    if let Some(reason) = differs(&before, &after)
+        && !args.force
+    {
+        return Err(Error::failed(format!("{reason}; --force compares them nevertheless")));
+    }
+    let changes = changes(&before, &after);
+    if changes.is_empty() {
+        return Err(Error::failed("the two runs have no case in common"));
+    }
+    println!("{}", table(&changes));
+    println!(
+        "Ratios to the raw statements of the same run. Worse and better: the intervals do not overlap. Same: they do,"
+    );
+    println!(
+        "and both are within 5 %. Cannot tell: they do, and one is wider, or there were too few rounds."
+    );
+    let Some(limit) = args.fail_above else { return Ok(true) };
+    let failed: Vec<_> = changes.iter().filter(|change| change.fails(limit)).collect();
+    for Change { backend, workload, case, .. } in &failed {
+        println!("worse by more than {:.1} %: {workload}, {case}, on {backend}", limit * 100.0);
+    }
+    Ok(failed.is_empty())
+}
+
+/// Why the two should not be compared, if they should not.
+fn differs(before: &Report, after: &Report) -> Option<&'static str> {
+    let hardware = |run: &Report| (run.machine.cpu.clone(), run.machine.cores, run.machine.memory_mib);
+    if hardware(before) != hardware(after) || before.machine.host != after.machine.host {
+        Some("the two were taken on different machines")
+    } else if before.conditions != after.conditions {
+        Some("the two were taken under different conditions (disk, durability, delay)")
+    } else if before.build.profile != after.build.profile {
+        Some("one of the two is a debug build")
+    } else {
+        None
+    }
+}
+
+fn changes(before: &Report, after: &Report) -> Vec<Change> {
+    let same = |one: &Measurement, other: &Measurement| {
+        (&one.backend, &one.workload, &one.case) == (&other.backend, &other.workload, &other.case)
+    };
+    let pairs = before.results.iter().filter_map(|old| {
+        let new = after.results.iter().find(|new| same(old, new))?;
+        Some((old, new))
+    });
+    pairs.map(|(old, new)| change(old, new)).collect()
+}
+
+fn change(old: &Measurement, new: &Measurement) -> Change {
+    let both = old.ratio.zip(new.ratio);
+    Change {
+        backend: old.backend.clone(),
+        workload: old.workload.clone(),
+        case: old.case.clone(),
+        before: old.ratio,
+        after: new.ratio,
+        worse_by: both.and_then(|(before, after)| worse_by(old.quantity, before, after)),
+        verdict: both.map_or(Verdict::CannotTell, |(before, after)| verdict(old.quantity, before, after)),
+    }
+}
+
+fn worse_by(quantity: Quantity, before: Interval, after: Interval) -> Option<f64> {
+    let (bad, good) = match quantity {
+        Quantity::LatencyUs => (after.median, before.median),
+        Quantity::PerSecond => (before.median, after.median),
+    };
+    (good > 0.0).then(|| bad / good)
+}
+
+fn verdict(quantity: Quantity, before: Interval, after: Interval) -> Verdict {
+    let is_less = after.median < before.median;
+    match (overlap(before, after), quantity) {
+        (true, _) if before.is_precise() && after.is_precise() => Verdict::Same,
+        (true, _) => Verdict::CannotTell,
+        (false, Quantity::LatencyUs) if is_less => Verdict::Better,
+        (false, Quantity::PerSecond) if !is_less => Verdict::Better,
+        (false, _) => Verdict::Worse,
+    }
+}
+
+impl Change {
+    fn fails(&self, limit: f64) -> bool {
+        self.verdict == Verdict::Worse && self.worse_by.is_some_and(|times| times > 1.0 + limit)
+    }
+}
+
+fn table(changes: &[Change]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(100);
+    table.force_no_tty().set_header(["", "backend", "case", "before", "after", "worse by"]);
+    for change in changes {
+        let shown = |ratio: Option<Interval>| ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string());
+        let worse = change
+            .worse_by
+            .map_or_else(|| "-".to_owned(), |times| format!("{:+.1} %", (times - 1.0) * 100.0));
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row(vec![
+            Cell::new(change.verdict),
+            Cell::new(&change.backend),
+            Cell::new(format!("{}, {}", change.workload, change.case)),
+            right(shown(change.before)),
+            right(shown(change.after)),
+            right(worse),
+        ]);
+    }
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::{measured, report};
+
+    fn between(low: f64, high: f64) -> Interval {
+        Interval { median: f64::midpoint(low, high), low, high }
+    }
+
+    #[test]
+    fn the_intervals_decide() {
+        let latency = |before, after| verdict(Quantity::LatencyUs, before, after);
+        assert_eq!(latency(between(1.0, 1.1), between(1.2, 1.3)), Verdict::Worse);
+        assert_eq!(latency(between(1.2, 1.3), between(1.0, 1.1)), Verdict::Better);
+        assert_eq!(latency(between(1.0, 1.1), between(1.05, 1.15)), Verdict::Same);
+        assert_eq!(latency(between(1.0, 1.1), between(0.5, 1.5)), Verdict::CannotTell);
+        let rate = |before, after| verdict(Quantity::PerSecond, before, after);
+        assert_eq!(rate(between(1.0, 1.1), between(1.2, 1.3)), Verdict::Better);
+        assert_eq!(rate(between(1.2, 1.3), between(1.0, 1.1)), Verdict::Worse);
+    }
+
+    #[test]
+    fn only_what_is_surely_worse_fails() {
+        let mut old = measured("redis", 6);
+        let new = old.clone();
+        assert!(!change(&old, &new).fails(0.0));
+        old.ratio = Some(between(1.3, 1.4));
+        assert_eq!(change(&old, &new).verdict, Verdict::Worse);
+        assert!(change(&old, &new).fails(0.05) && !change(&old, &new).fails(0.2), "11 % worse");
+        old.ratio = None;
+        assert_eq!(change(&old, &new).verdict, Verdict::CannotTell);
+        assert!(!change(&old, &new).fails(0.0));
+    }
+
+    #[test]
+    fn unlike_runs_are_refused() {
+        let (before, mut after) = (report(), report());
+        assert_eq!(differs(&before, &after), None);
+        after.machine.kernel.push_str("-next");
+        assert_eq!(differs(&before, &after), None, "a kernel is what one may want to compare");
+        after.conditions.delay_us = 7;
+        assert!(differs(&before, &after).is_some());
+        let mut after = report();
+        after.machine.cores += 1;
+        assert!(differs(&before, &after).is_some());
+    }
+}

@@ -1,0 +1,142 @@
+//! What stands beside the figures: where they come from, what the backends promise, how it was measured.
+
+use maud::{Markup, html};
+
+use crate::record::{HOW_TO_READ, Report};
+use crate::terminal::DEBUG;
+use crate::view::show;
+
+/// What each promise means, in the order of the table.
+const PROMISES: [(&str, &str); 10] = [
+    ("across_hosts", "between hosts"),
+    ("fencing", "fencing tokens that rise"),
+    ("failover_safe", "a failover grants nothing twice"),
+    ("durable", "survives a restart of the server"),
+    ("fifo", "waiters in order"),
+    ("push", "waiters are told"),
+    ("herd_free", "a release wakes one waiter"),
+    ("loss_push", "the server tells of a loss"),
+    ("shared", "readers and writers"),
+    ("permits", "semaphores"),
+];
+
+/// The runs, and what is wrong with them.
+pub(crate) fn head(runs: &[Report]) -> Markup {
+    html! {
+        @for run in runs {
+            p { (run.date) ", " (run.machine.host) ": " (run.machine.cpu) ", " (run.machine.cores) " cores; "
+                (show::conditions(&run.conditions)) "; a " (run.mode) " run of " (run.seconds.round()) " s, lockwell " (run.build.version)
+                @if let Some(commit) = &run.build.git_commit { " at " (commit.get(..10).unwrap_or(commit)) }
+                @if run.build.git_dirty == Some(true) { " with changes" } "." }
+            @if run.build.profile != "release" { p.warning { (DEBUG) } }
+            @if run.mode == "smoke" { p.warning { "This run was made for a test. Its figures mean nothing." } }
+            @if let Some(violation) = &run.violation {
+                p.warning { "THE LOCK DID NOT EXCLUDE. " (violation.workload) " on " (violation.backend) ": " (violation.reason) }
+            }
+        }
+    }
+}
+
+/// A table from `Capabilities`.
+pub(crate) fn guarantees(runs: &[Report]) -> Markup {
+    let mut backends: Vec<_> = runs.iter().flat_map(|run| &run.backends).collect();
+    backends.sort_by(|one, other| one.name.cmp(&other.name));
+    backends.dedup_by(|one, other| one.name == other.name);
+    if backends.is_empty() {
+        return html! { p.absent { "Not measured: no backend could be reached." } };
+    }
+    html! {
+        p { "As each backend promises to its clients. How it behaves when something fails is not measured yet: that column waits." }
+        div.wide { table {
+            thead { tr {
+                th { "backend" }
+                @for (_, words) in PROMISES { th { (words) } }
+                th.n { "shortest lease" } th { "seen under faults" }
+            } }
+            tbody { @for backend in &backends { tr {
+                td { (backend.name) }
+                @for (name, _) in PROMISES {
+                    td { @if backend.promises.get(name) == Some(&true) { "yes" } @else { "no" } }
+                }
+                td.n { (show::time(crate::measure::stats::as_float(backend.shortest_lease_us))) }
+                td { "not measured" }
+            } } }
+        } }
+    }
+}
+
+/// Which other libraries took part, and how they were set up.
+pub(crate) fn libraries(runs: &[Report]) -> Markup {
+    let results = runs.iter().flat_map(|run| &run.results);
+    let peers = results.flat_map(|result| result.peers.iter().map(move |peer| (&result.backend, peer)));
+    let mut rows: Vec<_> = peers
+        .map(|(backend, peer)| {
+            let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+            let overlaps = peer.handing.as_ref().map_or(0, |handing| handing.overlaps);
+            (
+                peer.name.clone(),
+                backend.clone(),
+                text(&peer.version),
+                text(&peer.setup),
+                overlaps,
+                peer.error.clone(),
+            )
+        })
+        .collect();
+    rows.sort();
+    rows.dedup();
+    if rows.is_empty() {
+        return html! { p.absent { "Not measured: --peers measures other libraries beside lockwell." } };
+    }
+    html! {
+        p { "They do the same work in the same rounds. Their figures stand beside ours in each table." }
+        div.wide { table {
+            thead { tr {
+                th { "library" } th { "on" } th { "version" } th { "set up" } th.n { "two at once" } th { "error" }
+            } }
+            tbody { @for (name, backend, version, setup, overlaps, error) in &rows { tr {
+                td { (name) } td { (backend) } td { (version) } td { (setup) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
+            } } }
+        } }
+    }
+}
+
+/// How it was measured, on what, and how to do it again.
+pub(crate) fn method(runs: &[Report]) -> Markup {
+    html! {
+        p { (HOW_TO_READ) }
+        p { "A case is repeated until the interval of its ratio is within 5 % of the median to either side, or until its time is up; \
+             then it is called noisy. Ours, the raw statements and other libraries take turns. Tokens and turns are checked: two that \
+             hold the lock at once, or a token that does not rise, end the run. The loop is closed: a task asks again when it has its \
+             answer, so that latencies under load do not count requests that would have come in the meantime." }
+        @for run in runs { (one(run)) }
+    }
+}
+
+fn one(run: &Report) -> Markup {
+    let machine = &run.machine;
+    html! {
+        h3 { "Run of " (run.date) }
+        p { code { "compare-bench " (run.arguments.join(" ")) } }
+        div.wide { table { tbody {
+            tr { th { "machine" } td { (machine.host) ", " (machine.cpu) ", " (machine.cores) " cores, " (machine.memory_mib) " MiB" } }
+            tr { th { "kernel" } td { (machine.kernel) } }
+            tr { th { "load before" } td { (format!("{:.2}", run.load_before)) } }
+            tr { th { "conditions" } td { (show::conditions(&run.conditions)) } }
+            @if let Some(disk) = &run.disk {
+                tr { th { "a sync of the disk" } td { (disk.file_system) ": p50 " (show::time(disk.sync_us.p50)) ", p99 " (show::time(disk.sync_us.p99)) } }
+            }
+            tr { th { "build" } td { (run.build.version) ", " (run.build.profile) ", commit " (run.build.git_commit.as_deref().unwrap_or("?")) } }
+            @for again in &run.resumed { tr { th { "went on" } td { (again) } } }
+            @for failure in &run.failures { tr { th { "failed" } td { (failure.workload) ", " (failure.case) " on " (failure.backend) ": " (failure.reason) } } }
+        } } }
+        div.wide { table {
+            thead { tr { th { "backend" } th { "server" } th { "data" } th { "settings" } th { "raw statements" } } }
+            tbody { @for backend in &run.backends { tr {
+                td { (backend.name) } td { (backend.version) } td { (backend.storage) }
+                td { @for (name, value) in &backend.settings { (name) "=" (value) " " } }
+                td { (backend.floor) }
+            } } }
+        } }
+    }
+}

@@ -1,0 +1,201 @@
+//! The report: one file that needs no network and no script.
+
+mod about;
+mod figures;
+mod plot;
+mod tables;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::error::Result;
+use crate::record::Report;
+use crate::view::{Question, answer, questions};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Not even a mistake in this file makes a browser fetch anything.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// A part of the report.
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    body: Markup,
+}
+
+/// The whole page.
+pub(crate) fn page(runs: &[Report]) -> Result<String> {
+    let questions = questions(runs);
+    let sections = sections(runs, &questions)?;
+    let title = "Locks compared";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(tables::filter_style(runs))) }
+            }
+            body {
+                h1 { (title) }
+                (about::head(runs))
+                nav aria-label="Sections" {
+                    ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
+                }
+                @for section in &sections {
+                    section id=(section.id) { h2 { (section.title) } (section.body) }
+                }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
+    let find = |id: &str| questions.iter().find(|question| question.id == id);
+    let with = |id: &str, draw: &dyn Fn(&Question) -> Result<Vec<Markup>>| -> Result<Markup> {
+        let Some(question) = find(id) else { return Ok(absent("the runs of this report left it out")) };
+        let figures = draw(question)?;
+        Ok(html! {
+            p { (question.what) }
+            @for figure in &figures { (figure) }
+            (tables::groups(question))
+        })
+    };
+    let hand_over = html! {
+        (with("processes", &figures::hand_over)?)
+        h3 { "Many tasks of one process" }
+        (with("tasks", &|_| Ok(Vec::new()))?)
+        h3 { "Many read, few write" }
+        (with("readers", &|_| Ok(Vec::new()))?)
+        h3 { "A few at a time" }
+        (with("semaphore", &|_| Ok(Vec::new()))?)
+    };
+    Ok(vec![
+        Section { id: "answer", title: "Answer", body: answer(runs, questions) },
+        Section { id: "guarantees", title: "What each backend guarantees", body: about::guarantees(runs) },
+        Section { id: "matrix", title: "All at a glance", body: tables::matrix(runs, questions) },
+        Section {
+            id: "latency",
+            title: "Nobody else wants the lock",
+            body: with("nobody", &|_| figures::percentiles(runs))?,
+        },
+        Section { id: "throughput", title: "Many locks at once", body: with("many", &figures::throughput)? },
+        Section { id: "hand-over", title: "Everybody wants one lock", body: hand_over },
+        Section {
+            id: "network",
+            title: "The network is slow",
+            body: network(runs, find("nobody"), find("slow"))?,
+        },
+        Section { id: "herd", title: "What waiting costs the server", body: herd(runs, find("server"))? },
+        Section {
+            id: "recovery",
+            title: "The holder dies",
+            body: absent("no run measures yet how long it takes until the next one has the lock"),
+        },
+        Section {
+            id: "faults",
+            title: "Faults, step by step",
+            body: absent("no run records yet what happens when servers and networks fail"),
+        },
+        Section {
+            id: "holding",
+            title: "What holding costs",
+            body: absent("no run measures yet what many held locks cost client and server"),
+        },
+        Section { id: "libraries", title: "Other libraries", body: about::libraries(runs) },
+        Section { id: "method", title: "Method, machine and commands", body: about::method(runs) },
+    ])
+}
+
+fn absent(reason: &str) -> Markup {
+    html! { p.absent { "Not measured: " (reason) "." } }
+}
+
+fn answer(runs: &[Report], questions: &[Question]) -> Markup {
+    let answers = answer::answers(questions);
+    html! {
+        @if answers.is_empty() {
+            p.absent { "These figures are too few for an answer." }
+        } @else {
+            p { "Among the backends of lockwell, by the figures of this report alone:" }
+            ul { @for answer in &answers { li { (answer.text) " " a href={ "#" (answer.figures) } { "Figures" } } } }
+        }
+        p { "Speed is not all: " a href="#guarantees" { "what each guarantees" } " comes first." }
+        h3 { "What was not measured" }
+        ul { @for line in answer::not_measured(runs) { li { (line) } } }
+    }
+}
+
+fn network(runs: &[Report], free: Option<&Question>, slow: Option<&Question>) -> Result<Markup> {
+    if runs.iter().all(|run| run.conditions.delay_us == 0) {
+        return Ok(absent("--delay puts a slow network before each server"));
+    }
+    let figures = free.map_or(Ok(Vec::new()), figures::delay)?;
+    Ok(html! {
+        p { "The slope of a line is the number of round trips." }
+        @for figure in &figures { (figure) }
+        @if figures.is_empty() { p.faint { "A line takes runs with several delays." } }
+        @if let Some(slow) = slow { p { (slow.what) } (tables::groups(slow)) }
+    })
+}
+
+fn herd(runs: &[Report], server: Option<&Question>) -> Result<Markup> {
+    let Some(question) = server else {
+        return Ok(absent("no server in these runs counts its requests for us; ZooKeeper does"));
+    };
+    let results: Vec<_> = runs.iter().flat_map(|run| &run.results).collect();
+    Ok(html! {
+        p { "A lock that wakes all who wait makes each of them ask again: the herd. " (question.what) }
+        @if let Some(figure) = figures::herd(&results)? { (figure) }
+        (tables::groups(question))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::{measured, report};
+
+    #[test]
+    fn sections_without_figures_say_so() {
+        let page = page(&[report()]).unwrap();
+        for id in ["answer", "guarantees", "matrix", "latency", "throughput", "hand-over", "network", "herd"]
+        {
+            assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+        }
+        for id in ["recovery", "faults", "holding", "libraries", "method"] {
+            assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+        }
+        assert!(page.matches("Not measured: ").count() >= 8, "{page}");
+    }
+
+    #[test]
+    fn nothing_in_it_runs_or_is_fetched() {
+        let mut report = report();
+        report.results.push(measured("<script>alert(1)</script>", 6));
+        let page = page(&[report]).unwrap();
+        for bad in ["<script", "src=", "url(", "@import", "http://", "https://"] {
+            // The name space of SVG is a name, no address.
+            let rest = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+            assert!(!rest.contains(bad), "{bad}");
+        }
+        assert!(page.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn links_lead_somewhere() {
+        let mut report = report();
+        report.results = vec![measured("redis", 6), measured("zookeeper", 6)];
+        let page = page(&[report]).unwrap();
+        let mut links = 0;
+        for link in page.split("href=\"#").skip(1) {
+            let id = link.split('"').next().unwrap();
+            assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+            links += 1;
+        }
+        assert!(links > 13, "{links}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The tables of the report: of each group of figures, and of all of them at a glance.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use crate::record::{Conditions, Report};
+use crate::view::export::figure;
+use crate::view::{Group, Line, Question, Unit, show};
+
+/// A table for each group of a question.
+pub(crate) fn groups(question: &Question) -> Markup {
+    html! {
+        @for group in &question.groups {
+            h3 id=(group.id) { (group.title) }
+            (table(group))
+        }
+    }
+}
+
+fn table(group: &Group) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                th.n { "rank" } th { "lock" } th.n { "median [95 %]" } th.n { "p99" } th.n { "to raw statements" } th { "remarks" }
+            } }
+            tbody {
+                @for line in &group.lines {
+                    tr.best[line.rank == Some(1)] {
+                        td.n { @if let Some(rank) = line.rank { (rank) } }
+                        td { (line.who) }
+                        td.n { (figure(group.unit, line.median, line.value)) }
+                        td.n { (show::time(line.p99_us)) }
+                        td.n { @if let Some(ratio) = line.to_floor { (ratio.to_string()) } @else { "-" } }
+                        td { (line.remarks.join(", ")) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// The conditions of the runs, each once.
+fn conditions(runs: &[Report]) -> Vec<&Conditions> {
+    let mut all: Vec<&Conditions> = Vec::new();
+    for run in runs {
+        if !all.contains(&&run.conditions) {
+            all.push(&run.conditions);
+        }
+    }
+    all
+}
+
+/// How tables are hidden whose box is not ticked: without a script.
+pub(crate) fn filter_style(runs: &[Report]) -> String {
+    let mut style = String::new();
+    for number in 0..conditions(runs).len() {
+        let rule =
+            format!("body:has(#show-c{number}:not(:checked)) .matrix.c{number} {{ display: none; }}\n");
+        style.write_str(&rule).expect("a string takes all");
+    }
+    style
+}
+
+/// All locks and all cases, a table for each of the conditions: how many times the best each is.
+pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
+    let conditions = conditions(runs);
+    html! {
+        p { "How many times as long as the best, or how many times as few: 1.0 is the best of a column. Ties are in the tables below." }
+        p.filters {
+            @for (number, one) in conditions.iter().enumerate() {
+                label { input type="checkbox" id={ "show-c" (number) } checked; " " (show::conditions(one)) }
+            }
+            label { input type="checkbox" id="show-peers" checked; " other libraries" }
+        }
+        @for (number, one) in conditions.iter().enumerate() { (under(one, number, questions)) }
+    }
+}
+
+fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Markup {
+    let groups = questions.iter().flat_map(|question| &question.groups);
+    let columns: Vec<&Group> =
+        groups.filter(|group| group.conditions == *conditions && group.unit != Unit::Count).collect();
+    let mut rows: Vec<&Line> = Vec::new();
+    for line in columns.iter().flat_map(|group| &group.lines) {
+        if line.to_best.is_some() && !rows.iter().any(|row| row.who == line.who) {
+            rows.push(line);
+        }
+    }
+    // Ours first, by name; the variants of a lock below it.
+    rows.sort_by(|one, other| (one.is_peer, &one.who).cmp(&(other.is_peer, &other.who)));
+    html! {
+        div.wide { table.matrix.{ "c" (number) } {
+            caption { (show::conditions(conditions)) }
+            thead { tr {
+                th { "lock" }
+                @for group in &columns { th.n { a href={ "#" (group.id) } { (short(group)) } } }
+            } }
+            tbody {
+                @for row in &rows {
+                    tr.peer[row.is_peer] {
+                        td { (row.who) }
+                        @for group in &columns { (cell(group, row)) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn cell(group: &Group, row: &Line) -> Markup {
+    let found = group.lines.iter().find(|line| line.who == row.who).and_then(|line| line.to_best);
+    let Some(times) = found else { return html! { td.n {} } };
+    let level = match times {
+        best if best < 1.1 => "m0",
+        near if near < 2.0 => "m1",
+        middle if middle < 5.0 => "m2",
+        far if far < 20.0 => "m3",
+        _ => "m4",
+    };
+    html! { td.n.(level) { (format!("{times:.1}")) } }
+}
+
+fn short(group: &Group) -> String {
+    match &*group.workload {
+        "uncontended" => "free lock".to_owned(),
+        "independent" => format!("{} locks", group.parties),
+        "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
+        "readers" => format!("{} tasks, 9 reads to a write", group.parties),
+        "semaphore" => format!("{} tasks, a semaphore", group.parties),
+        _ => format!("{} tasks, one lock", group.parties),
+    }
+}

@@ -1,0 +1,238 @@
+//! The floor: what the same server does for raw statements on one bare connection of the same client crate.
+//!
+//! A cycle is what any lock on that server has to do at least: one statement that takes a row with owner, token and
+//! expiry, one that clears it; on Redis, one command that sets a key and one that deletes it; on ZooKeeper, the same with
+//! an ephemeral node. No lease is renewed, nobody waits, nothing is cleaned up. What lockwell adds to that is the ratio
+//! that the comparison shows.
+
+mod memory;
+mod mysql;
+mod postgres;
+mod redis;
+mod sqlite;
+mod zookeeper;
+
+use std::time::{Duration, Instant};
+
+use lockwell::ServerUrl;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::measure::stats::Sample;
+
+use self::memory::MemoryFloor;
+use self::mysql::MySqlFloor;
+use self::postgres::PostgresFloor;
+use self::redis::RedisFloor;
+use self::sqlite::SqliteFloor;
+pub(crate) use self::zookeeper::Counter;
+use self::zookeeper::ZooKeeperFloor;
+
+/// The table of the raw statements: columns and types as in the backend's own table.
+const TABLE: &str = "lockwell_compare_floor";
+
+/// The lease that the raw statements write, in microseconds.
+const TTL: i64 = 10_000_000;
+
+/// A bare connection, ready for raw cycles.
+#[derive(Debug)]
+pub(crate) enum Floor {
+    Memory(MemoryFloor),
+    Sqlite(Box<SqliteFloor>),
+    Postgres(Box<PostgresFloor>),
+    MySql(Box<MySqlFloor>),
+    Redis(Box<RedisFloor>),
+    ZooKeeper(Box<ZooKeeperFloor>),
+}
+
+impl Floor {
+    /// Connects, and makes its own table where the backend's is.
+    pub(crate) async fn connect(url: &ServerUrl) -> Result<Self> {
+        match url.scheme() {
+            "memory" => Ok(Self::Memory(MemoryFloor::new())),
+            "sqlite" => Ok(Self::Sqlite(Box::new(SqliteFloor::connect(url).await?))),
+            "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(PostgresFloor::connect(url).await?))),
+            "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
+            "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
+            "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
+            other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
+        }
+    }
+
+    /// What a cycle of the floor does, for those who read the results.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "lock and unlock of a tokio::sync::Mutex",
+            Self::Sqlite(_) | Self::Postgres(_) => {
+                "INSERT .. ON CONFLICT .. RETURNING, then UPDATE; one bare sqlx connection"
+            }
+            Self::MySql(_) => {
+                "INSERT .. ON DUPLICATE KEY UPDATE .. RETURNING, then UPDATE; one bare sqlx connection"
+            }
+            Self::Redis(floor) => floor.what(),
+            Self::ZooKeeper(_) => {
+                "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
+            }
+        }
+    }
+
+    /// How many cycles are timed together. More than one where a look at the clock costs as much as a cycle.
+    fn batch(&self) -> u32 {
+        match self {
+            Self::Memory(_) => 100,
+            _ => 1,
+        }
+    }
+
+    /// One batch of cycles on the name with this number.
+    async fn cycles(&mut self, name: usize) -> Result<()> {
+        match self {
+            Self::Memory(floor) => {
+                floor.cycles(name, 100).await;
+                Ok(())
+            }
+            Self::Sqlite(floor) => floor.cycle(name).await,
+            Self::Postgres(floor) => floor.cycle(name).await,
+            Self::MySql(floor) => floor.cycle(name).await,
+            Self::Redis(floor) => floor.cycle(name).await,
+            Self::ZooKeeper(floor) => floor.cycle(name).await,
+        }
+    }
+
+    /// Makes the rows and the prepared statements, so that no round pays for them.
+    pub(crate) async fn warm_up(&mut self, names: usize) -> Result<()> {
+        for name in 0..names {
+            self.cycles(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Cycles on `names` names for as long as `length`: in turn, one at a time, where a connection serves one at a time,
+    /// and all at once on Redis and ZooKeeper, whose clients share a connection.
+    pub(crate) async fn round(&mut self, length: Duration, names: usize) -> Result<Sample> {
+        match self {
+            Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
+            Self::ZooKeeper(floor) if names > 1 => return floor.crowd(length, names).await,
+            _ => {}
+        }
+        let batch = self.batch();
+        let mut sample = Sample::new();
+        let began = Instant::now();
+        for name in (0..names).cycle() {
+            let start = Instant::now();
+            if start.duration_since(began) >= length {
+                break;
+            }
+            self.cycles(name).await?;
+            sample.note(start.elapsed(), batch);
+        }
+        sample.close(began);
+        Ok(sample)
+    }
+
+    /// Round trips of a request that reads nothing and writes nothing, with a pause before each: a machine that dozes
+    /// answers later. `None` where there is no server.
+    pub(crate) async fn trips(&mut self, length: Duration, pause: Duration) -> Result<Option<Sample>> {
+        let mut sample = Sample::new();
+        let began = Instant::now();
+        while began.elapsed() < length {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let start = Instant::now();
+            match self {
+                Self::Memory(_) | Self::Sqlite(_) => return Ok(None),
+                Self::Postgres(floor) => floor.trip().await?,
+                Self::MySql(floor) => floor.trip().await?,
+                Self::Redis(floor) => floor.trip().await?,
+                Self::ZooKeeper(floor) => floor.trip().await?,
+            }
+            sample.note(start.elapsed(), 1);
+        }
+        Ok(Some(sample))
+    }
+
+    /// The server's version, and those of its settings that decide what a commit costs.
+    pub(crate) async fn server(&mut self) -> Result<Server> {
+        match self {
+            Self::Memory(_) => Ok(Server { version: "in this process".to_owned(), settings: Vec::new() }),
+            Self::Sqlite(floor) => floor.server().await,
+            Self::Postgres(floor) => floor.server().await,
+            Self::MySql(floor) => floor.server().await,
+            Self::Redis(floor) => floor.server().await,
+            Self::ZooKeeper(floor) => floor.server().await,
+        }
+    }
+
+    /// The server's own count of the requests that it has received, where there is one.
+    pub(crate) fn counter(&self) -> Option<Counter> {
+        match self {
+            Self::ZooKeeper(floor) => Some(floor.counter()),
+            _ => None,
+        }
+    }
+
+    /// Drops the table and closes the connection.
+    pub(crate) async fn finish(self) -> Result<()> {
+        match self {
+            // The keys of Redis are gone already.
+            Self::Memory(_) | Self::Redis(_) => Ok(()),
+            Self::Sqlite(floor) => floor.finish().await,
+            Self::Postgres(floor) => floor.finish().await,
+            Self::MySql(floor) => floor.finish().await,
+            Self::ZooKeeper(floor) => floor.finish().await,
+        }
+    }
+}
+
+/// What a server says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+/// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times that.
+fn key(name: usize) -> String {
+    format!("compare/floor/{name}")
+}
+
+/// A new owner for each cycle, as the lock has.
+#[derive(Debug, Default)]
+struct Owners(u128);
+
+impl Owners {
+    fn next(&mut self) -> Uuid {
+        // An odd factor scatters the bits, as random ones are.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        Uuid::from_u128(self.0)
+    }
+}
+
+/// The address without the options that are lockwell's own, for a bare connection: host, port, user, password, database.
+struct Address<'a> {
+    host: String,
+    port: Option<u16>,
+    user: Option<&'a str>,
+    password: Option<&'a str>,
+    database: &'a str,
+}
+
+impl<'a> Address<'a> {
+    fn of(url: &'a ServerUrl) -> Result<Self> {
+        let hosts = url.hosts()?;
+        let first = hosts.first().ok_or_else(|| Error::failed("the address names no host"))?;
+        Ok(Self {
+            host: first.name.clone(),
+            port: first.port,
+            user: url.user(),
+            password: url.password().map(lockwell::Secret::expose),
+            database: url.path().trim_start_matches('/'),
+        })
+    }
+}
+
+/// A refused claim: the floor's names are nobody else's, so the statements are wrong.
+fn refused() -> Error {
+    Error::failed("the raw statement did not get its row")
+}

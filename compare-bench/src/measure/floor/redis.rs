@@ -1,0 +1,148 @@
+//! The floor of Redis and of Redlock: the two commands that every recipe for a lock on Redis begins with.
+//!
+//! On several servers both go to all of them at once, and the cycle goes on when all have answered. Any number of tasks
+//! share one connection to each server, as redis-rs means it.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use lockwell::ServerUrl;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    Value,
+};
+use uuid::Uuid;
+
+use super::{Owners, Server, TTL, key, refused};
+use crate::error::{Error, Result};
+use crate::measure::cycles::{cycles, together};
+use crate::measure::stats::Sample;
+
+const CLEAR: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+
+/// The lease in the server's unit.
+const TTL_MS: i64 = TTL / 1000;
+
+#[derive(Debug)]
+pub(crate) struct RedisFloor {
+    nodes: Nodes,
+    owners: Owners,
+}
+
+/// Clones share the connections.
+#[derive(Clone, Debug)]
+struct Nodes {
+    links: Vec<MultiplexedConnection>,
+    /// By which the servers know the script.
+    clear: String,
+}
+
+impl RedisFloor {
+    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
+        let mut links = Vec::new();
+        for host in url.hosts()? {
+            links.push(connect(url, ConnectionAddr::Tcp(host.name, host.port.unwrap_or(6379))).await?);
+        }
+        let script = redis::Script::new(CLEAR);
+        for link in &mut links {
+            script.load_async(link).await?;
+        }
+        let nodes = Nodes { links, clear: script.get_hash().to_owned() };
+        Ok(Self { nodes, owners: Owners::default() })
+    }
+
+    pub(super) fn what(&self) -> &'static str {
+        match self.nodes.links.len() {
+            1 => "SET NX PX, then EVALSHA of compare and delete; one bare redis-rs connection",
+            _ => "SET NX PX, then EVALSHA of compare and delete, on all nodes at once; waits for all",
+        }
+    }
+
+    pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
+        self.nodes.cycle(name, self.owners.next()).await
+    }
+
+    /// A request that changes nothing.
+    pub(super) async fn trip(&mut self) -> Result<()> {
+        self.nodes.all(&redis::cmd("PING"), &Value::SimpleString("PONG".to_owned())).await
+    }
+
+    /// As many tasks as there are names, all of them on the same connection.
+    pub(super) async fn crowd(&mut self, length: Duration, names: usize) -> Result<Sample> {
+        together(names, |name| {
+            let (nodes, mut owners) = (self.nodes.clone(), Owners::default());
+            async move { cycles(length, || nodes.cycle(name, owners.next())).await }
+        })
+        .await
+    }
+
+    pub(super) async fn server(&mut self) -> Result<Server> {
+        let nodes = self.nodes.links.len();
+        let link = &mut self.nodes.links[0];
+        let info: String = redis::cmd("INFO").arg("server").query_async(link).await?;
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        // Valkey names the Redis that it came from, too.
+        let version = match (field("valkey_version:"), field("redis_version:")) {
+            (Some(version), _) => format!("Valkey {version}"),
+            (None, version) => format!("Redis {}", version.unwrap_or("?")),
+        };
+        let version = if nodes == 1 { version } else { format!("{nodes} x {version}") };
+        let mut settings = Vec::new();
+        for name in ["appendonly", "appendfsync"] {
+            // Where that is not allowed, nothing is said.
+            let answer = redis::cmd("CONFIG").arg("GET").arg(name).query_async(link).await;
+            let found: Vec<(String, String)> = answer.unwrap_or_default();
+            settings.extend(found.into_iter().map(|(_, value)| (name, value)));
+        }
+        Ok(Server { version, settings })
+    }
+}
+
+impl Nodes {
+    async fn cycle(&self, name: usize, owner: Uuid) -> Result<()> {
+        let (name, owner) = (key(name), owner.simple().to_string());
+        let mut take = redis::cmd("SET");
+        take.arg(&name).arg(&owner).arg("NX").arg("PX").arg(TTL_MS);
+        self.all(&take, &Value::Okay).await?;
+        let mut clear = redis::cmd("EVALSHA");
+        clear.arg(&self.clear).arg(1).arg(&name).arg(&owner);
+        self.all(&clear, &Value::Int(1)).await
+    }
+
+    /// Sends a command to every node, and waits for all of them to answer what they must.
+    async fn all(&self, command: &redis::Cmd, expected: &Value) -> Result<()> {
+        let one = |link: &MultiplexedConnection| {
+            let mut link = link.clone();
+            async move {
+                let answer: Value = command.query_async(&mut link).await?;
+                if answer == *expected { Ok(()) } else { Err(refused()) }
+            }
+        };
+        match &self.links[..] {
+            [link] => one(link).await,
+            links => try_join_all(links.iter().map(one)).await.map(drop),
+        }
+    }
+}
+
+async fn connect(url: &ServerUrl, addr: ConnectionAddr) -> Result<MultiplexedConnection> {
+    let mut login = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+    if let Some(user) = url.user() {
+        login = login.set_username(user);
+    }
+    if let Some(password) = url.password() {
+        login = login.set_password(password.expose());
+    }
+    let path = url.path().trim_matches('/');
+    if let Some(db) = url.option("db").or_else(|| Some(path).filter(|path| !path.is_empty())) {
+        login = login.set_db(db.parse().map_err(|_| Error::failed("the database must be a number"))?);
+    }
+    let info = addr.into_connection_info()?.set_redis_settings(login);
+    // As the backend does it.
+    let client = Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(1024);
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}

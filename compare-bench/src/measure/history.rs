@@ -1,0 +1,305 @@
+//! What several holders of one name logged: is it possible, and how did the lock go from hand to hand?
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockwell::Moment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::measure::stats::{Sample, Spread, as_float, jain, rate};
+
+/// One turn of one party. All times are nanoseconds of the boot clock, which all processes of a host share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Who: the number of the process or task.
+    pub(crate) party: usize,
+    /// The fencing token.
+    pub(crate) token: u64,
+    /// Just before the lock was asked for.
+    pub(crate) asked: u64,
+    /// Just after it was granted.
+    pub(crate) acquired: u64,
+    /// Just before the release was called.
+    pub(crate) released: u64,
+}
+
+/// The boot clock now. It is the clock that lockwell's own beliefs are measured with.
+pub(crate) fn nanos() -> u64 {
+    let zero = Moment::NEVER.before(Duration::MAX);
+    u64::try_from(Moment::now().since(zero).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How the lock went from hand to hand.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Handing {
+    pub(crate) acquisitions: u64,
+    pub(crate) acquisitions_per_second: f64,
+    /// Turns that followed one of another party, who was waiting already when the lock was released.
+    pub(crate) handovers: u64,
+    pub(crate) handovers_per_second: f64,
+    /// Turns that followed one of the same party.
+    pub(crate) repeats: u64,
+    /// Acquisitions of each party.
+    pub(crate) shares: Vec<u64>,
+    /// Jain's index of the shares: 1 is fair, 1/n is one party taking everything.
+    pub(crate) jain: f64,
+    /// From a release to the turn of whoever had waited longest.
+    pub(crate) to_the_first_us: Spread,
+    /// From asking to having.
+    pub(crate) wait_us: Spread,
+    /// How long the lock was held.
+    pub(crate) hold_us: Spread,
+    /// Beliefs that overlapped. Anything but zero fails the whole run, unless it is a peer's.
+    pub(crate) overlaps: u64,
+    /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens has none.
+    pub(crate) tokens_rise: Option<bool>,
+}
+
+/// The turns of one name, in the order in which they happened, after the check that they can have happened.
+#[derive(Debug)]
+pub(crate) struct History {
+    turns: Vec<Turn>,
+    parties: usize,
+    overlaps: u64,
+    tokens: bool,
+}
+
+impl History {
+    /// The turns of a lock that is not ours and has no tokens: what is wrong with them is counted.
+    pub(crate) fn of_peer(mut turns: Vec<Turn>, parties: usize) -> Self {
+        turns.sort_by_key(|turn| turn.acquired);
+        let overlaps = turns.windows(2).filter(|pair| pair[1].acquired < pair[0].released).count();
+        Self { turns, parties, overlaps: count(overlaps), tokens: false }
+    }
+
+    /// Sorts the turns, and fails with [`Error::Violation`] if two parties believed at once that they held the lock,
+    /// or if a token is not higher than that of the turn before.
+    pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
+        turns.sort_by_key(|turn| turn.acquired);
+        for pair in turns.windows(2) {
+            let (before, after) = (pair[0], pair[1]);
+            // Sorted by the start, so a clash with any earlier turn is a clash with some neighbour.
+            if after.acquired < before.released {
+                return Err(Error::Violation(format!("two held the lock at once: {before:?} and {after:?}")));
+            }
+            if after.token <= before.token {
+                return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
+            }
+        }
+        Ok(Self { turns, parties, overlaps: 0, tokens: true })
+    }
+
+    /// Adds this round to those before it, with whose last token its first is compared.
+    pub(crate) fn join(self, rounds: &mut Vec<Self>) -> Result<()> {
+        let before = rounds.iter().rev().find_map(|round| round.turns.last());
+        if let (Some(before), Some(after)) = (before, self.turns.first())
+            && after.token <= before.token
+        {
+            return Err(Error::Violation(format!("the token did not rise: {before:?}, then {after:?}")));
+        }
+        rounds.push(self);
+        Ok(())
+    }
+
+    /// The time from one party's release to the next party's turn, where that one was waiting already.
+    pub(crate) fn handovers(&self) -> Sample {
+        let mut sample = Sample::new();
+        for pair in self.turns.windows(2) {
+            let (before, after) = (pair[0], pair[1]);
+            if before.party != after.party && after.asked <= before.released {
+                sample.note(Duration::from_nanos(after.acquired.saturating_sub(before.released)), 1);
+            }
+        }
+        sample
+    }
+
+    /// The time from a release to the turn of whoever had then waited longest. Where a lock serves in order it is that of
+    /// [`handovers`](Self::handovers); where others may barge in, it shows what that costs the one in front.
+    pub(crate) fn to_the_first(&self) -> Sample {
+        let mut asking: Vec<usize> = (0..self.turns.len()).collect();
+        asking.sort_by_key(|&turn| self.turns[turn].asked);
+        let (mut asking, mut waiting) = (asking.into_iter().peekable(), VecDeque::new());
+        let (mut sample, mut last) = (Sample::new(), None);
+        for (number, turn) in self.turns.iter().enumerate() {
+            while let Some(asked) = asking.next_if(|&other| self.turns[other].asked <= turn.released) {
+                waiting.push_back(asked);
+            }
+            // Turns are in order of their beginning: those up to this one wait no more.
+            while waiting.pop_front_if(|other| *other <= number).is_some() {}
+            if let Some(&first) = waiting.front()
+                && last.replace(first) != Some(first)
+            {
+                let span = self.turns[first].acquired.saturating_sub(turn.released);
+                sample.note(Duration::from_nanos(span), 1);
+            }
+        }
+        sample
+    }
+
+    /// The waits.
+    pub(crate) fn waits(&self) -> Sample {
+        spans(self.turns.iter().map(|turn| turn.acquired - turn.asked))
+    }
+
+    /// Acquisitions per second, from the first turn to the last.
+    pub(crate) fn per_second(&self) -> f64 {
+        rate(count(self.turns.len()), self.span())
+    }
+
+    /// So many requests, for each turn.
+    pub(crate) fn each(&self, requests: u64) -> f64 {
+        as_float(requests) / as_float(count(self.turns.len()).max(1))
+    }
+
+    fn span(&self) -> Duration {
+        match (self.turns.first(), self.turns.last()) {
+            (Some(first), Some(last)) => Duration::from_nanos(last.released - first.acquired),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What several rounds on one name have in common.
+pub(crate) fn summary(rounds: &[History]) -> Handing {
+    let turns = || rounds.iter().flat_map(|round| &round.turns);
+    let mut shares = vec![0; rounds.iter().map(|round| round.parties).max().unwrap_or(0)];
+    for turn in turns() {
+        shares[turn.party] += 1;
+    }
+    let handovers = rounds.iter().map(|round| round.handovers().spread().samples).sum();
+    let pairs = rounds.iter().flat_map(|round| round.turns.windows(2));
+    let repeats = pairs.filter(|pair| pair[0].party == pair[1].party).count();
+    let time = rounds.iter().map(History::span).sum();
+    let acquisitions = count(turns().count());
+    let mut to_the_first = Sample::new();
+    for round in rounds {
+        to_the_first.append(&round.to_the_first());
+    }
+    Handing {
+        acquisitions,
+        to_the_first_us: to_the_first.spread(),
+        acquisitions_per_second: rate(acquisitions, time),
+        handovers,
+        handovers_per_second: rate(handovers, time),
+        repeats: count(repeats),
+        jain: jain(&shares),
+        shares,
+        wait_us: spans(turns().map(|turn| turn.acquired - turn.asked)).spread(),
+        hold_us: spans(turns().map(|turn| turn.released - turn.acquired)).spread(),
+        overlaps: rounds.iter().map(|round| round.overlaps).sum(),
+        tokens_rise: rounds.iter().all(|round| round.tokens).then_some(true),
+    }
+}
+
+fn spans(nanos: impl Iterator<Item = u64>) -> Sample {
+    let mut sample = Sample::new();
+    for span in nanos {
+        sample.note(Duration::from_nanos(span), 1);
+    }
+    sample
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(party: usize, token: u64, asked: u64, acquired: u64, released: u64) -> Turn {
+        Turn { party, token, asked, acquired, released }
+    }
+
+    #[test]
+    fn an_overlap_is_a_violation() {
+        let overlapping = vec![turn(0, 1, 0, 10, 30), turn(1, 2, 0, 29, 40)];
+        let error = History::check(overlapping, 2).unwrap_err();
+        assert!(matches!(error, Error::Violation(ref text) if text.contains("two held")), "{error}");
+        // One turn within another, and logged in another order.
+        let within = vec![turn(1, 2, 0, 15, 20), turn(0, 1, 0, 10, 30)];
+        assert!(matches!(History::check(within, 2), Err(Error::Violation(_))));
+    }
+
+    #[test]
+    fn a_long_turn_clashes_with_a_later_one_even_if_not_with_the_next() {
+        let turns = vec![turn(0, 1, 0, 10, 100), turn(1, 2, 0, 20, 30), turn(2, 3, 0, 40, 50)];
+        assert!(History::check(turns, 3).is_err());
+    }
+
+    #[test]
+    fn tokens_must_rise() {
+        for second in [4, 5] {
+            let turns = vec![turn(0, 5, 0, 10, 20), turn(1, second, 0, 20, 30)];
+            let error = History::check(turns, 2).unwrap_err();
+            assert!(error.to_string().contains("did not rise"), "{error}");
+        }
+    }
+
+    #[test]
+    fn tokens_must_rise_from_round_to_round() {
+        let round = |token| History::check(vec![turn(0, token, 0, 10, 20)], 1).unwrap();
+        let mut rounds = Vec::new();
+        round(5).join(&mut rounds).unwrap();
+        History::check(Vec::new(), 1).unwrap().join(&mut rounds).unwrap();
+        assert!(matches!(round(5).join(&mut rounds), Err(Error::Violation(_))));
+        round(6).join(&mut rounds).unwrap();
+        assert_eq!(rounds.len(), 3);
+    }
+
+    #[test]
+    fn only_a_waiting_party_makes_a_handover() {
+        let turns = vec![
+            turn(0, 1, 0, 1_000, 2_000),
+            turn(1, 2, 1_500, 5_000, 6_000),   // waited: a hand-over of 3 us
+            turn(1, 3, 6_100, 6_200, 7_000),   // the same party again
+            turn(0, 4, 8_000, 9_000, 10_000),  // came after the release
+            turn(1, 5, 7_500, 11_000, 12_000), // waited: a hand-over of 1 us
+        ];
+        let history = History::check(turns, 2).unwrap();
+        let spread = history.handovers().spread();
+        assert_eq!(spread.samples, 2);
+        assert!((spread.max - 3.0).abs() < 0.01, "{spread:?}");
+        let handing = summary(&[history]);
+        assert_eq!((handing.acquisitions, handing.handovers, handing.repeats), (5, 2, 1));
+        assert_eq!(handing.shares, [2, 3]);
+        assert!((handing.wait_us.max - 3.5).abs() < 0.01, "{:?}", handing.wait_us);
+    }
+
+    #[test]
+    fn what_a_peer_does_wrong_is_counted() {
+        let history = History::of_peer(vec![turn(1, 0, 0, 29, 40), turn(0, 0, 0, 10, 30)], 2);
+        let handing = summary(&[history]);
+        assert_eq!((handing.overlaps, handing.tokens_rise), (1, None));
+    }
+
+    #[test]
+    fn who_barges_in_makes_the_first_wait() {
+        let turns = vec![
+            turn(0, 1, 0, 1_000, 2_000),
+            turn(0, 2, 2_100, 2_200, 3_000), // barges in before 1, who waits since 1.5 us
+            turn(2, 3, 2_900, 3_100, 4_000), // so does 2
+            turn(1, 4, 1_500, 5_000, 6_000), // 3 us after the first release that it waited for
+            turn(0, 5, 5_500, 6_500, 7_000), // 0.5 us
+        ];
+        let spread = History::check(turns, 3).unwrap().to_the_first().spread();
+        assert_eq!(spread.samples, 2);
+        assert!((spread.max - 3.0).abs() < 0.01 && (spread.p50 - 0.5).abs() < 0.01, "{spread:?}");
+    }
+
+    #[test]
+    fn nothing_happened() {
+        let handing = summary(&[History::check(Vec::new(), 4).unwrap()]);
+        assert_eq!(handing.shares, [0, 0, 0, 0]);
+        assert_eq!(handing.acquisitions, 0);
+        assert!(handing.handovers_per_second.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let before = nanos();
+        assert!(before > 0 && nanos() >= before);
+    }
+}

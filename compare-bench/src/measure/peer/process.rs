@@ -1,0 +1,127 @@
+//! A peer's process.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::{Peer, addresses};
+use crate::error::{Error, Result};
+use crate::measure::history::{Turn, nanos};
+use crate::measure::stats::Sample;
+use crate::measure::workload::PATIENCE;
+
+pub(super) struct Process {
+    _child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a peer says about itself.
+#[derive(Clone, Debug)]
+pub(super) struct Hello {
+    pub(super) version: String,
+    pub(super) setup: String,
+}
+
+impl Process {
+    /// Starts it, and returns when it is connected.
+    pub(super) async fn start(peer: &Peer, url: &str) -> Result<(Self, Hello)> {
+        let before = nanos();
+        let [program, arguments @ ..] = &peer.program.command[..] else {
+            return Err(Error::failed("there is no program"));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            // Not an argument: the address may hold a password, and arguments are for all to see.
+            .env("PEER_URLS", addresses(url))
+            // For languages that only know the clock that stands still while the machine sleeps.
+            .env("PEER_CLOCK_AHEAD", ahead().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || Error::failed("the process has no pipe");
+        let orders = child.stdin.take().ok_or_else(missing)?;
+        let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        let mut this = Self { _child: child, orders, answers };
+        let hello = this.answer(PATIENCE).await?;
+        // What it says about time is compared with what others say.
+        if !hello["now"].as_u64().is_some_and(|now| (before..=nanos()).contains(&now)) {
+            return Err(Error::failed("its clock is not ours"));
+        }
+        let text = |field: &str| hello[field].as_str().unwrap_or("?").to_owned();
+        Ok((this, Hello { version: text("version"), setup: text("setup") }))
+    }
+
+    pub(super) async fn order(&mut self, order: &str) -> Result<()> {
+        Ok(self.orders.write_all(format!("{order}\n").as_bytes()).await?)
+    }
+
+    /// The answer to one order, which may take so long and a little longer.
+    async fn answer(&mut self, length: Duration) -> Result<Value> {
+        let line = tokio::time::timeout(length + PATIENCE, self.answers.next_line()).await;
+        let line = line.map_err(|_| Error::failed("it does not answer"))??;
+        let line = line.ok_or_else(|| Error::failed("it ended early"))?;
+        let answer: Value = serde_json::from_str(&line).map_err(std::io::Error::from)?;
+        match answer["error"].as_str() {
+            Some(error) => Err(Error::failed(error)),
+            None => Ok(answer),
+        }
+    }
+
+    /// The answer to an order to do cycles.
+    pub(super) async fn sample(&mut self, length: Duration) -> Result<Sample> {
+        let answer = self.answer(length).await?;
+        let mut sample = Sample::new();
+        for latency in answer["latencies_ns"].as_array().ok_or_else(bad)? {
+            sample.note(Duration::from_nanos(latency.as_u64().ok_or_else(bad)?), 1);
+        }
+        sample.took(Duration::from_nanos(answer["elapsed_ns"].as_u64().ok_or_else(bad)?));
+        Ok(sample)
+    }
+
+    /// The answer to an order to fight. The parties of this process have numbers from `first` on.
+    pub(super) async fn turns(&mut self, length: Duration, first: usize) -> Result<Vec<Turn>> {
+        let answer = self.answer(length).await?;
+        answer["turns"].as_array().ok_or_else(bad)?.iter().map(|turn| read(turn, first)).collect()
+    }
+}
+
+/// How far the boot clock is ahead of the monotonic one.
+fn ahead() -> i64 {
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let monotonic = monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec;
+    i64::try_from(nanos()).unwrap_or(i64::MAX) - monotonic
+}
+
+fn read(turn: &Value, first: usize) -> Result<Turn> {
+    let number = |place: usize| turn[place].as_u64().ok_or_else(bad);
+    Ok(Turn {
+        party: first + usize::try_from(number(0)?).map_err(|_| bad())?,
+        token: 0,
+        asked: number(1)?,
+        acquired: number(2)?,
+        released: number(3)?,
+    })
+}
+
+fn bad() -> Error {
+    Error::failed("it answers in another form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_read_or_refused() {
+        let turn = read(&serde_json::json!([1, 10, 20, 30]), 2).unwrap();
+        assert_eq!(turn, Turn { party: 3, token: 0, asked: 10, acquired: 20, released: 30 });
+        assert!(read(&serde_json::json!([1, 10, "x", 30]), 0).is_err());
+        assert!(read(&serde_json::json!({}), 0).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Peers in one workload: their rounds beside ours, and what came out.
+
+use std::time::Duration;
+
+use super::Peer;
+use super::process::{Hello, Process};
+use crate::error::{Error, Result};
+use crate::measure::floor::Counter;
+use crate::measure::history::{History, Turn, nanos, summary};
+use crate::measure::interval::Interval;
+use crate::measure::stats::Sample;
+use crate::measure::workload::Bench;
+use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
+
+/// How long it may take until the last process has read its order. The fight ends at the same moment for all.
+const ORDER: Duration = Duration::from_millis(5);
+
+/// The peers that there are for this backend. One that fails is out, and its result says why; ours go on.
+#[derive(Default)]
+pub(crate) struct Rivals(Vec<Rival>);
+
+struct Rival {
+    peer: Peer,
+    name: String,
+    quantity: Quantity,
+    state: Result<(Vec<Process>, Hello)>,
+    sample: Sample,
+    histories: Vec<History>,
+    rounds: Vec<PeerRound>,
+    /// The requests for each acquisition, in each round.
+    each: Vec<f64>,
+}
+
+/// One round of a peer; `None` if it is out.
+type Theirs = Option<Done>;
+
+pub(crate) struct Done {
+    sample: Sample,
+    per_second: f64,
+    history: Option<History>,
+    requests_each: Option<f64>,
+}
+
+impl Rivals {
+    /// Starts the processes.
+    pub(crate) async fn start(bench: &Bench, name: &str, processes: usize, quantity: Quantity) -> Self {
+        let mut rivals = Vec::new();
+        for peer in &bench.peers {
+            rivals.push(Rival {
+                peer: peer.clone(),
+                // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
+                name: format!("{name}/{}", peer.name),
+                quantity,
+                state: start(peer, &bench.target.url, processes).await,
+                sample: Sample::new(),
+                histories: Vec::new(),
+                rounds: Vec::new(),
+                each: Vec::new(),
+            });
+        }
+        Self(rivals)
+    }
+
+    /// Tasks of one process, each on a name of its own.
+    pub(crate) async fn cycles(&mut self, tasks: usize, length: Duration) -> Vec<Theirs> {
+        let mut all = Vec::new();
+        for rival in &mut self.0 {
+            let work = async |name: &str, processes: &mut Vec<Process>| {
+                let process = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
+                process.order(&format!("cycles {name} {tasks} {}", length.as_nanos())).await?;
+                let sample = process.sample(length).await?;
+                Ok(Done { per_second: sample.per_second(), sample, history: None, requests_each: None })
+            };
+            all.push(rival.round(work).await);
+        }
+        all
+    }
+
+    /// All processes, with so many tasks each, on one name. `what` are the spans that count.
+    pub(crate) async fn fight(
+        &mut self,
+        tasks: usize,
+        hold: Duration,
+        length: Duration,
+        what: fn(&History) -> Sample,
+        counter: Option<&Counter>,
+    ) -> Vec<Theirs> {
+        let mut all = Vec::new();
+        for rival in &mut self.0 {
+            let work = async |name: &str, processes: &mut Vec<Process>| {
+                let fight = turns(name, processes, tasks, hold, length);
+                let (turns, requests) = Counter::over(counter, fight).await?;
+                let history = History::of_peer(turns?, processes.len() * tasks);
+                let requests_each = requests.map(|requests| history.each(requests));
+                let (sample, per_second) = (what(&history), history.per_second());
+                Ok(Done { sample, per_second, history: Some(history), requests_each })
+            };
+            all.push(rival.round(work).await);
+        }
+        all
+    }
+
+    /// Notes a round beside ours.
+    pub(crate) fn note(&mut self, theirs: Vec<Theirs>, round: Round) {
+        for (rival, done) in self.0.iter_mut().zip(theirs) {
+            if let Some(done) = done {
+                rival.note(done, round);
+            }
+        }
+    }
+
+    /// Ends the processes, and says what came out.
+    pub(crate) fn finish(self) -> Vec<PeerResult> {
+        self.0.into_iter().map(Rival::result).collect()
+    }
+}
+
+async fn turns(
+    name: &str,
+    processes: &mut [Process],
+    tasks: usize,
+    hold: Duration,
+    length: Duration,
+) -> Result<Vec<Turn>> {
+    let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
+    for process in processes.iter_mut() {
+        process.order(&format!("fight {name} {tasks} {} {until}", hold.as_nanos())).await?;
+    }
+    let mut turns = Vec::new();
+    for (number, process) in processes.iter_mut().enumerate() {
+        turns.extend(process.turns(length, number * tasks).await?);
+    }
+    Ok(turns)
+}
+
+async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, Hello)> {
+    let mut processes = Vec::new();
+    let mut about = Hello { version: String::new(), setup: String::new() };
+    for _ in 0..count {
+        let (process, hello) = Process::start(peer, url).await?;
+        processes.push(process);
+        about = hello;
+    }
+    Ok((processes, about))
+}
+
+impl Rival {
+    async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> Theirs {
+        let (processes, _) = self.state.as_mut().ok()?;
+        match work(&self.name, processes).await {
+            Ok(done) => Some(done),
+            Err(error) => {
+                self.state = Err(error);
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, done: Done, round: Round) {
+        let value = match self.quantity {
+            Quantity::LatencyUs => done.sample.median_us(),
+            Quantity::PerSecond => done.per_second,
+        };
+        if value > 0.0 {
+            self.rounds.push(PeerRound { ours: round.ours, theirs: value, floor: round.floor });
+        }
+        self.sample.append(&done.sample);
+        self.histories.extend(done.history);
+        self.each.extend(done.requests_each);
+    }
+
+    fn result(self) -> PeerResult {
+        let against =
+            |what: fn(&PeerRound) -> Round| compare(&self.rounds.iter().map(what).collect::<Vec<_>>());
+        let (theirs, _, ratio) = against(|round| Round { ours: round.theirs, floor: round.floor });
+        let ours_to_theirs = Interval::of(self.rounds.iter().map(|round| round.ours / round.theirs));
+        let handing = (!self.histories.is_empty()).then(|| summary(&self.histories));
+        let (hello, error) = match self.state {
+            Ok((_, hello)) => (Some(hello), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let nothing = self.rounds.is_empty().then(|| "nothing could be compared".to_owned());
+        PeerResult {
+            name: self.peer.name.to_owned(),
+            version: hello.as_ref().map(|hello| hello.version.clone()),
+            setup: hello.map(|hello| hello.setup),
+            theirs,
+            ratio,
+            ours_to_theirs,
+            latency_us: self.sample.spread(),
+            per_second: handing
+                .as_ref()
+                .map_or(self.sample.per_second(), |some| some.acquisitions_per_second),
+            rounds: self.rounds,
+            handing,
+            requests_each: requests(&self.each),
+            requests_rounds: self.each,
+            error: error.or(nothing),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! How often a case is repeated: until its ratio is known well enough, or its time is up.
+
+use std::time::{Duration, Instant};
+
+use crate::measure::interval::Interval;
+use crate::measure::progress::Progress;
+use crate::plan::Rounds;
+use crate::record::Round;
+
+/// So many times its time, and a case ends whatever it has: a herd can take long to disperse.
+const MUCH_LONGER: u32 = 3;
+
+pub(crate) struct Repeat {
+    rounds: Rounds,
+    time: Duration,
+    began: Instant,
+    done: u32,
+    /// As much of the time as the progress bar has.
+    shown: Duration,
+    progress: Progress,
+}
+
+impl Repeat {
+    /// Of this case, which may take so long.
+    pub(crate) fn new(rounds: Rounds, time: Duration, progress: &Progress) -> Self {
+        let (began, progress) = (Instant::now(), progress.clone());
+        Self { rounds, time, began, done: 0, shown: Duration::ZERO, progress }
+    }
+
+    /// The number of the next round, after these; `None` if these are enough.
+    pub(crate) fn next(&mut self, so_far: &[Round]) -> Option<u32> {
+        let elapsed = self.began.elapsed();
+        self.show(elapsed);
+        if !goes_on(self.rounds, self.time, self.done, elapsed, || ratio(so_far)) {
+            self.show(self.time);
+            return None;
+        }
+        self.done += 1;
+        Some(self.done - 1)
+    }
+
+    fn show(&mut self, elapsed: Duration) {
+        let elapsed = elapsed.min(self.time);
+        self.progress.spent(elapsed.saturating_sub(self.shown));
+        self.shown = self.shown.max(elapsed);
+    }
+}
+
+/// A case that ends in an error has its time, too.
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        self.show(self.time);
+    }
+}
+
+pub(crate) fn ratio(rounds: &[Round]) -> Option<Interval> {
+    Interval::of(rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor))
+}
+
+fn goes_on(
+    rounds: Rounds,
+    time: Duration,
+    done: u32,
+    elapsed: Duration,
+    ratio: impl FnOnce() -> Option<Interval>,
+) -> bool {
+    if done == 0 {
+        return true;
+    }
+    if done < rounds.least {
+        return elapsed < time * MUCH_LONGER;
+    }
+    // By the clock rather than by the number of rounds: some take longer than planned.
+    let next = elapsed / done;
+    elapsed + next / 2 < time && !ratio().is_some_and(Interval::is_precise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUNDS: Rounds =
+        Rounds { least: 4, most: 10, ours: Duration::from_secs(1), floor: Duration::from_secs(1) };
+
+    fn more(done: u32, elapsed: u64, ratio: Option<(f64, f64)>) -> bool {
+        let interval = ratio.map(|(low, high)| Interval { median: 1.0, low, high });
+        goes_on(ROUNDS, Duration::from_secs(20), done, Duration::from_secs(elapsed), || interval)
+    }
+
+    #[test]
+    fn it_ends_when_it_is_sure_or_its_time_is_up() {
+        assert!(more(3, 6, Some((0.99, 1.01))), "too few to say so");
+        assert!(!more(4, 8, Some((0.96, 1.04))));
+        assert!(more(4, 8, Some((0.9, 1.04))) && more(4, 8, Some((0.96, 1.1))) && more(4, 8, None));
+        assert!(more(9, 18, Some((0.5, 2.0))) && !more(10, 20, Some((0.5, 2.0))));
+    }
+
+    #[test]
+    fn slow_rounds_do_not_take_all_night() {
+        assert!(more(0, 0, None) && more(3, 59, None) && !more(3, 60, None));
+        // Another of these would end long after the time.
+        assert!(!more(4, 18, None));
+    }
+}

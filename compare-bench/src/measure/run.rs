@@ -1,0 +1,271 @@
+//! The run: one backend after the other, so that none pays for another's server.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use lockwell::Capabilities;
+
+use crate::args::RunArgs;
+use crate::error::{Error, Result};
+use crate::measure::floor::{Floor, Server};
+use crate::measure::peer::{self, Peer};
+use crate::measure::progress::Progress;
+use crate::measure::workload::{Bench, Workload};
+use crate::plan::work::{Case, Job, SETUP, START};
+use crate::record::disk::Disk;
+use crate::record::file::{FOLDER, ResultFile, read, unfinished};
+use crate::record::machine::{Ticks, load};
+use crate::record::{Backend, Conditions, Failure, Missing, Report, now};
+use crate::target::server::Site;
+use crate::target::{Choice, Target, data_folder, given};
+
+/// A run, and the file that it goes into.
+struct Run {
+    report: Report,
+    file: ResultFile,
+    progress: Progress,
+    began: Instant,
+}
+
+/// Measures everything that was asked for, and writes it down case by case. Ends early if a lock does not exclude.
+pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
+    let site = site(args)?;
+    let plan = args.plan();
+    let mut report = Report::new(plan.mode, conditions(args, site.as_ref()));
+    // Before anything is measured: what cannot be kept need not be.
+    let (file, began) = (open(args, &mut report)?, Instant::now());
+    println!("results: {}", file.path().display());
+    let choices = choices(args, site.as_ref(), &mut report)?;
+    if let Some(Site { folder, .. }) = site.clone() {
+        let looked = tokio::task::spawn_blocking(move || Disk::look(&folder, plan.syncs)).await?;
+        report.disk = Some(looked?);
+    }
+    let mut run = Run { report, file, progress: Progress::hidden(), began };
+    let peers = if args.peers { run.build(&choices).await } else { Vec::new() };
+    let mut jobs = jobs(choices, &peers, &args.workloads(), args);
+    for job in &mut jobs {
+        let name = job.choice.name();
+        job.cases.retain(|(workload, case)| !run.report.has(name, workload.name(), &case.name));
+    }
+    run.progress = Progress::new(jobs.iter().map(Job::time).sum());
+    for missing in &run.report.missing {
+        run.progress.say(&format!("{} is left out: {}", missing.backend, missing.reason));
+    }
+    run.save()?;
+    for job in jobs.iter().filter(|job| !job.cases.is_empty()) {
+        match run.job(job, &peers, !args.delay.is_zero()).await {
+            Ok(()) => {}
+            Err(Error::Violation(_)) => break,
+            Err(Error::File(error)) => return Err(Error::File(error)),
+            Err(error) => run.leave_out(job.choice.name(), &error.to_string()),
+        }
+    }
+    run.progress.finish();
+    run.report.finished = run.report.violation.is_none();
+    run.save()?;
+    Ok((run.report, run.file))
+}
+
+/// How our own servers are run; `None` if those of others are measured.
+fn site(args: &RunArgs) -> Result<Option<Site>> {
+    if !args.url.is_empty() {
+        return Ok(None);
+    }
+    let (folder, delay) = (data_folder(args.tmpfs)?, args.delay.into());
+    Ok(Some(Site { folder, durability: args.durability, delay }))
+}
+
+fn conditions(args: &RunArgs, site: Option<&Site>) -> Conditions {
+    let unknown = || "unknown".to_owned();
+    Conditions {
+        durability: site.map_or_else(unknown, |site| site.durability.name().to_owned()),
+        storage: site.map_or_else(unknown, Site::file_system),
+        delay_us: u64::try_from(args.delay.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+/// The file of the run: a new one, or that of a run that did not come to its end, with what is in it.
+fn open(args: &RunArgs, report: &mut Report) -> Result<ResultFile> {
+    let Some(resumed) = &args.resume else {
+        return match &args.json {
+            Some(path) => ResultFile::create(path, report),
+            None => ResultFile::create_in(Path::new(FOLDER), report),
+        };
+    };
+    let (file, mut before) = ResultFile::resume(&wanted(resumed.as_deref())?)?;
+    if let Some(reason) = before.differs(report) {
+        return Err(Error::failed(format!("{} cannot be gone on with: {reason}", file.path().display())));
+    }
+    before.resumed.push(now());
+    before.finished = false;
+    // What failed or was not there is tried again.
+    before.failures.clear();
+    before.missing.clear();
+    *report = before;
+    Ok(file)
+}
+
+/// The file that a run is to go on with.
+fn wanted(file: Option<&Path>) -> Result<std::path::PathBuf> {
+    file.map_or_else(|| unfinished(Path::new(FOLDER)), |file| Ok(file.to_owned()))
+}
+
+/// The arguments of the run to go on with.
+pub(crate) fn arguments(file: Option<&Path>) -> Result<Vec<String>> {
+    Ok(read(&wanted(file)?)?.arguments)
+}
+
+fn choices(args: &RunArgs, site: Option<&Site>, report: &mut Report) -> Result<Vec<Choice>> {
+    let Some(site) = site else { return given(&args.url) };
+    let mut choices = Vec::new();
+    for kind in args.kinds() {
+        match kind.missing() {
+            None => choices.push(Choice::Own(kind, site.clone())),
+            Some(reason) => report.missing.push(Missing { backend: kind.name().to_owned(), reason }),
+        }
+    }
+    Ok(choices)
+}
+
+fn jobs(
+    choices: Vec<Choice>,
+    peers: &[Peer],
+    workloads: &[&'static dyn Workload],
+    args: &RunArgs,
+) -> Vec<Job> {
+    let job = |choice: Choice| {
+        let serving = peers.iter().enumerate().filter(|(_, peer)| peer.serves(choice.scheme()));
+        let serving = serving.map(|(number, _)| number).collect();
+        Job::new(choice, serving, workloads, &args.plan())
+    };
+    choices.into_iter().map(job).collect()
+}
+
+impl Run {
+    /// Builds the other libraries that there are for these backends.
+    async fn build(&mut self, choices: &[Choice]) -> Vec<Peer> {
+        let mut peers = Vec::new();
+        for library in &peer::ALL {
+            if !choices.iter().any(|choice| library.serves(choice.scheme())) {
+                continue;
+            }
+            self.progress.stage(&format!("building {}", library.name));
+            match library.build().await {
+                Ok(peer) => peers.push(peer),
+                Err(reason) => self.report.missing.push(Missing { backend: library.name.to_owned(), reason }),
+            }
+        }
+        peers
+    }
+
+    /// One backend. An error means that it could not be measured at all; a case that fails is noted in the report.
+    async fn job(&mut self, job: &Job, peers: &[Peer], is_far: bool) -> Result<()> {
+        let choice = &job.choice;
+        self.progress.stage(&format!("{}: starting", choice.name()));
+        let target = choice.start().await?;
+        let locks = lockwell::connect(&target.url).await?;
+        let mut floor = Floor::connect(&target.floor).await?;
+        let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
+        self.note(backend)?;
+        let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());
+        let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
+        let mut bench = Bench { target, locks, floor, peers, is_far, progress: self.progress.clone(), run };
+        self.progress.spent(START);
+        for (workload, case) in &job.cases {
+            self.case(*workload, case, &mut bench).await?;
+        }
+        let Bench { target, locks, floor, .. } = bench;
+        locks.close().await?;
+        floor.finish().await?;
+        // Blocks for a moment: the server is killed and its folder removed.
+        drop(target);
+        Ok(())
+    }
+
+    /// One case, and on to the disk with it.
+    async fn case(&mut self, workload: &dyn Workload, case: &Case, bench: &mut Bench) -> Result<()> {
+        let backend = bench.target.name.clone();
+        self.progress.stage(&format!("{backend}: {}, {}", workload.name(), case.name));
+        self.progress.spent(SETUP);
+        let before = Ticks::now();
+        let error = match workload.measure(case, bench).await {
+            Ok(mut measurement) => {
+                (measurement.load, measurement.busy) = (load(), Ticks::now().busy_since(before));
+                self.report.results.push(measurement);
+                return self.save();
+            }
+            Err(error) => error,
+        };
+        let failure = Failure {
+            backend,
+            workload: workload.name().to_owned(),
+            case: case.name.clone(),
+            reason: error.to_string(),
+        };
+        self.progress.say(&format!("{}: {} FAILED: {error}", failure.backend, failure.workload));
+        let is_violation = matches!(error, Error::Violation(_));
+        if is_violation {
+            self.report.violation = Some(failure);
+        } else {
+            self.report.failures.push(failure);
+        }
+        self.save()?;
+        if is_violation { Err(error) } else { Ok(()) }
+    }
+
+    /// Figures of different servers do not come into one file.
+    fn note(&mut self, backend: Backend) -> Result<()> {
+        let before = self.report.backends.iter().find(|before| before.name == backend.name);
+        match before {
+            Some(before) if before.is_like(&backend) => Ok(()),
+            Some(before) => {
+                let (then, now) = (&before.version, &backend.version);
+                Err(Error::failed(format!("its server is not the one of before: {then} then, {now} now")))
+            }
+            None => {
+                self.report.backends.push(backend);
+                Ok(())
+            }
+        }
+    }
+
+    fn leave_out(&mut self, backend: &str, reason: &str) {
+        self.progress.say(&format!("{backend} is left out: {reason}"));
+        self.report.missing.push(Missing { backend: backend.to_owned(), reason: reason.to_owned() });
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.report.took(self.began.elapsed());
+        self.began = Instant::now();
+        self.file.save(&self.report).map_err(|error| {
+            Error::File(format!("{} cannot be written: {error}", self.file.path().display()))
+        })
+    }
+}
+
+fn backend(target: &Target, server: Server, floor: &str, promised: &Capabilities) -> Backend {
+    let promises = [
+        ("across_hosts", promised.across_hosts),
+        ("fencing", promised.fencing),
+        ("fifo", promised.fifo),
+        ("push", promised.push),
+        ("herd_free", promised.herd_free),
+        ("loss_push", promised.loss_push),
+        ("durable", promised.durable),
+        ("failover_safe", promised.failover_safe),
+        ("shared", promised.shared),
+        ("permits", promised.permits),
+    ];
+    let promises: BTreeMap<_, _> = promises.map(|(name, is_so)| (name.to_owned(), is_so)).into();
+    Backend {
+        name: target.name.clone(),
+        address: target.parsed.to_string(),
+        version: server.version,
+        settings: server.settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        storage: target.storage.clone(),
+        floor: floor.to_owned(),
+        promises,
+        shortest_lease_us: u64::try_from(promised.min_ttl.as_micros()).unwrap_or(u64::MAX),
+    }
+}

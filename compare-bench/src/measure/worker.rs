@@ -1,0 +1,165 @@
+//! The processes that fight for one name: this program again, told what to do line by line.
+//!
+//! The parent writes `HOLD_NANOS UNTIL_NANOS`; the worker fights until then and answers with one line
+//! `TOKEN ASKED ACQUIRED RELEASED` per turn and `done`, or with `error TEXT`. It ends when its input does.
+
+use std::io::Write;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::error::{Error, Result};
+use crate::measure::history::{History, Turn, nanos};
+use crate::measure::workload::PATIENCE;
+use crate::measure::workload::contention::{Prize, fight};
+
+/// The first argument of a worker.
+pub(crate) const ARGUMENT: &str = "__worker";
+
+/// How long it may take until the last worker has read its order. The fight ends at the same moment for all.
+const ORDER: Duration = Duration::from_millis(5);
+
+/// All workers on one name.
+pub(crate) struct Workers(Vec<Worker>);
+
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Workers {
+    /// Starts them, and returns when all are connected and warm.
+    pub(crate) async fn start(url: &str, name: &str, count: usize) -> Result<Self> {
+        let mut workers = Vec::new();
+        for _ in 0..count {
+            workers.push(Worker::start(url, name)?);
+        }
+        for worker in &mut workers {
+            worker.turns(0).await?;
+        }
+        Ok(Self(workers))
+    }
+
+    /// Lets all of them fight for so long.
+    pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+        let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
+        let order = format!("{} {until}\n", hold.as_nanos());
+        for worker in &mut self.0 {
+            worker.orders.write_all(order.as_bytes()).await?;
+        }
+        let mut turns = Vec::new();
+        for (party, worker) in self.0.iter_mut().enumerate() {
+            let answer = tokio::time::timeout(length + 2 * PATIENCE, worker.turns(party)).await;
+            turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
+        }
+        History::check(turns, self.0.len())
+    }
+
+    /// Ends them in good order.
+    pub(crate) async fn finish(self) -> Result<()> {
+        for Worker { mut child, orders, .. } in self.0 {
+            drop(orders);
+            let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+            let status = ended.map_err(|_| Error::failed("a worker process does not end"))??;
+            if !status.success() {
+                return Err(Error::failed(format!("a worker process ended with {status}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    fn start(url: &str, name: &str) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args([ARGUMENT, name])
+            // Not an argument: the address may hold a password, and arguments are for all to see.
+            .env(lockwell::LockConfig::ENV, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || Error::failed("a worker process has no pipe");
+        let orders = child.stdin.take().ok_or_else(missing)?;
+        let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        Ok(Self { child, orders, answers })
+    }
+
+    /// The answer to one order.
+    async fn turns(&mut self, party: usize) -> Result<Vec<Turn>> {
+        let mut turns = Vec::new();
+        loop {
+            let Some(line) = self.answers.next_line().await? else {
+                return Err(Error::failed("a worker process ended early"));
+            };
+            match line.split_once(' ') {
+                None if line == "done" => return Ok(turns),
+                Some(("error", text)) => return Err(Error::failed(format!("a worker process: {text}"))),
+                _ => turns.push(parse(&line, party)?),
+            }
+        }
+    }
+}
+
+fn parse(line: &str, party: usize) -> Result<Turn> {
+    let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+    match numbers[..] {
+        [token, asked, acquired, released] => Ok(Turn { party, token, asked, acquired, released }),
+        _ => Err(Error::failed(format!("a worker process wrote {line:?}"))),
+    }
+}
+
+/// The worker itself.
+pub(crate) async fn main(name: String) -> ExitCode {
+    match work(name).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(name: String) -> Result<()> {
+    let locks = lockwell::connect_with(lockwell::LockConfig::from_env()?).await?;
+    // Warm connections and statements, on a name that nobody fights for.
+    let own = format!("{name}/{}", std::process::id());
+    locks.lock(own.as_str()).wait(PATIENCE).await?.release().await?;
+    answer(&[])?;
+    let prize = Prize::Lock(locks.clone(), name);
+    let mut orders = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(order) = orders.next_line().await? {
+        let bad = || Error::failed(format!("a worker process was told {order:?}"));
+        let (hold, until) = order.split_once(' ').ok_or_else(bad)?;
+        let hold = Duration::from_nanos(hold.parse().map_err(|_| bad())?);
+        answer(&fight(&prize, 0, hold, until.parse().map_err(|_| bad())?).await?)?;
+    }
+    locks.close().await?;
+    Ok(())
+}
+
+fn answer(turns: &[Turn]) -> Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for Turn { token, asked, acquired, released, .. } in turns {
+        writeln!(out, "{token} {asked} {acquired} {released}")?;
+    }
+    writeln!(out, "done")?;
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parsed_or_refused() {
+        let turn = parse("7 10 20 30", 3).unwrap();
+        assert_eq!(turn, Turn { party: 3, token: 7, asked: 10, acquired: 20, released: 30 });
+        for bad in ["", "7 10 20", "7 10 20 x", "7 10 20 30 40"] {
+            assert!(parse(bad, 0).is_err(), "{bad:?}");
+        }
+    }
+}

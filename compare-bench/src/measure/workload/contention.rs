@@ -1,0 +1,114 @@
+//! Several parties on one name: the loop that each of them runs, as a task here or in a process of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwell::Locks;
+use tokio::sync::{Barrier, Mutex};
+use tokio::task::JoinSet;
+
+use super::{Bench, PATIENCE};
+use crate::error::Result;
+use crate::measure::history::{History, Turn, nanos};
+use crate::measure::stats::Sample;
+use crate::plan::TRIPS;
+
+/// What is fought for.
+#[derive(Clone, Debug)]
+pub(crate) enum Prize {
+    /// A lock of ours.
+    Lock(Locks, String),
+    /// A mutex of the same process, with a token of its own: the floor of `memory://`.
+    Mutex(Arc<Mutex<u64>>),
+}
+
+/// Takes the lock again and again until this moment of the boot clock.
+pub(crate) async fn fight(prize: &Prize, party: usize, hold: Duration, until: u64) -> Result<Vec<Turn>> {
+    let mut turns = Vec::new();
+    loop {
+        let asked = nanos();
+        if asked >= until {
+            return Ok(turns);
+        }
+        let (token, acquired, released) = match prize {
+            Prize::Lock(locks, name) => {
+                let guard = locks.lock(name.as_str()).wait(PATIENCE).await?;
+                let (acquired, token) = (nanos(), guard.token().get());
+                held(hold).await;
+                let released = nanos();
+                guard.release().await?;
+                (token, acquired, released)
+            }
+            Prize::Mutex(mutex) => {
+                let mut token = mutex.lock().await;
+                let acquired = nanos();
+                *token += 1;
+                held(hold).await;
+                (*token, acquired, nanos())
+            }
+        };
+        turns.push(Turn { party, token, asked, acquired, released });
+        // A lock that is free at once would keep the thread from the other tasks.
+        tokio::task::consume_budget().await;
+    }
+}
+
+async fn held(hold: Duration) {
+    if !hold.is_zero() {
+        tokio::time::sleep(hold).await;
+    }
+}
+
+/// Tasks of this process.
+pub(crate) async fn among_tasks(
+    prize: &Prize,
+    tasks: usize,
+    hold: Duration,
+    length: Duration,
+) -> Result<History> {
+    let start = Arc::new(Barrier::new(tasks));
+    let mut set = JoinSet::new();
+    for party in 0..tasks {
+        let (prize, start) = (prize.clone(), Arc::clone(&start));
+        set.spawn(async move {
+            start.wait().await;
+            let until = nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+            fight(&prize, party, hold, until).await
+        });
+    }
+    let mut turns = Vec::new();
+    while let Some(done) = set.join_next().await {
+        turns.extend(done??);
+    }
+    History::check(turns, tasks)
+}
+
+/// The floor of a fight: one raw cycle after the other on one connection, since a hand-over takes a statement that
+/// clears and one that takes. In this process, a mutex and as many tasks.
+#[derive(Debug)]
+pub(crate) struct FloorRound {
+    /// Latencies of hand-overs, or of raw cycles.
+    pub(crate) sample: Sample,
+    pub(crate) per_second: f64,
+    /// How long a request takes that writes nothing, where there is a server and it is far away.
+    pub(crate) trip_us: Option<f64>,
+}
+
+impl FloorRound {
+    pub(crate) async fn take(
+        bench: &mut Bench,
+        tasks: usize,
+        hold: Duration,
+        length: Duration,
+    ) -> Result<Self> {
+        if bench.target.is_shared() {
+            let sample = bench.floor.round(length, 1).await?;
+            // On the loopback device, a trip is so short that it says nothing.
+            let trips = if bench.is_far { bench.floor.trips(TRIPS, hold).await? } else { None };
+            let trip_us = trips.map(|trips| trips.median_us());
+            return Ok(Self { per_second: sample.per_second(), sample, trip_us });
+        }
+        let history = among_tasks(&Prize::Mutex(Arc::default()), tasks, hold, length).await?;
+        Ok(Self { sample: history.handovers(), per_second: history.per_second(), trip_us: None })
+    }
+}

@@ -1,0 +1,126 @@
+//! Many tasks of one process on one name: what a crowd at one door gets through, and how long it waits.
+
+use std::time::Duration;
+
+use lockwell::async_trait;
+
+use super::contention::{FloorRound, Prize, among_tasks};
+use super::found::Found;
+use super::{Bench, Workload, cycle, in_turns};
+use crate::error::{Error, Result};
+use crate::measure::floor::Counter;
+use crate::measure::history::History;
+use crate::measure::peer::Rivals;
+use crate::measure::stats::median;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+pub(crate) struct Crowd;
+
+/// A client of ours with one more option in its address, which gets rows of its own.
+#[derive(Debug)]
+struct Variant {
+    option: &'static str,
+    value: &'static str,
+    /// The backends that have it.
+    schemes: &'static [&'static str],
+}
+
+/// Where each task of a hand-over has a token of its own, which the history is checked for.
+const TOKEN_BLOCKS: &[&str] =
+    &["memory", "sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis", "redis+sentinel"];
+
+const VARIANTS: [Variant; 3] = [
+    // One claim of the process at the server, and the lock passed on within.
+    Variant { option: "coalesce", value: "true", schemes: TOKEN_BLOCKS },
+    Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
+    // The naive lock, which wakes all who wait: the herd.
+    Variant { option: "recipe", value: "simple", schemes: &["zk"] },
+];
+
+#[async_trait]
+impl Workload for Crowd {
+    fn name(&self) -> &'static str {
+        "crowd"
+    }
+
+    fn about(&self) -> &'static str {
+        "64 and 500 tasks of one process on one name: acquisitions per second, and how long each waits"
+    }
+
+    fn only_in_full(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        let usual =
+            |tasks| Case { name: format!("{tasks} tasks, one name"), ..Case::of_tasks(tasks, plan.crowd) };
+        let mut cases = Vec::new();
+        for tasks in plan.crowds {
+            cases.push(usual(*tasks));
+            for Variant { option, value, schemes } in &VARIANTS {
+                // One that is in the address already is in force in all cases.
+                if schemes.contains(&choice.scheme()) && !choice.has(option) {
+                    let name = format!("{tasks} tasks, one name, {option}={value}");
+                    let option = Some((*option, *value));
+                    cases.push(Case { name, option, with_peers: false, ..usual(*tasks) });
+                }
+            }
+        }
+        cases
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let name = bench.lock_name(self.name(), case.parties);
+        let Some((option, value)) = case.option else {
+            let rivals = Rivals::start(bench, &name, 1, Quantity::PerSecond).await;
+            return self.with(case, Prize::Lock(bench.locks.clone(), name), rivals, bench).await;
+        };
+        let url = bench.target.url_with(option, value);
+        let url = url.ok_or_else(|| Error::failed(format!("{option} is in the address")))?;
+        let (locks, name) = (lockwell::connect(url).await?, format!("{name}/{option}={value}"));
+        let measurement = self.with(case, Prize::Lock(locks.clone(), name), Rivals::default(), bench).await;
+        locks.close().await?;
+        measurement
+    }
+}
+
+impl Crowd {
+    async fn with(
+        &self,
+        case: &Case,
+        prize: Prize,
+        mut rivals: Rivals,
+        bench: &mut Bench,
+    ) -> Result<Measurement> {
+        let (tasks, lengths) = (case.parties, case.rounds);
+        if let Prize::Lock(locks, name) = &prize {
+            cycle(locks, name).await?;
+        }
+        bench.floor.warm_up(1).await?;
+        let counter = bench.floor.counter();
+        let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let floor = FloorRound::take(bench, tasks, Duration::ZERO, lengths.floor);
+            let fight = among_tasks(&prize, tasks, Duration::ZERO, lengths.ours);
+            let ours = Counter::over(counter.as_ref(), fight);
+            let theirs = rivals.fight(tasks, Duration::ZERO, lengths.ours, History::waits, counter.as_ref());
+            let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let ((history, requests), floor) = (ours?, floor?);
+            let history = history?;
+            found.requests_each.extend(requests.map(|requests| history.each(requests)));
+            let round = Round { ours: history.per_second(), floor: floor.per_second };
+            rivals.note(theirs, round);
+            found.rounds.push(round);
+            found.latency.append(&history.waits());
+            found.floor_latency.append(&floor.sample);
+            history.join(&mut found.histories)?;
+        }
+        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
+        let rates = (rates(|round| round.ours), rates(|round| round.floor));
+        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+    }
+}

@@ -1,0 +1,111 @@
+//! Several processes on one name: how a lock goes from one to the next, how fairly, and that only one has it.
+
+use std::time::Duration;
+
+use lockwell::async_trait;
+
+use super::contention::{FloorRound, Prize, among_tasks};
+use super::found::Found;
+use super::{Bench, Workload, in_turns};
+use crate::error::{Error, Result};
+use crate::measure::history::{History, summary};
+use crate::measure::peer::Rivals;
+use crate::measure::stats::median;
+use crate::measure::worker::Workers;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+pub(crate) struct Handoff;
+
+#[async_trait]
+impl Workload for Handoff {
+    fn name(&self) -> &'static str {
+        "handoff"
+    }
+
+    fn about(&self) -> &'static str {
+        "2 and 4 processes take turns on one name: release to next acquire, fairness, overlap check"
+    }
+
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        let parties_are = if choice.is_shared() { "processes" } else { "tasks" };
+        let pairs =
+            plan.processes.iter().flat_map(|parties| plan.holds_ms.iter().map(|hold| (*parties, *hold)));
+        let case = |(parties, hold)| Case {
+            name: format!("{parties} {parties_are}, hold {hold} ms"),
+            parties_are,
+            hold: Duration::from_millis(hold),
+            ..Case::of_tasks(parties, plan.handoff)
+        };
+        pairs.map(case).collect()
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let (parties, hold, lengths) = (case.parties, case.hold, case.rounds);
+        let name = bench.lock_name(self.name(), parties);
+        bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut fighters = Fighters::new(bench, &name, parties).await?;
+        let mut rivals = Rivals::start(bench, &name, parties, Quantity::LatencyUs).await;
+        let mut found = Found::new(Quantity::LatencyUs, "release called to next acquire returned");
+        let mut floor_rates = Vec::new();
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let floor = FloorRound::take(bench, parties, hold, lengths.floor);
+            let ours = fighters.round(hold, lengths.ours);
+            let theirs = rivals.fight(1, hold, lengths.ours, History::to_the_first, None);
+            let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let (history, floor) = (history?, floor?);
+            let ours = history.handovers();
+            if ours.spread().samples > 0 {
+                let round = Round { ours: ours.median_us(), floor: floor.sample.median_us() };
+                found.trips.extend(floor.trip_us.map(|trip| Round { ours: round.ours, floor: trip }));
+                // A lock that lets others barge in is not measured by those who had the luck.
+                rivals.note(theirs, Round { ours: history.to_the_first().median_us(), ..round });
+                found.rounds.push(round);
+            }
+            found.latency.append(&ours);
+            found.floor_latency.append(&floor.sample);
+            floor_rates.push(floor.per_second);
+            history.join(&mut found.histories)?;
+        }
+        fighters.finish().await?;
+        if found.rounds.is_empty() {
+            let time = lengths.ours * u32::try_from(found.histories.len()).unwrap_or(u32::MAX);
+            return Err(Error::failed(format!("the lock did not change hands once in {time:?}")));
+        }
+        let rates = (summary(&found.histories).acquisitions_per_second, median(floor_rates));
+        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+    }
+}
+
+/// Processes, or tasks where the backend cannot reach beyond its process.
+enum Fighters {
+    Processes(Workers),
+    Tasks(Prize, usize),
+}
+
+impl Fighters {
+    async fn new(bench: &Bench, name: &str, parties: usize) -> Result<Self> {
+        if bench.target.is_shared() {
+            Ok(Self::Processes(Workers::start(&bench.target.url, name, parties).await?))
+        } else {
+            Ok(Self::Tasks(Prize::Lock(bench.locks.clone(), name.to_owned()), parties))
+        }
+    }
+
+    async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+        match self {
+            Self::Processes(workers) => workers.round(hold, length).await,
+            Self::Tasks(prize, parties) => among_tasks(prize, *parties, hold, length).await,
+        }
+    }
+
+    async fn finish(self) -> Result<()> {
+        match self {
+            Self::Processes(workers) => workers.finish().await,
+            Self::Tasks(..) => Ok(()),
+        }
+    }
+}

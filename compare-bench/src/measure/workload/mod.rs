@@ -1,0 +1,123 @@
+//! The workloads: one file each, and one line in the table.
+
+pub(crate) mod contention;
+mod crowd;
+mod found;
+mod handoff;
+mod independent;
+mod modes;
+mod uncontended;
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use lockwell::{Locks, async_trait};
+
+use crate::error::Result;
+use crate::measure::floor::Floor;
+use crate::measure::peer::Peer;
+use crate::measure::progress::Progress;
+use crate::measure::repeat::Repeat;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::Measurement;
+use crate::target::{Choice, Target};
+
+/// Every workload.
+pub(crate) const ALL: [&dyn Workload; 6] = [
+    &uncontended::Uncontended,
+    &independent::Independent,
+    &handoff::Handoff,
+    &crowd::Crowd,
+    &modes::Modes::Readers,
+    &modes::Modes::Semaphore,
+];
+
+/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
+/// seconds to let each have its turn.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+
+/// One kind of work, done by ours and by the floor.
+#[async_trait]
+pub(crate) trait Workload: Sync {
+    /// Its name on the command line and in the results.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn about(&self) -> &'static str;
+
+    /// Whether the quick run leaves it out.
+    fn only_in_full(&self) -> bool {
+        false
+    }
+
+    /// What it measures on such a backend.
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case>;
+
+    /// Measures one of them.
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement>;
+}
+
+impl fmt::Debug for dyn Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a workload works with.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) target: Target,
+    pub(crate) locks: Locks,
+    pub(crate) floor: Floor,
+    /// Other libraries to measure beside ours.
+    pub(crate) peers: Vec<Peer>,
+    /// Whether something was put in between that makes round trips worth counting.
+    pub(crate) is_far: bool,
+    pub(crate) progress: Progress,
+    /// Keeps the names of this run apart from those of others on the same server.
+    pub(crate) run: String,
+}
+
+impl Bench {
+    /// A lock name that no other run and no other workload uses.
+    pub(crate) fn lock_name(&self, workload: &str, number: usize) -> String {
+        format!("compare/{}/{workload}/{number}", self.run)
+    }
+
+    /// One cycle on each name, so that no round pays for new rows, connections and prepared statements.
+    pub(crate) async fn warm_up(&mut self, names: &[String]) -> Result<()> {
+        for name in names {
+            self.locks.lock(name.as_str()).wait(PATIENCE).await?.release().await?;
+        }
+        self.floor.warm_up(names.len()).await
+    }
+
+    /// The rounds of this case.
+    pub(crate) fn repeat(&self, case: &Case) -> Repeat {
+        let peers = if case.with_peers { self.peers.len() } else { 0 };
+        Repeat::new(case.rounds, case.rounds.time(peers), &self.progress)
+    }
+}
+
+/// Takes a lock that nobody else wants, and gives it back.
+async fn cycle(locks: &Locks, name: &str) -> Result<()> {
+    Ok(locks.lock(name).await?.release().await?)
+}
+
+/// Does all three one after the other. Each goes first in every other round: what one leaves to the server hits all alike.
+async fn in_turns<A, B, C>(
+    round: u32,
+    ours: impl Future<Output = A>,
+    floor: impl Future<Output = B>,
+    theirs: impl Future<Output = C>,
+) -> (A, B, C) {
+    if round.is_multiple_of(2) {
+        let (ours, floor) = (ours.await, floor.await);
+        (ours, floor, theirs.await)
+    } else {
+        let (theirs, floor) = (theirs.await, floor.await);
+        (ours.await, floor, theirs)
+    }
+}

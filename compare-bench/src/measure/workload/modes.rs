@@ -1,0 +1,108 @@
+//! Locks that several may hold at once: readers and writers, and a semaphore.
+
+use std::time::Duration;
+
+use lockwell::{Locks, async_trait};
+
+use super::contention::FloorRound;
+use super::found::Found;
+use super::{Bench, PATIENCE, Workload, in_turns};
+use crate::error::Result;
+use crate::measure::cycles::{cycles, together};
+use crate::measure::stats::{Sample, median};
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+/// Of so many acquisitions of a task, one writes.
+const READS: u64 = 10;
+
+/// How many may hold the semaphore at once.
+const PERMITS: u32 = 4;
+
+/// What the lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modes {
+    Readers,
+    Semaphore,
+}
+
+#[async_trait]
+impl Workload for Modes {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Readers => "readers",
+            Self::Semaphore => "semaphore",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Readers => {
+                "16 tasks of one process on one name, nine reads to a write: acquisitions per second"
+            }
+            Self::Semaphore => "16 tasks of one process, a semaphore of four: acquisitions per second",
+        }
+    }
+
+    fn only_in_full(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        // Servers that can disagree count no permits.
+        if *self == Self::Semaphore && choice.scheme() == "redlock" {
+            return Vec::new();
+        }
+        let case = |tasks: &usize| Case { with_peers: false, ..Case::of_tasks(*tasks, plan.modes) };
+        plan.sharing.iter().map(case).collect()
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let (locks, name) = (bench.locks.clone(), bench.lock_name(self.name(), case.parties));
+        // Connections and statements are warm, and the name is of its kind.
+        once(*self, &locks, &name, true).await?;
+        bench.floor.warm_up(1).await?;
+        let mut found = Found::new(Quantity::PerSecond, "acquire and release");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let ours = round(*self, &locks, &name, case);
+            let floor = FloorRound::take(bench, case.parties, Duration::ZERO, case.rounds.floor);
+            let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
+            let (ours, floor) = (ours?, floor?);
+            found.rounds.push(Round { ours: ours.per_second(), floor: floor.per_second });
+            found.latency.append(&ours);
+            found.floor_latency.append(&floor.sample);
+        }
+        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
+        let rates = (rates(|round| round.ours), rates(|round| round.floor));
+        Ok(found.measurement(self.name(), case, bench, Some(rates), Vec::new()))
+    }
+}
+
+/// All tasks at once. Who writes when is the same in each round, and another for each task.
+async fn round(mode: Modes, locks: &Locks, name: &str, case: &Case) -> Result<Sample> {
+    let length = case.rounds.ours;
+    together(case.parties, |task| {
+        let (locks, name) = (locks.clone(), name.to_owned());
+        let mut turn = u64::try_from(task).unwrap_or(0);
+        async move {
+            cycles(length, || {
+                turn += 1;
+                once(mode, &locks, &name, turn.is_multiple_of(READS))
+            })
+            .await
+        }
+    })
+    .await
+}
+
+async fn once(mode: Modes, locks: &Locks, name: &str, writes: bool) -> Result<()> {
+    let request = match (mode, writes) {
+        (Modes::Semaphore, _) => locks.permit(name, PERMITS),
+        (Modes::Readers, true) => locks.write(name),
+        (Modes::Readers, false) => locks.read(name),
+    };
+    Ok(request.wait(PATIENCE).await?.release().await?)
+}

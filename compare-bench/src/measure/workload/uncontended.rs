@@ -1,0 +1,51 @@
+//! One task, one name, nobody else: what a lock costs when it is free.
+
+use lockwell::async_trait;
+
+use super::found::Found;
+use super::{Bench, Workload, cycle, in_turns};
+use crate::error::Result;
+use crate::measure::cycles::cycles;
+use crate::measure::peer::Rivals;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+pub(crate) struct Uncontended;
+
+#[async_trait]
+impl Workload for Uncontended {
+    fn name(&self) -> &'static str {
+        "uncontended"
+    }
+
+    fn about(&self) -> &'static str {
+        "acquire + release latency of one task on one free name, against two raw statements"
+    }
+
+    fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
+        vec![Case::of_tasks(1, plan.uncontended)]
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let name = bench.lock_name(self.name(), 0);
+        bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut rivals = Rivals::start(bench, &name, 1, Quantity::LatencyUs).await;
+        let mut found = Found::new(Quantity::LatencyUs, "acquire and release");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let ours = cycles(case.rounds.ours, || cycle(&bench.locks, &name));
+            let floor = bench.floor.round(case.rounds.floor, 1);
+            let theirs = rivals.cycles(1, case.rounds.ours);
+            let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let (ours, floor) = (ours?, floor?);
+            let round = Round { ours: ours.median_us(), floor: floor.median_us() };
+            rivals.note(theirs, round);
+            found.rounds.push(round);
+            found.latency.append(&ours);
+            found.floor_latency.append(&floor);
+        }
+        Ok(found.measurement(self.name(), case, bench, None, rivals.finish()))
+    }
+}

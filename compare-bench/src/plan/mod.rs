@@ -1,0 +1,123 @@
+//! How long everything takes: the usual run, the quick one, the one that takes as long as it takes, and that of the tests.
+
+pub(crate) mod work;
+
+use std::time::Duration;
+
+/// Rounds in which ours and the floor take turns, so that a machine that grows slower or faster does it to both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    /// Fewer say nothing about how far they lie apart.
+    pub(crate) least: u32,
+    /// So many fit into the time of the case. They end earlier when the interval is narrow.
+    pub(crate) most: u32,
+    pub(crate) ours: Duration,
+    pub(crate) floor: Duration,
+}
+
+/// How long requests that write nothing are measured in each round, where that is done.
+pub(crate) const TRIPS: Duration = Duration::from_millis(60);
+
+impl Rounds {
+    const fn new(least: u32, most: u32, ours_ms: u64, floor_ms: u64) -> Self {
+        let (ours, floor) = (Duration::from_millis(ours_ms), Duration::from_millis(floor_ms));
+        Self { least, most, ours, floor }
+    }
+
+    /// The time of the case, with so many other libraries beside ours.
+    pub(crate) fn time(self, peers: usize) -> Duration {
+        let parties = u32::try_from(1 + peers).unwrap_or(u32::MAX);
+        (self.ours * parties + self.floor) * self.most
+    }
+}
+
+/// The length of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// As the result file calls it.
+    pub(crate) mode: &'static str,
+    pub(crate) uncontended: Rounds,
+    pub(crate) independent: Rounds,
+    pub(crate) handoff: Rounds,
+    pub(crate) crowd: Rounds,
+    pub(crate) modes: Rounds,
+    /// Workloads that the quick run leaves out are in it.
+    pub(crate) everything: bool,
+    /// Numbers of tasks on names of their own.
+    pub(crate) tasks: &'static [usize],
+    /// Numbers of processes on one name.
+    pub(crate) processes: &'static [usize],
+    /// How long each of them holds the lock, in milliseconds.
+    pub(crate) holds_ms: &'static [u64],
+    /// Numbers of tasks of one process on one name.
+    pub(crate) crowds: &'static [usize],
+    /// Numbers of tasks on a lock that several may hold at once.
+    pub(crate) sharing: &'static [usize],
+    /// How often the disk is synced to learn how long that takes.
+    pub(crate) syncs: u32,
+}
+
+impl Plan {
+    /// Within twenty minutes with all backends.
+    pub(crate) const USUAL: Self = Self {
+        mode: "usual",
+        uncontended: Rounds::new(10, 40, 250, 250),
+        independent: Rounds::new(6, 10, 500, 200),
+        handoff: Rounds::new(6, 8, 1000, 200),
+        crowd: Rounds::new(4, 5, 1250, 200),
+        modes: Rounds::new(4, 4, 700, 150),
+        everything: true,
+        tasks: &[1, 16, 64],
+        processes: &[2, 4],
+        holds_ms: &[0, 1],
+        crowds: &[64, 500],
+        sharing: &[16],
+        syncs: 200,
+    };
+
+    /// Within three minutes with all backends.
+    pub(crate) const QUICK: Self = Self {
+        mode: "quick",
+        uncontended: Rounds::new(6, 10, 150, 150),
+        independent: Rounds::new(6, 6, 140, 60),
+        handoff: Rounds::new(6, 6, 250, 50),
+        everything: false,
+        syncs: 50,
+        ..Self::USUAL
+    };
+
+    /// As long as it takes.
+    pub(crate) const FULL: Self = Self {
+        mode: "full",
+        uncontended: Rounds::new(20, 120, 250, 250),
+        independent: Rounds::new(10, 40, 600, 300),
+        handoff: Rounds::new(10, 40, 1250, 200),
+        crowd: Rounds::new(8, 24, 1350, 200),
+        modes: Rounds::new(8, 24, 700, 150),
+        tasks: &[1, 4, 16, 64, 256, 1024],
+        processes: &[2, 4, 8, 16],
+        holds_ms: &[0, 1, 10, 100],
+        crowds: &[8, 64, 500],
+        sharing: &[4, 16, 64],
+        syncs: 1000,
+        ..Self::USUAL
+    };
+
+    /// Just enough for every part of the program to run once. Its figures mean nothing.
+    pub(crate) const SMOKE: Self = Self {
+        mode: "smoke",
+        uncontended: Rounds::new(4, 4, 30, 30),
+        // Too few for a ratio, so that the tests see what is said then.
+        independent: Rounds::new(1, 1, 50, 30),
+        handoff: Rounds::new(4, 4, 100, 30),
+        crowd: Rounds::new(1, 1, 200, 30),
+        modes: Rounds::new(3, 3, 60, 30),
+        tasks: &[1, 4],
+        processes: &[2],
+        holds_ms: &[0, 1],
+        crowds: &[4, 8],
+        sharing: &[8],
+        syncs: 3,
+        ..Self::USUAL
+    };
+}

@@ -1,0 +1,133 @@
+//! The list of what a run will do, made before it begins: from it come the progress bar, the estimate, and what is left to do
+//! when a run goes on.
+
+use std::time::Duration;
+
+use crate::measure::workload::Workload;
+use crate::plan::{Plan, Rounds};
+use crate::target::Choice;
+
+/// What a server is given to start.
+pub(crate) const START: Duration = Duration::from_secs(4);
+
+/// What a case takes beside its rounds: processes start, connections warm up.
+pub(crate) const SETUP: Duration = Duration::from_millis(300);
+
+/// One figure that will be measured: a workload with its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// The variant, for people: "16 tasks". Nothing else in the workload has this name.
+    pub(crate) name: String,
+    pub(crate) parties: usize,
+    /// "tasks" of one process, or "processes".
+    pub(crate) parties_are: &'static str,
+    /// How long each of them holds the lock on purpose.
+    pub(crate) hold: Duration,
+    /// An option in the address of our client.
+    pub(crate) option: Option<(&'static str, &'static str)>,
+    pub(crate) rounds: Rounds,
+    /// Whether other libraries do it, too.
+    pub(crate) with_peers: bool,
+}
+
+impl Case {
+    /// So many tasks of one process, as the client is without options.
+    pub(crate) fn of_tasks(tasks: usize, rounds: Rounds) -> Self {
+        let name = if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") };
+        Self {
+            name,
+            parties: tasks,
+            parties_are: "tasks",
+            hold: Duration::ZERO,
+            option: None,
+            rounds,
+            with_peers: true,
+        }
+    }
+}
+
+/// What is done on one backend.
+pub(crate) struct Job {
+    pub(crate) choice: Choice,
+    /// Indices into the libraries that were built.
+    pub(crate) peers: Vec<usize>,
+    pub(crate) cases: Vec<(&'static dyn Workload, Case)>,
+}
+
+impl Job {
+    /// All cases of these workloads on a backend.
+    pub(crate) fn new(
+        choice: Choice,
+        peers: Vec<usize>,
+        workloads: &[&'static dyn Workload],
+        plan: &Plan,
+    ) -> Self {
+        let cases = workloads
+            .iter()
+            .flat_map(|workload| workload.cases(plan, &choice).into_iter().map(|case| (*workload, case)));
+        Self { cases: cases.collect(), choice, peers }
+    }
+
+    /// The longest that its cases should take. A case that is sure sooner ends sooner.
+    pub(crate) fn time(&self) -> Duration {
+        let cases = self.cases.iter().map(|(_, case)| self.time_of(case)).sum::<Duration>();
+        if self.cases.is_empty() { Duration::ZERO } else { START + cases }
+    }
+
+    pub(crate) fn time_of(&self, case: &Case) -> Duration {
+        SETUP + case.rounds.time(if case.with_peers { self.peers.len() } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::workload::ALL;
+    use crate::target::Kind;
+    use crate::target::server::{Durability, Site};
+
+    fn job(kind: Kind, plan: &Plan, peers: usize) -> Job {
+        let site = Site { folder: "/".into(), durability: Durability::default(), delay: Duration::ZERO };
+        let workloads: Vec<_> =
+            ALL.into_iter().filter(|workload| plan.everything || !workload.only_in_full()).collect();
+        Job::new(Choice::Own(kind, site), (0..peers).collect(), &workloads, plan)
+    }
+
+    fn total(plan: &Plan) -> Duration {
+        Kind::USUAL.into_iter().map(|kind| job(kind, plan, 0).time()).sum()
+    }
+
+    #[test]
+    fn the_runs_are_as_short_as_promised() {
+        assert!(total(&Plan::QUICK) < Duration::from_mins(3), "{:?}", total(&Plan::QUICK));
+        assert!(total(&Plan::USUAL) < Duration::from_mins(20), "{:?}", total(&Plan::USUAL));
+    }
+
+    #[test]
+    fn variants_and_peers_are_in_the_list() {
+        let redis = job(Kind::Redis, &Plan::USUAL, 0);
+        let names: Vec<_> = redis.cases.iter().map(|(_, case)| &*case.name).collect();
+        assert!(names.contains(&"64 tasks, one name, coalesce=true"), "{names:?}");
+        assert!(!names.contains(&"64 tasks, one name, recipe=simple"), "{names:?}");
+        let with_peers = job(Kind::Redis, &Plan::USUAL, 2);
+        let shared = redis.cases.iter().filter(|(_, case)| case.with_peers);
+        let more: Duration = shared.map(|(_, case)| case.rounds.ours * case.rounds.most * 2).sum();
+        assert_eq!(with_peers.time(), redis.time() + more);
+        let nothing = Job { cases: Vec::new(), ..redis };
+        assert!(nothing.time().is_zero());
+    }
+
+    #[test]
+    fn no_two_cases_have_one_name() {
+        for kind in Kind::ALL {
+            for plan in [Plan::QUICK, Plan::USUAL, Plan::FULL, Plan::SMOKE] {
+                let job = job(kind, &plan, 0);
+                let mut names: Vec<_> =
+                    job.cases.iter().map(|(workload, case)| (workload.name(), &case.name)).collect();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), job.cases.len(), "{kind:?} {}", plan.mode);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The result file. It is written anew after each case, beside the old one, and takes its place only when it is on the disk: a
+//! crash at any byte leaves the file of the case before, complete. A single document rather than a line for each case, so that
+//! any tool for JSON and the schema work on it as it is.
+//!
+//! The first version takes a name that is free, by an operation that fails if it is not: nothing is ever overwritten but the
+//! earlier state of the same run.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use tempfile::NamedTempFile;
+
+use crate::error::{Error, Result};
+use crate::record::{Report, SCHEMA, SCHEMA_VERSION};
+
+/// Where results go if nothing else is said.
+pub(crate) const FOLDER: &str = "results";
+
+/// A file that this run owns.
+#[derive(Debug)]
+pub(crate) struct ResultFile {
+    path: PathBuf,
+}
+
+impl ResultFile {
+    /// A new file of this name, with what there is so far. Fails if there is one already, or if it cannot be written.
+    pub(crate) fn create(path: &Path, report: &Report) -> Result<Self> {
+        let this = Self { path: path.to_owned() };
+        fs::create_dir_all(this.folder())?;
+        this.written(report)?.persist_noclobber(path).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Error::failed(format!("{} exists, and nothing is overwritten (see --resume)", path.display()))
+            }
+            _ => error.error.into(),
+        })?;
+        this.sync_folder()?;
+        Ok(this)
+    }
+
+    /// A new file `DATE-HOST.json` in this folder, with a number behind it if there are others of the day.
+    pub(crate) fn create_in(folder: &Path, report: &Report) -> Result<Self> {
+        let day = report.date.split('T').next().unwrap_or_default();
+        for number in 1.. {
+            let number = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = folder.join(format!("{day}-{}{number}.json", plain(&report.machine.host)));
+            // Another run may take the name between the two lines, and then this one fails before it has measured anything.
+            if !path.exists() {
+                return Self::create(&path, report);
+            }
+        }
+        unreachable!("there is always a next number")
+    }
+
+    /// Goes on with this file. The first [`save`](Self::save) shows whether it can be written.
+    pub(crate) fn resume(path: &Path) -> Result<(Self, Report)> {
+        let report = read(path)?;
+        Ok((Self { path: path.to_owned() }, report))
+    }
+
+    /// Replaces the earlier state of the run by this one.
+    pub(crate) fn save(&self, report: &Report) -> Result<()> {
+        self.written(report)?.persist(&self.path).map_err(|error| error.error)?;
+        self.sync_folder()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        }
+    }
+
+    /// A file beside it that is on the disk.
+    fn written(&self, report: &Report) -> Result<NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".lockwell-compare-").permissions(fs::Permissions::from_mode(0o644));
+        let mut file = builder.tempfile_in(self.folder())?;
+        write(report, &mut file)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    }
+
+    /// After it, the new name is on the disk, too.
+    fn sync_folder(&self) -> Result<()> {
+        Ok(File::open(self.folder())?.sync_all()?)
+    }
+}
+
+/// Reads a result file of any run, also of one that did not come to its end.
+pub(crate) fn read(path: &Path) -> Result<Report> {
+    let fail = |reason: String| Error::failed(format!("{}: {reason}", path.display()));
+    let file = File::open(path).map_err(|error| fail(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_reader(BufReader::new(file)).map_err(|error| fail(error.to_string()))?;
+    if value["schema"] != SCHEMA {
+        return Err(fail("this is no result of compare-bench".to_owned()));
+    }
+    if value["schema_version"] != SCHEMA_VERSION {
+        let version = &value["schema_version"];
+        return Err(fail(format!("its form has version {version}; this program reads {SCHEMA_VERSION}")));
+    }
+    serde_json::from_value(value).map_err(|error| fail(error.to_string()))
+}
+
+/// The newest file in a folder whose run did not come to its end.
+pub(crate) fn unfinished(folder: &Path) -> Result<PathBuf> {
+    let mut found = Vec::new();
+    for entry in
+        fs::read_dir(folder).map_err(|error| Error::failed(format!("{}: {error}", folder.display())))?
+    {
+        let entry = entry?;
+        if entry.path().extension().is_some_and(|it| it == "json")
+            && read(&entry.path()).is_ok_and(|report| !report.finished)
+        {
+            found.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    let newest = found.into_iter().max();
+    newest
+        .map(|(_, path)| path)
+        .ok_or_else(|| Error::failed(format!("there is no unfinished run in {}", folder.display())))
+}
+
+/// Letters, digits, dots and hyphens of a host's name.
+fn plain(host: &str) -> String {
+    host.chars().map(|it| if it.is_ascii_alphanumeric() || ".-".contains(it) { it } else { '_' }).collect()
+}
+
+fn write(report: &Report, to: impl Write) -> Result<()> {
+    let mut out = BufWriter::new(to);
+    report
+        .serialize(&mut Serializer::with_formatter(&mut out, Layout::default()))
+        .map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// Objects over several lines, and arrays in one: a histogram has hundreds of numbers.
+#[derive(Default)]
+struct Layout(PrettyFormatter<'static>);
+
+impl Formatter for Layout {
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::report;
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/in/it.json");
+        ResultFile::create(&path, &report()).unwrap();
+        let before = fs::read(&path).unwrap();
+        let error = ResultFile::create(&path, &report()).unwrap_err().to_string();
+        assert!(error.contains("nothing is overwritten"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+
+        let mut names = Vec::new();
+        for _ in 0..3 {
+            let file = ResultFile::create_in(folder.path(), &report()).unwrap();
+            names.push(file.path().file_stem().unwrap().to_str().unwrap().to_owned());
+        }
+        assert_eq!(names[1..], [format!("{}-2", names[0]), format!("{}-3", names[0])]);
+        assert!(
+            ResultFile::create(Path::new("/proc/no/such.json"), &report()).is_err(),
+            "seen before measuring"
+        );
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_and_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = ResultFile::create_in(folder.path(), &report()).unwrap();
+        let mut report = report();
+        report.seconds = 7.0;
+        file.save(&report).unwrap();
+        assert_eq!(unfinished(folder.path()).unwrap(), file.path());
+        let (_, again) = ResultFile::resume(file.path()).unwrap();
+        assert_eq!(format!("{report:?}"), format!("{again:?}"));
+        report.finished = true;
+        file.save(&report).unwrap();
+        assert!(unfinished(folder.path()).is_err());
+        // Nothing is left over.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_crash_while_writing_leaves_the_state_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = ResultFile::create_in(folder.path(), &report()).unwrap();
+        let mut whole = Vec::new();
+        write(&report(), &mut whole).unwrap();
+        for length in [0, 1, whole.len() / 2, whole.len() - 2, whole.len()] {
+            // As a killed run leaves it: the next state, in part, beside the file.
+            fs::write(folder.path().join(".lockwell-compare-x1"), &whole[..length]).unwrap();
+            assert_eq!(unfinished(folder.path()).unwrap(), file.path());
+            assert!(read(file.path()).is_ok());
+        }
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        let refused = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read(&path).unwrap_err().to_string()
+        };
+        assert!(refused("{").contains("x.json"));
+        assert!(refused("{}").contains("no result of compare-bench"));
+        let old = refused(r#"{"schema": "lockwell-compare", "schema_version": 2}"#);
+        assert!(old.ends_with("its form has version 2; this program reads 3"), "{old}");
+        assert!(unfinished(folder.path()).is_err());
+    }
+
+    #[test]
+    fn arrays_stay_in_one_line() {
+        let mut text = Vec::new();
+        let mut out = Serializer::with_formatter(&mut text, Layout::default());
+        serde_json::json!({ "a": [1, 2, 3], "b": {} }).serialize(&mut out).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "{\n  \"a\": [1,2,3],\n  \"b\": {}\n}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What is compared: backends that we start ourselves, or addresses that we are pointed at.
+
+pub(crate) mod server;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use lockwell::ServerUrl;
+use testbed::Release;
+
+use crate::error::{Error, Result};
+use crate::record::machine::file_system;
+use crate::target::server::{Running, Site};
+
+/// The releases of servers that no machine has installed.
+pub(crate) const MYSQL: &str = "mysql9";
+pub(crate) const VALKEY: &str = "valkey9";
+
+/// A backend that can be started here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Memory,
+    Sqlite,
+    Postgres,
+    Mariadb,
+    /// The newest release, which `cargo xtask compare` fetches.
+    Mysql,
+    Redis,
+    /// The newest release, which `cargo xtask compare` fetches.
+    Valkey,
+    /// Redis behind three sentinels, with one replica.
+    Sentinel,
+    /// Three Redis servers that know nothing of each other.
+    Redlock3,
+    /// Five Redis servers that know nothing of each other.
+    Redlock,
+    #[value(name = "zookeeper", alias = "zk")]
+    ZooKeeper,
+    /// An ensemble of three.
+    #[value(name = "zookeeper3")]
+    ZooKeeper3,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Mysql,
+        Self::Redis,
+        Self::Valkey,
+        Self::Sentinel,
+        Self::Redlock3,
+        Self::Redlock,
+        Self::ZooKeeper,
+        Self::ZooKeeper3,
+    ];
+
+    /// Those that are compared if nothing else is said.
+    pub(crate) const USUAL: [Self; 8] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Redis,
+        Self::Redlock,
+        Self::ZooKeeper,
+        Self::ZooKeeper3,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
+            Self::Redis => "redis",
+            Self::Valkey => "valkey",
+            Self::Sentinel => "sentinel",
+            Self::Redlock3 => "redlock3",
+            Self::Redlock => "redlock",
+            Self::ZooKeeper => "zookeeper",
+            Self::ZooKeeper3 => "zookeeper3",
+        }
+    }
+
+    /// The scheme of its address.
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Valkey => "redis",
+            Self::Sentinel => "redis+sentinel",
+            Self::Redlock3 => "redlock",
+            Self::ZooKeeper | Self::ZooKeeper3 => "zk",
+            other => other.name(),
+        }
+    }
+
+    /// Why it cannot be started here, if it cannot.
+    pub(crate) fn missing(self) -> Option<String> {
+        let installed = match self {
+            Self::Memory | Self::Sqlite => Ok(()),
+            Self::Postgres => testbed::Postgres::installed(),
+            Self::Mariadb => testbed::MariaDb::installed(),
+            Self::Mysql => Release::named(MYSQL).version().map(drop),
+            Self::Valkey => Release::named(VALKEY).version().map(drop),
+            Self::Redis | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
+            Self::Sentinel => testbed::RedisSentinel::installed(),
+            Self::ZooKeeper | Self::ZooKeeper3 => testbed::ZooKeeper::installed(),
+        };
+        installed.err().map(|error| error.to_string())
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice {
+    /// A backend that is started for the purpose.
+    Own(Kind, Site),
+    /// A server that somebody else runs.
+    Given { name: String, url: String },
+}
+
+impl Choice {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Own(kind, _) => kind.name(),
+            Self::Given { name, .. } => name,
+        }
+    }
+
+    /// The scheme of its address.
+    pub(crate) fn scheme(&self) -> &str {
+        match self {
+            Self::Own(kind, _) => kind.scheme(),
+            Self::Given { url, .. } => url.split("://").next().unwrap_or(url),
+        }
+    }
+
+    /// Whether other processes can reach it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.scheme() != "memory"
+    }
+
+    /// Whether its address has this option.
+    pub(crate) fn has(&self, option: &str) -> bool {
+        match self {
+            Self::Own(..) => false,
+            Self::Given { url, .. } => url.parse().is_ok_and(|url: ServerUrl| url.option(option).is_some()),
+        }
+    }
+
+    /// Starts what has to be started.
+    pub(crate) async fn start(&self) -> Result<Target> {
+        let (url, storage, running) = match self {
+            Self::Own(kind, site) => {
+                let (url, running) = site.start(*kind).await?;
+                (url, site.storage(*kind), running)
+            }
+            Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),
+        };
+        let parsed: ServerUrl = url.parse()?;
+        let floor = running.floor().map_or_else(|| Ok(parsed.clone()), str::parse)?;
+        Ok(Target { name: self.name().to_owned(), url, parsed, floor, storage, _running: running })
+    }
+}
+
+/// A backend that is running now.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    /// With the password: for connecting, never for showing.
+    pub(crate) url: String,
+    pub(crate) parsed: ServerUrl,
+    /// Where the raw statements go.
+    pub(crate) floor: ServerUrl,
+    /// Where the data is.
+    pub(crate) storage: String,
+    _running: Running,
+}
+
+impl Target {
+    /// The address with one more option; `None` if that option is in it already.
+    pub(crate) fn url_with(&self, name: &str, value: &str) -> Option<String> {
+        let sign = if self.url.contains('?') { '&' } else { '?' };
+        self.parsed.option(name).is_none().then(|| format!("{}{sign}{name}={value}", self.url))
+    }
+
+    /// Whether other processes can reach it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.parsed.scheme() != "memory"
+    }
+}
+
+/// Names for addresses: the scheme, with a number where there are several of it.
+pub(crate) fn given(urls: &[String]) -> Result<Vec<Choice>> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for url in urls {
+        let parsed: ServerUrl = url.parse()?;
+        let scheme = parsed.scheme();
+        let before = choices.iter().filter(|choice| choice.name().split('-').next() == Some(scheme)).count();
+        let name = if before == 0 { scheme.to_owned() } else { format!("{scheme}-{}", before + 1) };
+        choices.push(Choice::Given { name, url: url.clone() });
+    }
+    Ok(choices)
+}
+
+/// The folder for data: on `/dev/shm` if asked for, else the first usual one that is on a disk.
+pub(crate) fn data_folder(tmpfs: bool) -> Result<PathBuf> {
+    if tmpfs {
+        let shm = PathBuf::from("/dev/shm");
+        return match file_system(&shm).as_str() {
+            "tmpfs" => Ok(shm),
+            other => Err(Error::failed(format!("--tmpfs needs a tmpfs at /dev/shm; it is {other}"))),
+        };
+    }
+    let here = std::env::current_dir()?;
+    let folders = [std::env::temp_dir(), PathBuf::from("/var/tmp"), here];
+    let on_disk = folders.iter().find(|folder| folder.is_dir() && file_system(folder) != "tmpfs");
+    // Without a disk the result says so: the storage is looked up, not assumed.
+    Ok(on_disk.unwrap_or(&folders[0]).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_of_a_scheme_are_numbered() {
+        let urls = ["postgres://a/x", "sqlite://f", "postgres://b/x"].map(str::to_owned);
+        let choices = given(&urls).unwrap();
+        let names: Vec<_> = choices.iter().map(Choice::name).collect();
+        assert_eq!(names, ["postgres", "sqlite", "postgres-2"]);
+        assert!(given(&["nonsense".to_owned()]).is_err());
+    }
+}

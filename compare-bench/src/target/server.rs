@@ -1,0 +1,227 @@
+//! Starting the servers that are compared.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tempfile::TempDir;
+use testbed::{Proxy, Release};
+
+use crate::error::{Error, Result};
+use crate::record::machine::file_system;
+use crate::target::{Kind, MYSQL, VALKEY};
+
+/// How many servers Redlock is measured on: the number that its authors recommend.
+const NODES: usize = 5;
+
+/// The fewest of which one may fail.
+const FEWEST_NODES: usize = 3;
+
+/// How many servers the ensemble has: the usual number.
+const MEMBERS: usize = 3;
+
+/// The unit of time of ZooKeeper, in milliseconds: that of its sample configuration. With the short one of the testbed, a
+/// busy machine would end sessions.
+const TICK: &str = "2000";
+
+/// How the servers that we start are to be run: all alike, so that like is compared with like.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// Where the data is.
+    pub(crate) folder: PathBuf,
+    pub(crate) durability: Durability,
+    /// How long everything takes on its way to a server, and on its way back.
+    pub(crate) delay: Duration,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    /// The disk. For Redis, an append-only file that is synced at each write.
+    #[default]
+    Disk,
+    /// The operating system. A crash of the server loses nothing.
+    Os,
+    /// Nothing. For Redis, no file at all, as many run it.
+    None,
+}
+
+impl Durability {
+    /// As the command line and the file call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Os => "os",
+            Self::None => "none",
+        }
+    }
+}
+
+impl From<Durability> for testbed::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Disk => Self::Disk,
+            Durability::Os => Self::OsCache,
+            Durability::None => Self::Fast,
+        }
+    }
+}
+
+/// What was started. Dropping it ends the servers and removes their data.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    folder: Option<TempDir>,
+    postgres: Option<testbed::Postgres>,
+    mariadb: Option<testbed::MariaDb>,
+    redis: Vec<testbed::Redis>,
+    sentinel: Option<testbed::RedisSentinel>,
+    zookeeper: Option<testbed::ZooKeeper>,
+    ensemble: Option<testbed::ZooKeeperEnsemble>,
+    lines: Vec<Proxy>,
+    /// The address for raw statements, where it is another.
+    floor: Option<String>,
+}
+
+impl Site {
+    /// Starts a backend, and returns its address.
+    pub(crate) async fn start(&self, kind: Kind) -> Result<(String, Running)> {
+        let options = testbed::Options::new().parent(&self.folder).durability(self.durability.into());
+        let mut running = Running::default();
+        let url = match kind {
+            Kind::Memory => "memory://".to_owned(),
+            Kind::Sqlite => {
+                let folder = tempfile::Builder::new().prefix("lockwell-compare-").tempdir_in(&self.folder)?;
+                let file = folder.path().join("locks.db");
+                running.folder = Some(folder);
+                format!("sqlite://{}", file.display())
+            }
+            Kind::Postgres => {
+                let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
+                let addr = running.line(server.addr(), self.delay).await?;
+                running.postgres.insert(server).url_via(addr)
+            }
+            Kind::Mariadb | Kind::Mysql => {
+                let options = match kind {
+                    Kind::Mysql => options.release(Release::named(MYSQL)),
+                    _ => options,
+                };
+                let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
+                let addr = running.line(server.addr(), self.delay).await?;
+                running.mariadb.insert(server).url_via(addr)
+            }
+            Kind::Redis => format!("redis://{}", running.redis(&options, self.delay).await?),
+            Kind::Valkey => {
+                let options = options.release(Release::named(VALKEY));
+                format!("redis://{}", running.redis(&options, self.delay).await?)
+            }
+            Kind::Sentinel => running.sentinel(&options, self.delay).await?,
+            Kind::Redlock | Kind::Redlock3 => {
+                let mut nodes = Vec::new();
+                for _ in 0..if kind == Kind::Redlock { NODES } else { FEWEST_NODES } {
+                    nodes.push(running.redis(&options, self.delay).await?);
+                }
+                format!("redlock://{}{}", nodes.join(","), self.probation().await)
+            }
+            Kind::ZooKeeper => {
+                let options = options.setting("tickTime", TICK);
+                let server = testbed::ZooKeeper::start_with(&options).await.map_err(failed)?;
+                let addr = running.line(server.addr(), self.delay).await?;
+                running.zookeeper.insert(server).url_via(addr)
+            }
+            Kind::ZooKeeper3 => {
+                let options = options.setting("tickTime", TICK);
+                let ensemble = testbed::ZooKeeperEnsemble::start(MEMBERS, &options).await.map_err(failed)?;
+                // Clients pick a server at random, and the leader answers sooner than the others. So that chance does
+                // not decide who is quicker, all of them get the address of the same follower.
+                let follower = ensemble.followers().await.map_err(failed)?[0];
+                let addr = running.line(ensemble.addresses()[follower], self.delay).await?;
+                running.ensemble.insert(ensemble).url_via(&[addr])
+            }
+        };
+        Ok((url, running))
+    }
+
+    /// A node of Redlock that may have forgotten its locks has no vote for the length of the longest lease. Returns the
+    /// options that make it short, when it is over.
+    async fn probation(&self) -> &'static str {
+        if self.durability == Durability::Disk {
+            return "";
+        }
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        "?ttl=5s&longest_ttl=5s"
+    }
+
+    /// The file system that the data is on.
+    pub(crate) fn file_system(&self) -> String {
+        file_system(&self.folder)
+    }
+
+    /// Where the data of such a backend is.
+    pub(crate) fn storage(&self, kind: Kind) -> String {
+        let mut storage = match (kind, self.durability) {
+            (Kind::Memory, _)
+            | (
+                Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Redlock | Kind::Redlock3,
+                Durability::None,
+            ) => "memory".to_owned(),
+            _ => file_system(&self.folder),
+        };
+        if matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3) && self.durability != Durability::Disk {
+            // The others tell by themselves.
+            storage.push_str(", forceSync=no");
+        }
+        if self.delay.is_zero() || matches!(kind, Kind::Memory | Kind::Sqlite) {
+            return storage;
+        }
+        format!("{storage}, {} away", humantime::format_duration(self.delay))
+    }
+}
+
+impl Running {
+    async fn redis(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
+        let server = testbed::Redis::start_with(options).await.map_err(failed)?;
+        let addr = self.line(server.addr(), delay).await?;
+        self.redis.push(server);
+        Ok(addr.to_string())
+    }
+
+    /// Returns the address of the sentinels, and keeps that of the master for the raw statements.
+    async fn sentinel(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
+        let group = testbed::RedisSentinel::start_with(options).await.map_err(failed)?;
+        let master = self.line(group.master().addr(), delay).await?;
+        self.floor = Some(format!("redis://{master}"));
+        let url = if delay.is_zero() {
+            group.url()
+        } else {
+            // A sentinel that knows the master at the end of the long line.
+            let (guide, name) = group.start_guide(master).await.map_err(failed)?;
+            let url = format!("redis+sentinel://{}/{name}", guide.addr());
+            self.redis.push(guide);
+            url
+        };
+        self.sentinel = Some(group);
+        Ok(url)
+    }
+
+    pub(super) fn floor(&self) -> Option<&str> {
+        self.floor.as_deref()
+    }
+
+    /// The way to a server: a long line, if it is to be one.
+    async fn line(&mut self, server: SocketAddr, delay: Duration) -> Result<SocketAddr> {
+        if delay.is_zero() {
+            return Ok(server);
+        }
+        let proxy = Proxy::start(server).await.map_err(failed)?;
+        proxy.delay(delay);
+        let addr = proxy.addr();
+        self.lines.push(proxy);
+        Ok(addr)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err wants it")]
+fn failed(error: testbed::Error) -> Error {
+    Error::failed(error.to_string())
+}

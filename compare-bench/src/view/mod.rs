@@ -1,0 +1,299 @@
+//! What people ask, and the figures of one run or of several that answer it: the terminal, the report and the exports show the
+//! same.
+
+pub(crate) mod answer;
+pub(crate) mod export;
+pub(crate) mod rank;
+pub(crate) mod show;
+
+use crate::measure::interval::Interval;
+use crate::record::{Conditions, Measurement, PeerResult, Quantity, Report};
+
+/// A question, and what was measured to answer it.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// In addresses within the report.
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// What those have who ask: "nobody else wants the lock".
+    pub(crate) condition: &'static str,
+    /// What its figures are.
+    pub(crate) what: &'static str,
+    pub(crate) groups: Vec<Group>,
+}
+
+/// What can be compared with each other: the same work under the same conditions.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// In addresses within the report.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) workload: String,
+    pub(crate) unit: Unit,
+    pub(crate) parties: usize,
+    pub(crate) hold_us: u64,
+    pub(crate) conditions: Conditions,
+    /// In the order of their ranks.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// One lock on one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The best is 1. Those whose intervals overlap that of the best among them share a rank. `None` of too few rounds, and
+    /// of a lock that is of no use beyond its process.
+    pub(crate) rank: Option<usize>,
+    /// "redis", or "rslock 1.2 on redis".
+    pub(crate) who: String,
+    pub(crate) backend: String,
+    pub(crate) is_peer: bool,
+    pub(crate) is_local: bool,
+    pub(crate) median: f64,
+    pub(crate) value: Option<Interval>,
+    pub(crate) p99_us: f64,
+    /// How it compares with raw statements.
+    pub(crate) to_floor: Option<Interval>,
+    /// How many times as good the best is: 1 or more.
+    pub(crate) to_best: Option<f64>,
+    /// Fairness, starvation, noise, errors.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Microseconds.
+    Time,
+    /// Something each second. The only one of which more is better.
+    Rate,
+    /// Requests, or round trips.
+    Count,
+}
+
+impl From<Quantity> for Unit {
+    fn from(quantity: Quantity) -> Self {
+        match quantity {
+            Quantity::LatencyUs => Self::Time,
+            Quantity::PerSecond => Self::Rate,
+        }
+    }
+}
+
+/// A median, and the interval of the rounds around it.
+type Figure = (f64, Option<Interval>);
+
+/// A question, and where its figures are.
+struct Asked {
+    id: &'static str,
+    title: &'static str,
+    condition: &'static str,
+    what: &'static str,
+    workload: &'static str,
+    /// `None` for the quantity of the workload.
+    unit: Option<Unit>,
+    ours: fn(&Measurement) -> Option<Figure>,
+    theirs: fn(&PeerResult) -> Option<Figure>,
+}
+
+const ASKED: [Asked; 8] = [
+    Asked {
+        id: "nobody",
+        title: "Nobody else wants the lock",
+        condition: "nobody else wants the lock",
+        what: "Acquire and release of a free lock, one after the other: the median time.",
+        workload: "uncontended",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "many",
+        title: "Many locks at once",
+        condition: "a process takes many locks at once",
+        what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
+        workload: "independent",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "processes",
+        title: "Everybody wants one lock: several processes",
+        condition: "several processes want one lock",
+        what: "From the release by one process to the grant to the next: the median time. Of other libraries: to the one that \
+             had waited longest, since without a queue others barge in.",
+        workload: "handoff",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "tasks",
+        title: "Everybody wants one lock: many tasks of one process",
+        condition: "many tasks of one process want one lock",
+        what: "Acquisitions per second of all together.",
+        workload: "crowd",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "readers",
+        title: "Many read, few write",
+        condition: "many tasks read and few write",
+        what: "Nine reads to a write of tasks of one process on one lock: acquisitions per second of all together.",
+        workload: "readers",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "semaphore",
+        title: "A few at a time",
+        condition: "a few may enter at a time",
+        what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
+        workload: "semaphore",
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "slow",
+        title: "The network is slow",
+        condition: "the network is slow and several processes want one lock",
+        what: "From the release by one process to the grant to the next, in round trips of a request that writes nothing.",
+        workload: "handoff",
+        unit: Some(Unit::Count),
+        ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
+        theirs: |_| None,
+    },
+    Asked {
+        id: "server",
+        title: "What waiting costs the server",
+        condition: "the server is to have little to do while many wait",
+        what: "Requests that the server received for each grant, by its own count. Only ZooKeeper counts them for us.",
+        workload: "crowd",
+        unit: Some(Unit::Count),
+        ours: |result| requests(result.requests_each, &result.requests_rounds),
+        theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
+    },
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
+fn ours(result: &Measurement) -> Option<Figure> {
+    Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
+fn theirs(peer: &PeerResult) -> Option<Figure> {
+    Some((peer.theirs, Interval::of(peer.rounds.iter().map(|round| round.theirs))))
+}
+
+fn requests(each: Option<f64>, rounds: &[f64]) -> Option<Figure> {
+    Some((each?, Interval::of(rounds.iter().copied())))
+}
+
+/// All questions that these runs have figures for.
+pub(crate) fn questions(runs: &[Report]) -> Vec<Question> {
+    let questions = ASKED.iter().map(|asked| {
+        let Asked { id, title, condition, what, .. } = *asked;
+        Question { id, title, condition, what, groups: groups(asked, runs) }
+    });
+    questions.filter(|question| !question.groups.is_empty()).collect()
+}
+
+fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for run in runs {
+        for result in run.results.iter().filter(|result| result.workload == asked.workload) {
+            let Some(figure) = (asked.ours)(result) else { continue };
+            let is_it = |group: &Group| {
+                (group.parties, group.hold_us, &group.conditions)
+                    == (result.parties, result.hold_us, &run.conditions)
+            };
+            let number = groups.iter().position(is_it).unwrap_or_else(|| {
+                groups.push(group(asked, groups.len(), result, run, runs));
+                groups.len() - 1
+            });
+            let lines = &mut groups[number].lines;
+            lines.push(Line::ours(result, figure));
+            let peers = result.peers.iter().filter_map(|peer| Some((peer, (asked.theirs)(peer)?)));
+            lines.extend(peers.map(|(peer, figure)| Line::peer(peer, result, figure)));
+        }
+    }
+    for group in &mut groups {
+        rank::rank(&mut group.lines, group.unit);
+    }
+    groups.sort_by_key(|group| (group.conditions.delay_us, group.parties, group.hold_us));
+    groups
+}
+
+fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs: &[Report]) -> Group {
+    let mut title = match (&*result.workload, result.parties) {
+        ("uncontended", _) => "One task".to_owned(),
+        ("handoff", parties) => {
+            format!("{parties} processes, each holding the lock for {} ms", result.hold_us / 1000)
+        }
+        ("crowd" | "readers" | "semaphore", parties) => format!("{parties} tasks, one lock"),
+        (_, 1) => "1 task".to_owned(),
+        (_, parties) => format!("{parties} tasks, a lock each"),
+    };
+    // Where there is nothing to tell apart, it stands at the top once.
+    if runs.iter().any(|other| other.conditions != run.conditions) {
+        title = format!("{title}; {}", show::conditions(&run.conditions));
+    }
+    Group {
+        id: format!("{}-{}", asked.id, number + 1),
+        title,
+        workload: result.workload.clone(),
+        unit: asked.unit.unwrap_or_else(|| result.quantity.into()),
+        parties: result.parties,
+        hold_us: result.hold_us,
+        conditions: run.conditions.clone(),
+        lines: Vec::new(),
+    }
+}
+
+impl Line {
+    fn ours(result: &Measurement, (median, value): Figure) -> Self {
+        let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
+        let is_local = result.backend == "memory";
+        let mut remarks = Vec::new();
+        remarks.extend(is_local.then(|| "one process only".to_owned()));
+        remarks.extend(result.handing.iter().flat_map(show::sharing));
+        remarks.extend((result.noisy && result.ratio.is_some()).then(|| "noisy".to_owned()));
+        remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
+        Self {
+            rank: None,
+            who: format!("{}{option}", result.backend),
+            backend: result.backend.clone(),
+            is_peer: false,
+            is_local,
+            median,
+            value,
+            p99_us: result.latency_us.p99,
+            to_floor: result.ratio,
+            to_best: None,
+            remarks,
+        }
+    }
+
+    fn peer(peer: &PeerResult, result: &Measurement, (median, value): Figure) -> Self {
+        let version = peer.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
+        let mut remarks: Vec<_> = peer.error.iter().cloned().collect();
+        remarks.extend(peer.handing.iter().flat_map(show::sharing));
+        Self {
+            rank: None,
+            who: format!("{}{version} on {}", peer.name, result.backend),
+            backend: result.backend.clone(),
+            is_peer: true,
+            is_local: false,
+            median,
+            value,
+            p99_us: peer.latency_us.p99,
+            to_floor: peer.ratio,
+            to_best: None,
+            remarks,
+        }
+    }
+}

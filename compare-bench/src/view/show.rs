@@ -1,0 +1,108 @@
+//! Figures in the form that people read. Three significant digits are enough for them.
+
+use crate::measure::history::Handing;
+use crate::measure::interval::Interval;
+use crate::record::Conditions;
+use crate::view::Unit;
+
+pub(crate) fn time(micros: f64) -> String {
+    let (unit, scale, digits) = unit_of(Unit::Time, micros);
+    format!("{:.digits$} {unit}", micros / scale)
+}
+
+pub(crate) fn number(value: f64) -> String {
+    match value {
+        small if small < 100.0 => format!("{small:.1}"),
+        small if small < 10_000.0 => format!("{small:.0}"),
+        middle if middle < 1e6 => format!("{:.1} k", middle / 1000.0),
+        large => format!("{:.2} M", large / 1e6),
+    }
+}
+
+/// A figure with its interval, in one unit: `45.2 us [44.1 .. 46.3]`.
+pub(crate) fn value(unit: Unit, value: Interval) -> String {
+    let (unit, scale, digits) = unit_of(unit, value.median);
+    let [median, low, high] = [value.median, value.low, value.high].map(|it| it / scale);
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    format!("{median:.digits$}{unit} [{low:.digits$} .. {high:.digits$}]")
+}
+
+fn unit_of(unit: Unit, median: f64) -> (&'static str, f64, usize) {
+    let (unit, scale) = match unit {
+        Unit::Time if median < 1000.0 => ("us", 1.0),
+        Unit::Time if median < 1e6 => ("ms", 1e3),
+        Unit::Time => ("s", 1e6),
+        Unit::Rate if median < 10_000.0 => ("/s", 1.0),
+        Unit::Rate if median < 1e6 => ("k/s", 1e3),
+        Unit::Rate => ("M/s", 1e6),
+        Unit::Count => ("", 1.0),
+    };
+    let digits = match median / scale {
+        small if small < 10.0 => 2,
+        middle if middle < 100.0 => 1,
+        _ => 0,
+    };
+    (unit, scale, digits)
+}
+
+/// Fairness and starvation, and what is wrong.
+pub(crate) fn sharing(handing: &Handing) -> Vec<String> {
+    let mut remarks =
+        vec![format!("Jain {:.2}", handing.jain), format!("longest wait {}", time(handing.wait_us.max))];
+    remarks.extend((handing.overlaps > 0).then(|| format!("{} OVERLAPS", handing.overlaps)));
+    remarks
+}
+
+/// What holds for a whole run.
+pub(crate) fn conditions(conditions: &Conditions) -> String {
+    let Conditions { durability, storage, delay_us } = conditions;
+    let durability = match &**durability {
+        "disk" => "synced at each commit",
+        "os" => "kept by the operating system",
+        "none" => "kept by nobody",
+        _ => return "servers of others".to_owned(),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "delays are far below 2^53 us")]
+    let delay = if *delay_us == 0 { String::new() } else { format!(", {} away", time(*delay_us as f64)) };
+    format!("data on {storage}, {durability}{delay}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(time(0.031), "0.03 us");
+        assert_eq!(time(123.4), "123 us");
+        assert_eq!(time(12_345.0), "12.3 ms");
+        assert_eq!(time(2_345_000.0), "2.35 s");
+        assert_eq!(number(8_123.4), "8123");
+        assert_eq!(number(81_234.0), "81.2 k");
+        assert_eq!(number(8_123_456.0), "8.12 M");
+    }
+
+    #[test]
+    fn a_figure_and_its_interval_have_one_unit() {
+        let interval = |median, low, high| Interval { median, low, high };
+        let shown = value(Unit::Time, interval(998.0, 950.0, 1050.0));
+        assert_eq!(shown, "998 us [950 .. 1050]");
+        let shown = value(Unit::Rate, interval(12_345.0, 9_900.0, 13_000.0));
+        assert_eq!(shown, "12.3 k/s [9.9 .. 13.0]");
+        assert_eq!(value(Unit::Count, interval(2.0, 1.9, 2.1)), "2.00 [1.90 .. 2.10]");
+    }
+
+    #[test]
+    fn conditions_are_told() {
+        let told = |durability: &str, delay_us| {
+            conditions(&Conditions {
+                durability: durability.to_owned(),
+                storage: "ext4".to_owned(),
+                delay_us,
+            })
+        };
+        assert_eq!(told("disk", 0), "data on ext4, synced at each commit");
+        assert_eq!(told("none", 5000), "data on ext4, kept by nobody, 5.00 ms away");
+        assert_eq!(told("unknown", 0), "servers of others");
+    }
+}

@@ -1,0 +1,125 @@
+//! Chromium without a window, driven through the protocol of `WebDriver` by Debian's chromedriver.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Whether it can be started, and if not, why.
+pub(crate) fn installed() -> Result<(), String> {
+    let output = Command::new("chromedriver").arg("--version").output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => Err("chromedriver is not installed (apt install chromium chromium-driver)".to_owned()),
+    }
+}
+
+/// A browser with one window. Dropping it ends both programs.
+pub(crate) struct Chrome {
+    driver: Child,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Chrome {
+    pub(crate) fn start() -> Self {
+        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            let rest = line.split_once("started successfully on port ")?.1;
+            rest.trim_end_matches('.').parse::<u16>().ok()
+        });
+        let driver_at = format!("http://127.0.0.1:{}/session", port.expect("chromedriver names its port"));
+        let profile = tempfile::tempdir().unwrap();
+        let args = [
+            "--headless=new".to_owned(),
+            // There is nothing foreign in the page, and root cannot have the sandbox.
+            "--no-sandbox".to_owned(),
+            "--disable-dev-shm-usage".to_owned(),
+            format!("--user-data-dir={}", profile.path().display()),
+        ];
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": args },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        } } });
+        let answer = post(&driver_at, &wanted);
+        let session = format!("{driver_at}/{}", answer["sessionId"].as_str().expect("a session"));
+        Self { driver, session, _profile: profile }
+    }
+
+    /// From now on the window is so wide, and the user prefers that.
+    pub(crate) fn as_if(&self, width: u32, medium: &str, scheme: &str) {
+        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        // Pictures have none, and are as wide as the window.
+        self.devtools("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.devtools("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
+    }
+
+    pub(crate) fn open(&self, page: &Path) {
+        self.command("url", &json!({ "url": format!("file://{}", page.display()) }));
+    }
+
+    pub(crate) fn script(&self, script: &str, args: &Value) -> Value {
+        self.command("execute/sync", &json!({ "script": script, "args": args }))
+    }
+
+    /// The whole page, also what is below the window.
+    pub(crate) fn screenshot(&self, file: &Path) {
+        let shot = self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true }));
+        fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
+    /// What was written to the console, and whatever was fetched that is not a file.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let console = self.command("se/log", &json!({ "type": "browser" }));
+        let mut complaints: Vec<String> = console.as_array().unwrap().iter().map(Value::to_string).collect();
+        let events = self.command("se/log", &json!({ "type": "performance" }));
+        for event in events.as_array().unwrap() {
+            let event: Value = serde_json::from_str(event["message"].as_str().unwrap()).unwrap();
+            let (event, text) =
+                (&event["message"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
+            let (url, page) =
+                (text(&event["params"]["request"]["url"]), text(&event["params"]["documentURL"]));
+            // The browser's own first page fetches a lot from itself.
+            let is_ours = event["method"] == "Network.requestWillBeSent" && page.starts_with("file:");
+            if is_ours && !url.starts_with("file:") {
+                complaints.push(format!("requested: {url}"));
+            }
+        }
+        complaints
+    }
+
+    fn devtools(&self, method: &str, params: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({ "cmd": method, "params": params }))
+    }
+
+    fn command(&self, command: &str, body: &Value) -> Value {
+        post(&format!("{}/{command}", self.session), body)
+    }
+}
+
+impl Drop for Chrome {
+    fn drop(&mut self) {
+        // Whatever it answers: the driver is killed next, and that ends a browser that did not listen.
+        ureq::delete(&self.session).call().map(drop).unwrap_or_default();
+        self.driver.kill().unwrap_or_default();
+        self.driver.wait().map(drop).unwrap_or_default();
+    }
+}
+
+fn post(url: &str, body: &Value) -> Value {
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let mut answer = agent.post(url).send_json(body).unwrap();
+    let status = answer.status();
+    let mut answer: Value = answer.body_mut().read_json().unwrap();
+    assert!(status.is_success(), "{url}: {answer}");
+    answer["value"].take()
+}
