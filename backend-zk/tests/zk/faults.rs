@@ -280,7 +280,9 @@ async fn the_majority_is_down() {
     let waiting = tokio::spawn(locks.lock("free").ttl(secs(3)).wait(secs(120)).into_future());
     let error = locks.lock("other").ttl(secs(3)).wait(secs(1)).await.expect_err("no quorum");
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut), "{error:#}");
-    assert_eq!(guard.lost().await, lockcore::Loss::Expired);
+    // If the session moved to the server that is left, nobody can tell how much time it has there, and it is ended early.
+    let loss = guard.lost().await;
+    assert!(matches!(loss, lockcore::Loss::Expired | lockcore::Loss::Taken), "{loss:?}");
     assert!(Moment::now().since(began) < secs(4), "told late");
     for server in &down {
         server.restart().await.expect("started");
