@@ -103,14 +103,7 @@ impl<D: Dialect> Client<D> {
         queues: Option<Claim>,
         work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let work: Work<D> = Arc::new(move |context| {
-            let work = work(context);
-            Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
-        });
-        match self.call(route, Request::Job(Job { work, queues })).await?.answer {
-            (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
-            _ => Err(unexpected()),
-        }
+        job(&self.batcher, route, self.timeout, queues, work).await
     }
 
     /// Gives the place in the queue up; answers whether there was one.
@@ -138,6 +131,25 @@ impl<D: Dialect> Client<D> {
     /// Closes the connections that are idle.
     pub(crate) fn close(&self) {
         self.batcher.service().close();
+    }
+}
+
+/// Does something on the connection for requests. It may be done several times, until it has an answer; for a claim that
+/// queues by it, it is not begun any more once that is cancelled.
+pub(crate) async fn job<D: Dialect, T: Send + 'static>(
+    requests: &Batcher<Statements<D>>,
+    route: Route,
+    limit: Duration,
+    queues: Option<Claim>,
+    work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+) -> Result<T> {
+    let work: Work<D> = Arc::new(move |context| {
+        let work = work(context);
+        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
+    });
+    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.answer {
+        (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
+        _ => Err(unexpected()),
     }
 }
 

@@ -153,22 +153,13 @@ pub trait Dialect: Groups {
         client: Uuid,
     ) -> impl Future<Output = Answer<i64>> + Send;
 
-    /// Says that the waiters with these tickets are still there; answers with those that still have their places.
-    fn stay(&self, conn: &mut Self::Conn, tickets: &[i64]) -> impl Future<Output = Answer<Vec<i64>>> + Send;
-
-    /// The same for waiters with these tickets and owners; answers for each. Where a ticket may be given twice, the owner
-    /// tells whose it is.
+    /// Says that the waiters with these tickets and owners are still there; answers for each whether it still has its
+    /// place. Where a ticket may be given twice, the owner tells whose it is.
     fn keep(
         &self,
         conn: &mut Self::Conn,
         places: &[(i64, Uuid)],
-    ) -> impl Future<Output = Answer<Vec<bool>>> + Send {
-        async move {
-            let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
-            let kept = self.stay(conn, &tickets).await?;
-            Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
-        }
-    }
+    ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
 
     /// Forgets the places of waiters that have got their locks.
     fn tidy(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {

@@ -34,6 +34,25 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     }
 }
 
+/// What a transaction came to that has been ended. A connection on which that failed must not be used again, and the first
+/// error says why.
+pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sqlx::Result<T> {
+    match (outcome, ending) {
+        (outcome, Ok(())) => outcome,
+        (Ok(_), Err(error)) => Err(error),
+        (Err(first), Err(second)) => {
+            tracing::debug!(%second, "a transaction was not rolled back");
+            Err(sqlx::Error::Protocol(format!("{first}; and then: {second}")))
+        }
+    }
+}
+
+/// An error of ours, to be returned where those of sqlx are. [`fatal`] gives it back as it is.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
+    sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, text).into())
+}
+
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
 pub(crate) fn fatal(error: &sqlx::Error) -> Error {
     // An error of ours, on its way through sqlx.
@@ -52,15 +71,7 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                 code => by_code(code),
             },
         },
-        // It says by itself what is wrong.
-        sqlx::Error::Configuration(error) if error.is::<Error>() => {
-            return error.downcast_ref().map_or_else(|| no_answer(None), Error::duplicate);
-        }
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
-        #[cfg(feature = "mysql")]
-        sqlx::Error::Configuration(cause) if cause.is::<crate::mysql::BadSetting>() => {
-            (ErrorKind::Misconfigured, "a setting of the server makes locks unsafe")
-        }
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
         _ => (ErrorKind::Internal, "an unexpected answer"),
     };

@@ -42,7 +42,7 @@ impl Table {
     }
 
     /// The same with quotes in the statements.
-    #[cfg(feature = "mysql")]
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn quoted(self, quote: &'static str) -> Self {
         Self { quote, ..self }
     }

@@ -8,7 +8,6 @@
 //! have forgotten ours. So the task sends itself a word over the connection for requests, at first and every few seconds.
 //! Until it hears the word, and when it does not hear it any more, it asks; and it subscribes anew.
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +19,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::client::job;
 use crate::dialect::Dialect;
-use crate::requests::{Answer, Context, Job, Request, Route, Statements, Work};
+use crate::requests::{Context, Route, Statements};
 
 /// How long the task stays when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
@@ -221,21 +221,12 @@ impl<D: Dialect> Parts<D> {
 
     /// Sends a word to our own subscription. False: it needs no proof.
     async fn speak(&self, word: i64) -> lockcore::Result<bool> {
-        let work: Work<D> = Arc::new(move |Context { dialect, waiters, conn }| {
+        let speaking = job(&self.requests, Route::Main, self.limit, None, move |context| {
+            let Context { dialect, waiters, conn } = context;
             let client = waiters.client();
-            Box::pin(async move {
-                Ok(Box::new(dialect.announce(conn, client, word).await?) as Box<dyn Any + Send>)
-            })
+            Box::pin(async move { dialect.announce(conn, client, word).await })
         });
-        match self
-            .requests
-            .call(Route::Main, Request::Job(Job { work, queues: None }), self.limit)
-            .await?
-            .answer
-        {
-            (Answer::Done(needed), _) => Ok(needed.downcast().is_ok_and(|needed| *needed)),
-            _ => Ok(true),
-        }
+        speaking.await
     }
 
     /// Asks whose turn it is while nothing is heard.

@@ -91,7 +91,7 @@ async fn connect_within(
             ErrorKind::Unreachable,
             "no server can be reached, or none agrees on TLS: on its certificate, its name, or ours",
         )),
-        // A session that is over before it began: the server took the credentials, or the version, amiss.
+        // A session that is over before it began: the server refused the credentials, or the version.
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(no_answer()),
     }

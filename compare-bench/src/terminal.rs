@@ -6,7 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table};
 
 use crate::record::Report;
-use crate::view::export::figure;
+use crate::view::export::cells;
 use crate::view::{Group, answer, questions, show};
 
 /// A terminal narrower than this breaks the lines.
@@ -109,21 +109,13 @@ fn table(group: &Group, is_bold: bool) -> Vec<String> {
     }
     table.set_header(HEADER);
     for line in &group.lines {
-        let texts = [
-            line.rank.map_or_else(String::new, |rank| rank.to_string()),
-            line.who.clone(),
-            figure(group.unit, line.median, line.value),
-            show::time(line.p99_us),
-            line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
-            line.remarks.join(", "),
-        ];
         let cell = |(place, text): (usize, String)| {
             let right = place == 0 || (2..=4).contains(&place);
             let cell =
                 Cell::new(text).set_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
             if is_bold && line.rank == Some(1) { cell.add_attribute(Attribute::Bold) } else { cell }
         };
-        table.add_row(texts.into_iter().enumerate().map(cell).collect::<Vec<_>>());
+        table.add_row(cells(group, line).into_iter().enumerate().map(cell).collect::<Vec<_>>());
     }
     // Figures stay in one line, and the remarks take what is left.
     let narrow = ColumnConstraint::ContentWidth;

@@ -12,6 +12,7 @@ use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::database::{Database, Verdict};
 use crate::dialect::{Ask, Extension, Hold, NO_TICKET, Took, block, micros, token};
+use crate::error::ended;
 use crate::table::Sql;
 
 /// How a lock stands, as one claim sees it.
@@ -257,6 +258,5 @@ pub(super) async fn begin(conn: &mut Conn) -> sqlx::Result<()> {
 /// Ends a transaction. After an error nothing of it may stay open: later statements would join it.
 pub(super) async fn end<T>(conn: &mut Conn, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
     let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    sqlx::raw_sql(word).execute(&mut conn.inner).await?;
-    outcome
+    ended(outcome, sqlx::raw_sql(word).execute(&mut conn.inner).await.map(drop))
 }

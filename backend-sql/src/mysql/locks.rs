@@ -114,19 +114,17 @@ impl Dialect for MySql {
         Ok(done.last_insert_id().cast_signed())
     }
 
-    async fn stay(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
-        let mut alive = Vec::with_capacity(tickets.len());
-        for ticket in tickets {
+    async fn keep(&self, conn: &mut Conn, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
+        let mut kept = Vec::with_capacity(places.len());
+        for (ticket, _) in places {
             let done = sqlx::query(self.sql.stay.get())
                 .bind(micros(PLACE_TTL))
                 .bind(ticket)
                 .execute(&mut conn.inner)
                 .await?;
-            if done.rows_affected() > 0 {
-                alive.push(*ticket);
-            }
+            kept.push(done.rows_affected() > 0);
         }
-        Ok(alive)
+        Ok(kept)
     }
 
     async fn tidy(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<()> {

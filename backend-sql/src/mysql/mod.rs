@@ -22,7 +22,6 @@ use uuid::Uuid;
 use self::contended::Contended;
 use self::group_statements::GroupStatements;
 use self::push::{Parked, Push};
-pub(crate) use self::session::BadSetting;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
 use crate::lock::SqlLock;

@@ -1,9 +1,9 @@
 //! What a new connection is set to. Nothing is left as the server, the account or `init_connect` may have it.
 
-use std::fmt;
-
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{ConnectOptions, Row};
+
+use crate::error::misconfigured;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
 /// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an `ALTER
@@ -31,18 +31,6 @@ const SNAPSHOT: &str = "SET SESSION innodb_snapshot_isolation = 0";
 /// `SYSDATE` goes on while `SLEEP` sleeps, unless the server makes it the time at which the statement began.
 const GOES_ON: &str = "SELECT SLEEP(0.001), TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))";
 
-/// A setting of the server with which locks would not be safe.
-#[derive(Debug)]
-pub(crate) struct BadSetting(&'static str);
-
-impl fmt::Display for BadSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for BadSetting {}
-
 /// A connection that is ready for our statements.
 pub(super) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
     let mut conn = options.connect().await?;
@@ -62,7 +50,7 @@ pub(super) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
     if went_on == 0 {
         let text = "this server was started with sysdate-is-now, so its clock stands still while a statement waits, and \
                     leases would end too early or too late: start it without";
-        return Err(sqlx::Error::Configuration(Box::new(BadSetting(text))));
+        return Err(misconfigured(text));
     }
     Ok(conn)
 }

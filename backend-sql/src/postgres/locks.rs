@@ -11,6 +11,7 @@ use super::{Postgres, names, owners};
 use crate::dialect::{
     Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
 };
+use crate::error::ended;
 use crate::groups::Groups;
 use crate::table::Sql;
 
@@ -153,11 +154,6 @@ impl Dialect for Postgres {
             .await
     }
 
-    /// Places are kept by [`keep`](Dialect::keep), which knows their owners.
-    async fn stay(&self, _: &mut PgConnection, _: &[i64]) -> sqlx::Result<Vec<i64>> {
-        Ok(Vec::new())
-    }
-
     async fn keep(&self, conn: &mut PgConnection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
         let kept: Vec<Uuid> = self
             .statement(&self.sql.stay)
@@ -195,20 +191,9 @@ impl Dialect for Postgres {
 
     async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
         sqlx::raw_sql("BEGIN ISOLATION LEVEL READ COMMITTED").execute(&mut *conn).await?;
-        match self.force(conn, name).await {
-            Ok(freed) => {
-                sqlx::raw_sql("COMMIT").execute(conn).await?;
-                Ok(freed)
-            }
-            Err(error) => match sqlx::raw_sql("ROLLBACK").execute(conn).await {
-                Ok(_) => Err(error),
-                // The connection must not be used again, and the first error says why.
-                Err(second) => {
-                    tracing::debug!(%second, "a transaction was not rolled back");
-                    Err(sqlx::Error::Protocol(format!("{error}; and then: {second}")))
-                }
-            },
-        }
+        let freed = self.force(conn, name).await;
+        let word = if freed.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {

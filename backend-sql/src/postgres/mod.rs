@@ -20,10 +20,10 @@ use uuid::Uuid;
 
 use self::call::{Call, Style};
 use self::group_statements::GroupStatements;
-use self::session::{FOR_ONE, Session, misconfigured};
+use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
-use crate::error::{fatal, no_answer, verdict};
+use crate::error::{fatal, misconfigured, no_answer, verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::Sql;

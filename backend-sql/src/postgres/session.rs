@@ -9,10 +9,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockcore::{Error, ErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
+use crate::error::misconfigured;
 use crate::table::Table;
 
 /// For a session of our own. Time-outs are lockwell's business. Not `default_transaction_read_only`: who sets that, before
@@ -149,9 +149,4 @@ impl Session {
 
 fn texts(rows: &[PgRow]) -> sqlx::Result<Vec<String>> {
     rows.iter().map(|row| row.try_get(0)).collect()
-}
-
-/// An error that says by itself what is wrong.
-pub(super) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, text).into())
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::files::Files;
 use super::filesystem;
 use super::watch::{Watch, version};
+use crate::error::misconfigured;
 use crate::idle;
 use crate::table::Sql;
 
@@ -258,12 +258,9 @@ fn is_missing(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
 }
 
-fn misconfigured(why: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, why.into()).into())
-}
-
 #[cfg(test)]
 mod tests {
+    use lockcore::ErrorKind;
     use sqlx::sqlite::SqliteJournalMode;
 
     use super::*;

@@ -155,13 +155,15 @@ impl Dialect for Sqlite {
         tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
     }
 
-    async fn stay(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<Vec<i64>> {
+    async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
         let conn = conn.written().await?;
-        sqlx::query_scalar(self.sql.stay.get())
-            .bind(json(tickets)?)
+        let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
+        let kept: Vec<i64> = sqlx::query_scalar(self.sql.stay.get())
+            .bind(json(&tickets)?)
             .bind(micros(PLACE_TTL))
             .fetch_all(conn)
-            .await
+            .await?;
+        Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
     }
 
     async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {

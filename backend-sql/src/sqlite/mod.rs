@@ -24,6 +24,7 @@ use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::error::ended;
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::{Sql, Table};
@@ -97,7 +98,8 @@ fn invalid(complaint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite")
 }
 
-/// The table without its schema. A temporary table would be another one for each connection.
+/// The table without its schema, quoted, since its name may be a word of SQL. A temporary table would be another one for
+/// each connection.
 fn plain_table(table: &Table) -> Result<Table> {
     let whole = table.to_string();
     let schema = whole.strip_suffix(table.base()).unwrap_or_default();
@@ -107,7 +109,7 @@ fn plain_table(table: &Table) -> Result<Table> {
     if table.base().to_ascii_lowercase().starts_with("sqlite_") {
         return Err(invalid("table: SQLite keeps names that begin with `sqlite_` for itself"));
     }
-    Table::new(table.base())
+    Ok(Table::new(table.base())?.quoted("\""))
 }
 
 impl fmt::Debug for Sqlite {
@@ -122,10 +124,18 @@ async fn begin(conn: &mut SqliteConnection) -> sqlx::Result<()> {
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(conn).await.map(|_| ())
 }
 
+/// Whether there is no transaction to be ended.
+fn is_over(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.message().contains("no transaction is active")
+}
+
 async fn end<T>(conn: &mut SqliteConnection, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
     let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    sqlx::raw_sql(word).execute(conn).await?;
-    outcome
+    match sqlx::raw_sql(word).execute(conn).await {
+        // SQLite has rolled back by itself, as it does when the disk is full.
+        Err(sqlx::Error::Database(error)) if outcome.is_err() && is_over(&*error) => outcome,
+        ending => ended(outcome, ending.map(drop)),
+    }
 }
 
 impl Database for Sqlite {

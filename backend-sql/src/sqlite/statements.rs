@@ -206,10 +206,7 @@ impl Statements {
     }
 }
 
-/// Puts the clock and the marks into a statement, and quotes the tables, whose names may be words of SQL.
+/// Puts the clock and the marks into a statement.
 pub(super) fn fill(text: &str) -> String {
-    let quoted = ["{locks}", "{queue}", "{members}", "{held}"]
-        .iter()
-        .fold(text.to_owned(), |text, name| text.replace(name, &format!("\"{name}\"")));
-    quoted.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
+    text.replace("{now}", NOW).replace("{several}", &SEVERAL.to_string())
 }

@@ -6,7 +6,7 @@ use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::Spread;
 use crate::record::{Measurement, Report};
-use crate::view::{Group, Unit, questions, show};
+use crate::view::{Group, Line, Unit, questions, show};
 
 /// The columns of the CSV.
 const COLUMNS: &str = "date,host,commit,durability,storage,delay_us,backend,server,library,library_version,workload,case,parties,\
@@ -121,17 +121,24 @@ pub(crate) fn markdown(runs: &[Report]) -> String {
 fn rows(group: &Group) -> String {
     let mut text = String::new();
     for line in &group.lines {
-        let cells = [
-            line.rank.map_or_else(String::new, |rank| rank.to_string()),
-            line.who.clone(),
-            figure(group.unit, line.median, line.value),
-            show::time(line.p99_us),
-            line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
-            line.remarks.join(", "),
-        ];
-        push(&mut text, &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
+        push(
+            &mut text,
+            &format!("| {} |\n", cells(group, line).map(|cell| cell.replace('|', "\\|")).join(" | ")),
+        );
     }
     text
+}
+
+/// The cells of a line: rank, who, figure, p99, to raw statements, remarks.
+pub(crate) fn cells(group: &Group, line: &Line) -> [String; 6] {
+    [
+        line.rank.map_or_else(String::new, |rank| rank.to_string()),
+        line.who.clone(),
+        figure(group.unit, line.median, line.value),
+        show::time(line.p99_us),
+        line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
+        line.remarks.join(", "),
+    ]
 }
 
 /// With its interval, or with the reason why there is none.
