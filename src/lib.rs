@@ -5,8 +5,12 @@ pub use lockcore::*;
 
 /// The guides of the `docs` folder, so that their code is compiled.
 pub mod guides {
+    #[doc = include_str!("../docs/fencing.md")]
+    pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = include_str!("../docs/migrating.md")]
+    pub mod migrating {}
     #[doc = include_str!("../docs/modes.md")]
     pub mod modes {}
     #[doc = include_str!("../docs/redis.md")]

@@ -41,6 +41,20 @@ fn basic() {
     says("basic", &[], &["held, with token", "a second try gets it: false", "the waiter gave up"]);
 }
 
+/// The first program of the README runs as it is written there.
+#[test]
+#[cfg(feature = "sqlite")]
+fn first() {
+    let (_, program_text) = include_str!("../examples/first.rs").split_once("\n\n").expect("a comment");
+    assert!(include_str!("../README.md").contains(program_text));
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = Command::new(program("first")).current_dir(&folder).output().expect("the example starts");
+    assert!(
+        done.status.success() && String::from_utf8_lossy(&done.stdout).contains("fencing token"),
+        "{done:?}"
+    );
+}
+
 #[test]
 fn blocking_program() {
     says("blocking_program", &[], &["still held: true"]);
@@ -54,6 +68,12 @@ fn config() {
 #[test]
 fn fencing() {
     says("fencing", &[], &["slow holder", "next holder"]);
+}
+
+#[test]
+fn fenced_store() {
+    let words = ["\"first\"", "200", "\"second\"", "200", "once more", "409", "the store has \"second\""];
+    says("fenced_store", &[], &words);
 }
 
 #[test]

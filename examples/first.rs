@@ -1,0 +1,12 @@
+//! The first program of the README, as it is written there.
+
+use std::time::Duration;
+
+#[tokio::main]
+async fn main() -> lockwell::Result<()> {
+    let locks = lockwell::connect("sqlite://locks.db").await?;
+    let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // waits its turn, for 5 seconds at most
+    println!("nobody else sells tickets now, fencing token {}", guard.token());
+    guard.release().await?; // or drop the guard
+    locks.close().await // waits for releases under way
+}

@@ -1,0 +1,167 @@
+//! The example `service`: the same program on several lock servers, which differ in one line of its configuration.
+
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const TICKETS: usize = 60;
+
+/// Where cargo has put the example. `cargo test` builds the examples along with the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own file");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("tests stand in target/PROFILE/deps");
+    folder.join("examples").join("service").with_extension(std::env::consts::EXE_EXTENSION)
+}
+
+/// Writes a configuration: only the address differs from server to server.
+fn configuration(folder: &Path, url: &str, needs: &str) -> PathBuf {
+    let (stock, file) = (folder.join("stock"), folder.join("service.toml"));
+    std::fs::write(&stock, TICKETS.to_string()).expect("a stock");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nstock = \"{}\"\n\n[locks]\nurl = {url:?}\nttl = \"10s\"\nwait = \"20s\"\nrequire = [{needs}]\n",
+        stock.display()
+    );
+    std::fs::write(&file, text).expect("a configuration");
+    file
+}
+
+/// A copy of the service, killed when it is dropped.
+struct Copy {
+    child: Child,
+    url: String,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Copy {
+    fn start(file: &Path) -> Self {
+        let mut child =
+            Command::new(program()).arg(file).stdout(Stdio::piped()).spawn().expect("the service starts");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let address = line.split([' ', ',']).nth(2).expect("an address");
+        let url = format!("{address}/tickets");
+        Self { child, url, out }
+    }
+
+    /// Ends it as a service manager does; answers what it printed meanwhile.
+    fn terminate(mut self) -> String {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("its output");
+        assert!(self.child.wait().expect("it ends").success());
+        text
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The tickets that one client buys until there are none left.
+fn buy_all(url: &str) -> Vec<u32> {
+    let mut tickets = Vec::new();
+    loop {
+        let mut answer =
+            ureq::post(url).config().http_status_as_error(false).build().send_empty().expect("an answer");
+        let text = answer.body_mut().read_to_string().expect("a text");
+        match answer.status().as_u16() {
+            200 => tickets.push(text.trim_start_matches("ticket ").trim().parse().expect("a number")),
+            410 => return tickets,
+            status => panic!("{status}: {text}"),
+        }
+    }
+}
+
+/// Two copies of the service sell every ticket once.
+fn sells_each_ticket_once(url: &str, needs: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = configuration(folder.path(), url, needs);
+    let copies = [Copy::start(&file), Copy::start(&file)];
+    let clients: Vec<_> = (0..6)
+        .map(|client| {
+            let url = copies[client % copies.len()].url.clone();
+            thread::spawn(move || buy_all(&url))
+        })
+        .collect();
+    let mut sold: Vec<_> = clients.into_iter().flat_map(|client| client.join().expect("a client")).collect();
+    sold.sort_unstable();
+    assert!(sold.into_iter().eq(1..=TICKETS.try_into().expect("a small number")));
+    for copy in copies {
+        assert_eq!(copy.terminate().trim(), "closed");
+    }
+}
+
+/// A server that does not promise what the service needs is refused at the start.
+#[test]
+fn a_weaker_server_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = configuration(folder.path(), "memory://", r#""across-hosts""#);
+    let done = Command::new(program()).arg(file).output().expect("the service starts");
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && text.contains("across-hosts"), "{text}");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    sells_each_ticket_once(&format!("sqlite://{}", folder.path().join("locks.db").display()), r#""durable""#);
+}
+
+/// The same on real servers, with what only they promise.
+#[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
+mod on_a_server {
+    use testbed::{Durability, Options, Postgres, Redis, ZooKeeper};
+
+    const NEEDS: &str = r#""across-hosts", "durable""#;
+
+    /// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
+    fn is_installed(answer: Result<(), testbed::Error>) -> bool {
+        let Err(error) = answer else { return true };
+        assert!(!testbed::servers_required(), "{error}");
+        eprintln!("IGNORED: {error}");
+        false
+    }
+
+    fn options() -> Options {
+        Options::new().durability(Durability::OsCache)
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn postgres() {
+        if is_installed(Postgres::installed()) {
+            let server = wait(Postgres::start_with(&options())).expect("a server");
+            super::sells_each_ticket_once(&server.url(), NEEDS);
+        }
+    }
+
+    #[test]
+    fn redis() {
+        if is_installed(Redis::installed()) {
+            let server = wait(Redis::start_with(&options())).expect("a server");
+            super::sells_each_ticket_once(&server.url(), NEEDS);
+        }
+    }
+
+    #[test]
+    fn zookeeper() {
+        if is_installed(ZooKeeper::installed()) {
+            let server = wait(ZooKeeper::start_with(&options())).expect("a server");
+            super::sells_each_ticket_once(&server.url(), NEEDS);
+        }
+    }
+}
