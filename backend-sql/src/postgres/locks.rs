@@ -116,7 +116,7 @@ impl Dialect for Postgres {
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, head)) in claims.iter().zip(rows) {
             let next = self.behind(conn, claim.name(), head, waiters).await?;
-            answers.push(Freed { released, blocked: held && !released, next });
+            answers.push(Freed { blocked: held && !released, ..Freed::new(released, next) });
         }
         Ok(answers)
     }

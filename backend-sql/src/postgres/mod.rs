@@ -23,6 +23,7 @@ use self::group_statements::GroupStatements;
 use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::dialect::Told;
 use crate::error::{fatal, misconfigured, no_answer, verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -260,8 +261,8 @@ impl Database for Postgres {
         Ok(true)
     }
 
-    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<i64>> {
+    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Told>> {
         // Nothing means that the connection was lost.
-        Ok(subscription.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
+        Ok(subscription.try_recv().await?.and_then(|heard| Told::parse(heard.payload())))
     }
 }
