@@ -187,9 +187,6 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups {
-    /// Whether [`take`](Self::take) gives up the places of those who get their locks, so that nobody need tidy up.
-    const TIDIES_UP: bool = false;
-
     /// Takes each lock that is free for its claim, alone. The names differ from each other.
     fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
 
@@ -209,7 +206,7 @@ pub trait Dialect: Groups {
         _: &[Entry],
         _: Sign,
     ) -> impl Future<Output = Answer<(Vec<Took>, Option<u64>)>> + Send {
-        std::future::ready(Err(hands_nothing_over()))
+        std::future::ready(Err(other_queue()))
     }
 
     /// A sign of life of the client, for all its waiters, and whose turn it is among those with these seats and owners:
@@ -220,7 +217,7 @@ pub trait Dialect: Groups {
         _: &[(i64, Uuid)],
         _: Sign,
     ) -> impl Future<Output = Answer<Look>> + Send {
-        std::future::ready(Err(hands_nothing_over()))
+        std::future::ready(Err(other_queue()))
     }
 
     /// Frees each lock that its claim holds alone, and finds who is next, or grants to it.
@@ -242,18 +239,18 @@ pub trait Dialect: Groups {
     /// Takes a place at the end of the queue; the same place again when asked again.
     fn enroll(
         &self,
-        conn: &mut Self::Conn,
-        claim: &Claim,
-        client: Uuid,
-    ) -> impl Future<Output = Answer<i64>> + Send;
+        _: &mut Self::Conn,
+        _: &Claim,
+        _client: Uuid,
+    ) -> impl Future<Output = Answer<i64>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
 
     /// Says that the waiters with these tickets and owners are still there; answers for each whether it still has its
     /// place. Where a ticket may be given twice, the owner tells whose it is.
-    fn keep(
-        &self,
-        conn: &mut Self::Conn,
-        places: &[(i64, Uuid)],
-    ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
+    fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
 
     /// Forgets the places of waiters that have got their locks.
     fn tidy(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
@@ -261,7 +258,9 @@ pub trait Dialect: Groups {
     }
 
     /// Gives the place in the queue up; answers whether there was one.
-    fn leave(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
+    fn leave(&self, _: &mut Self::Conn, _: &Claim) -> impl Future<Output = Answer<bool>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
 
     /// Gives places in queues up, and finds who is next where one was.
     fn leave_each(
@@ -306,6 +305,6 @@ pub trait Dialect: Groups {
     fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
 }
 
-fn hands_nothing_over() -> sqlx::Error {
-    sqlx::Error::Protocol("this database does not hand locks over".into())
+fn other_queue() -> sqlx::Error {
+    sqlx::Error::Protocol("the queue of this database is kept in another way".into())
 }

@@ -146,7 +146,7 @@ impl<D: Dialect> Queue for Turn<'_, D> {
         Ok(Place::Woken(Woken {
             waiter: self.client.waiters.register(claim.name(), ticket),
             looks: AtomicUsize::new(0),
-            tidy: Hold::of(claim) == Hold::Alone && !D::TIDIES_UP,
+            tidy: Hold::of(claim) == Hold::Alone,
         }))
     }
 
