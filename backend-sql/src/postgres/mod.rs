@@ -101,13 +101,21 @@ impl Postgres {
     }
 }
 
-/// How long a change of tables waits for those who use them. All others wait meanwhile.
+/// How long a change of tables waits for those who use them, and a look at their form for those who change them. All others
+/// wait meanwhile.
 const PATIENCE: &str = "2s";
 
-/// Changes tables.
 async fn run_patiently(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
     let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{PATIENCE}'; {}", sql.text());
-    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await.map(drop)
+    match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
+            Err(misconfigured(format!(
+                "the tables are missing or of an older form, and somebody, a backup for one, kept them in use for \
+                 {PATIENCE} when they were to be brought up to date: connect again, or see schema_upgrade()"
+            )))
+        }
+        done => done.map(drop),
+    }
 }
 
 impl fmt::Debug for Postgres {
@@ -187,7 +195,8 @@ impl Database for Postgres {
 
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for check in self.sql.checks() {
-            self.statement(check).execute(&mut *conn).await?;
+            // Others may be making the tables at this moment.
+            run_patiently(check, conn).await?;
         }
         let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
         if lost {
@@ -209,12 +218,6 @@ impl Database for Postgres {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
-                Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
-                    return Err(misconfigured(format!(
-                        "the tables are of an older form, and somebody, a backup for one, kept them in use for {PATIENCE} \
-                         when they were to be brought up to date: connect again, or see schema_upgrade()"
-                    )));
-                }
                 other => {
                     other?;
                 }
