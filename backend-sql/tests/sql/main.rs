@@ -4,6 +4,7 @@ mod connections;
 mod crash;
 mod deadlocks;
 mod groups;
+mod hand_over;
 mod inherited;
 mod many;
 mod mysql;
