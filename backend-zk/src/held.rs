@@ -25,18 +25,21 @@ fn of_another_client() -> Error {
 /// One sign of life for each session is one for all of its grants. It also brings our server up to date, so that the
 /// events of all that happened before come ahead of its answer: a node that is watched, and of which no event has come by
 /// then, is there. Only the nodes without a watch are asked for by name. A session gives signs of life all the time, and
-/// the last one serves where it is recent: then nothing is sent, however many locks there are.
+/// the last one serves where it is recent, and newer than what has served before: then nothing is sent, however many locks
+/// there are.
 ///
 /// Sessions are waited for side by side: one that is silent until `until` does not take the answers of the others with it.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-    let mut sessions: HashMap<i64, &Arc<Session>> = HashMap::new();
+    // The sessions, and what their leases have been proven by so far.
+    let mut sessions: HashMap<i64, (&Arc<Session>, Moment)> = HashMap::new();
     for node in grants.iter().filter_map(Grant::record::<Node>) {
-        sessions.entry(node.session.id()).or_insert(&node.session);
+        let (_, proven) = sessions.entry(node.session.id()).or_insert((&node.session, node.proven()));
+        *proven = node.proven().max(*proven);
     }
     // All go out before the first answer is waited for.
     let signs: Vec<_> = sessions
         .values()
-        .map(|session| match session.recent_sign() {
+        .map(|(session, proven)| match session.recent_sign().filter(|sent| sent > proven) {
             Some(sent) => (session.id(), futures_util::future::ready(Ok(sent)).boxed()),
             None => (session.id(), session.sign()),
         })

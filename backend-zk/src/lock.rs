@@ -67,6 +67,7 @@ impl Inner {
     /// Starts or extends the lease of a claim that holds the lock since, or still at, `sent`. `None`: too late, the
     /// claim is being given up.
     pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
+        node.note_proven(sent);
         let until = valid_until(sent, claim.ttl());
         self.leases.extend(claim.owner(), until).then(|| until.min(node.session.deadline()))
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use lockcore::backend::Backoff;
-use lockcore::{Claim, FencingToken, LockName};
+use lockcore::{Claim, FencingToken, LockName, Moment};
 use zookeeper_client as zk;
 
 use crate::child::Data;
@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) czxid: i64,
     /// It was the first of the queue, or one of several who hold the lock together.
     held: AtomicBool,
+    /// When the latest request was sent by whose answer the claim was granted or renewed.
+    proven: Mutex<Moment>,
     /// A deletion was sent whose outcome is not known.
     deleting: AtomicBool,
     /// A watch on the node itself, if one has been set.
@@ -51,6 +53,7 @@ impl Node {
             sequence,
             czxid,
             held: AtomicBool::new(false),
+            proven: Mutex::new(Moment::now()),
             deleting: AtomicBool::new(false),
             watch: Mutex::default(),
             beside: Mutex::default(),
@@ -87,6 +90,15 @@ impl Node {
 
     pub(crate) fn was_held(&self) -> bool {
         self.held.load(Ordering::Acquire)
+    }
+
+    /// The claim was granted or renewed by the answer to a request that was sent then.
+    pub(crate) fn note_proven(&self, sent: Moment) {
+        *self.proven.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+    }
+
+    pub(crate) fn proven(&self) -> Moment {
+        *self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A deletion was sent, and nobody knows what became of it.

@@ -45,7 +45,7 @@ pub(crate) struct Session {
     pub(crate) under_way: Semaphore,
     pub(crate) options: Arc<Options>,
     validity: Mutex<(StateWatcher, Validity)>,
-    /// Whoever waits for an answer waits in vain.
+    /// Nothing is answered: those who wait for an answer look how long they have.
     stalled: Notify,
     /// How many nodes of claims it has.
     nodes: AtomicUsize,
@@ -163,17 +163,23 @@ impl Session {
 
     /// Waits for an answer, but not for longer than the session can live without one.
     ///
-    /// Requests are answered in order. So one watchdog serves all of them, the heartbeat: when nothing has been answered
-    /// for that time, nobody gets an answer.
+    /// Requests are answered in order. So one watchdog serves all of them, the heartbeat: only while nothing has been
+    /// answered for that time does a request look how long it has waited itself.
     pub(crate) async fn bounded<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
     ) -> Result<T, zk::Error> {
-        let stalled = self.stalled.notified();
-        tokio::select! {
-            biased;
-            answer = answer => answer,
-            () = stalled => Err(zk::Error::Timeout),
+        let (asked, mut answer) = (Moment::now(), std::pin::pin!(answer));
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                () = self.stalled.notified() => {
+                    if Moment::now().since(asked) >= self.timeout() {
+                        return Err(zk::Error::Timeout);
+                    }
+                }
+            }
         }
     }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lockcore::{Error, ErrorKind};
 use zookeeper_client::{self as zk, EventType};
 
 use crate::child::{Child, Data, Kind};
 use crate::node::Node;
 use crate::queue::{Position, Waiting, position};
-use crate::waiter::{Stop, Waiter, taken};
+use crate::waiter::{Stop, Waiter};
 
 /// Who else stands before a waiter, beside the one whose node is watched.
 enum Others {
@@ -186,6 +187,10 @@ impl Waiter<'_> {
             }
         }
     }
+}
+
+pub(crate) fn taken() -> Stop {
+    Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
 }
 
 fn after_own(event: &zk::WatchedEvent) -> Result<bool, Stop> {

@@ -5,7 +5,7 @@
 //! travel back to back. The node is known by its path once the server has answered; before that, and after a lost answer,
 //! it is found by the owner id, and by its session: a node of another session can vanish at any time, so it is not ours.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait};
@@ -19,13 +19,13 @@ use crate::node::Node;
 use crate::queue::{Position, Waiting, position};
 use crate::release::release;
 use crate::session::Session;
+use crate::turn::taken;
 
 /// The server's counter has 32 bits. Before its end the order of the queue is lost, so locks are refused a million
 /// earlier: that is time enough for the queue to run empty, which starts the numbers anew.
 const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
 
-/// The pause before a request that was not answered is made anew. Without a connection the requests of a session wait in
-/// the client, so this is no busy loop.
+/// The pause before an unanswered request is made anew. No busy loop: requests wait in the client for a connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One acquire under way.
@@ -47,6 +47,8 @@ pub(crate) struct Waiter<'a> {
     pub(crate) listed: Option<Vec<Child>>,
     /// Others may have seen the claim wait.
     waited: bool,
+    /// When it began to wait for the last answer.
+    asked: Mutex<Moment>,
 }
 
 /// Why a waiter cannot go on as usual.
@@ -79,7 +81,7 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
     } else if let Some(granted) = claim.while_wanted(work).await {
         granted?
     } else {
-        return Err(claim.wait_ended(waiter.map_or(asked, |waiter| waiter.session.heard())));
+        return Err(claim.wait_ended(waiter.map_or(asked, |waiter| *waiter.asked())));
     };
     if granted.is_some() {
         claim.note_left_queue();
@@ -110,6 +112,7 @@ impl<'a> Waiter<'a> {
             in_doubt: false,
             listed: None,
             waited: true,
+            asked: Mutex::new(Moment::now()),
         })
     }
 
@@ -161,12 +164,22 @@ impl<'a> Waiter<'a> {
         }
     }
 
+    fn asked(&self) -> MutexGuard<'_, Moment> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer to a request, if there is one in time.
+    async fn bounded<T>(&self, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
+        *self.asked() = Moment::now();
+        self.session.bounded(answer).await
+    }
+
     /// The answer to a request; `None` if the node that it is about is not there.
     pub(crate) async fn ask<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
     ) -> Result<Option<T>, Stop> {
-        match self.session.bounded(answer).await {
+        match self.bounded(answer).await {
             Ok(answer) => Ok(Some(answer)),
             Err(zk::Error::NoNode) => Ok(None),
             Err(error) => Err(match class_of(&error) {
@@ -213,7 +226,7 @@ impl<'a> Waiter<'a> {
             let listing = client.list_children(&self.folder);
             self.in_doubt = true;
             // Answers come in this order, so the first is there with the second, and the task is woken once.
-            let listed = session.bounded(listing).await;
+            let listed = self.bounded(listing).await;
             let created = self.ask(creating).await?;
             self.in_doubt = false;
             drop(turn);
@@ -227,7 +240,7 @@ impl<'a> Waiter<'a> {
                 return Ok(node);
             }
             if let Some(making) = making {
-                self.folder_made(session.bounded(making).await.err()).await?;
+                self.folder_made(self.bounded(making).await.err()).await?;
             }
             self.folder_missing = true;
         }
@@ -331,8 +344,7 @@ impl<'a> Waiter<'a> {
             self.ask(session.sign()).await?;
             tokio::time::sleep(session.lag / 2).await;
         }
-        // The claim's own lease is counted by us, so it begins now. It can only be ending if somebody gave the claim up
-        // meanwhile.
+        // The claim's own lease is counted by us, so it begins now; unless somebody gave the claim up meanwhile.
         self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)
     }
 
@@ -369,14 +381,14 @@ impl<'a> Waiter<'a> {
         self.past.push(over);
         self.inner.leases.remove(self.claim.owner());
         (self.in_doubt, self.listed, self.waited) = (false, None, true);
-        // Until the pool has noticed, too, it hands out the same one.
-        while self.session.id() == over {
+        loop {
             self.session = self.inner.session(self.claim).await?;
-            if self.session.id() == over {
-                tokio::time::sleep(PAUSE).await;
+            if self.session.id() != over {
+                return Ok(());
             }
+            // The pool has not noticed it yet.
+            tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
     }
 }
 
@@ -384,8 +396,4 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
-}
-
-pub(crate) fn taken() -> Stop {
-    Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
 }

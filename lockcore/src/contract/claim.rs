@@ -278,10 +278,9 @@ impl Claim {
         self.0.clock.timeout(GRACE, work).await
     }
 
-    /// For backends: the error of a wait that ended while a request was under way. The server was heard last by this
-    /// moment.
-    pub fn wait_ended(&self, heard: Moment) -> Error {
-        if self.0.clock.now().since(heard) > SILENCE {
+    /// For backends: the error of a wait that ended while a request was under way, which was sent at this moment.
+    pub fn wait_ended(&self, asked: Moment) -> Error {
+        if self.0.clock.now().since(asked) > SILENCE {
             Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
         } else {
             Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
