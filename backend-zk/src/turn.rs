@@ -14,7 +14,24 @@ use zookeeper_client::{self as zk, EventType};
 use crate::child::{Child, Data, Kind};
 use crate::node::Node;
 use crate::queue::{Position, Waiting, position};
-use crate::waiter::{Stop, Waiter};
+use crate::waiter::Waiter;
+
+/// Why a waiter cannot go on as usual.
+pub(crate) enum Stop {
+    /// Nobody knows whether the last request was executed.
+    Unanswered,
+    /// The session is over, and with it the place in the queue.
+    SessionOver,
+    /// The claim does not get the lock, and waits no longer.
+    NotNow,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
 
 /// Who else stands before a waiter, beside the one whose node is watched.
 enum Others {

@@ -19,7 +19,7 @@ use crate::node::Node;
 use crate::queue::{Position, Waiting, position};
 use crate::release::release;
 use crate::session::Session;
-use crate::turn::taken;
+use crate::turn::{Stop, taken};
 
 /// The server's counter has 32 bits. Before its end the order of the queue is lost, so locks are refused a million
 /// earlier: that is time enough for the queue to run empty, which starts the numbers anew.
@@ -48,18 +48,7 @@ pub(crate) struct Waiter<'a> {
     /// Others may have seen the claim wait.
     waited: bool,
     /// When it began to wait for the last answer.
-    asked: Mutex<Moment>,
-}
-
-/// Why a waiter cannot go on as usual.
-pub(crate) enum Stop {
-    /// Nobody knows whether the last request was executed.
-    Unanswered,
-    /// The session is over, and with it the place in the queue.
-    SessionOver,
-    /// The claim does not get the lock, and waits no longer.
-    NotNow,
-    Failed(Error),
+    asked: &'a Mutex<Moment>,
 }
 
 /// Gets the lock for a claim. `None`: it is not free, and the claim waits no longer.
@@ -70,18 +59,13 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
         // The node is a place in the queue from the moment that it is there.
         claim.note_queued();
     }
-    let (asked, mut waiter) = (Moment::now(), None);
     // One bound for all requests of the acquire. Each of them goes on without us; lockcore gives the claim up.
-    let work = async {
-        let waiter = waiter.insert(Waiter::new(inner, claim, kind).await?);
-        waiter.run().await
-    };
+    let asked = Mutex::new(Moment::now());
+    let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
     let granted = if claim.wait() == Wait::No {
-        tokio::time::timeout(inner.options.timeout, work).await.map_err(|_| no_answer())??
-    } else if let Some(granted) = claim.while_wanted(work).await {
-        granted?
+        answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??
     } else {
-        return Err(claim.wait_ended(waiter.map_or(asked, |waiter| *waiter.asked())));
+        claim.while_wanted(work).await.ok_or_else(|| claim.wait_ended(*lock(&asked)))??
     };
     if granted.is_some() {
         claim.note_left_queue();
@@ -89,8 +73,33 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
     Ok(granted)
 }
 
+fn lock(asked: &Mutex<Moment>) -> MutexGuard<'_, Moment> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes on with some work for as long as each request is answered within `limit`.
+async fn answered<T>(work: impl Future<Output = T>, asked: &Mutex<Moment>, limit: Duration) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let end = lock(asked).after(limit);
+        if end.has_passed() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = end.sleep() => (),
+        }
+    }
+}
+
 impl<'a> Waiter<'a> {
-    async fn new(inner: &'a Arc<Inner>, claim: &'a Claim, kind: Kind) -> Result<Self> {
+    async fn new(
+        inner: &'a Arc<Inner>,
+        claim: &'a Claim,
+        kind: Kind,
+        asked: &'a Mutex<Moment>,
+    ) -> Result<Self> {
         // Asked for again, the claim stays on the session that has its node.
         let former = inner.leases.get(claim.owner()).map(|node| Arc::clone(&node.session));
         let (session, past) = match former {
@@ -112,7 +121,7 @@ impl<'a> Waiter<'a> {
             in_doubt: false,
             listed: None,
             waited: true,
-            asked: Mutex::new(Moment::now()),
+            asked,
         })
     }
 
@@ -164,13 +173,9 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    fn asked(&self) -> MutexGuard<'_, Moment> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The answer to a request, if there is one in time.
     async fn bounded<T>(&self, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
-        *self.asked() = Moment::now();
+        *lock(self.asked) = Moment::now();
         self.session.bounded(answer).await
     }
 
@@ -389,11 +394,5 @@ impl<'a> Waiter<'a> {
             // The pool has not noticed it yet.
             tokio::time::sleep(PAUSE).await;
         }
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
     }
 }
