@@ -1,6 +1,8 @@
-//! The names of the nodes that stand in a lock's queue: ours, and those of Curator, kazoo and others.
+//! What the nodes in a lock's queue say, by their names and their data: ours, and those of Curator, kazoo and others.
 
-use lockcore::Mode;
+use std::time::Duration;
+
+use lockcore::{Claim, Mode};
 use uuid::Uuid;
 
 /// The number of digits of a sequence number. The server writes at least so many.
@@ -116,8 +118,43 @@ fn kind_of(head: &str) -> Option<Kind> {
     limit.parse().ok().filter(|&limit| limit > 0).map(Kind::Permit)
 }
 
+/// What the data of a node say: a label for people, and behind a line break the lease and what has become of the claim.
+/// Labels have no line breaks. Other programs write what they like; the first line is a label then.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Data {
+    pub(crate) label: String,
+    /// The lease; `None` if the node is not lockwell's.
+    pub(crate) ttl: Option<Duration>,
+    /// The claim is a reader's. One that is a writer by its name has become a reader.
+    pub(crate) reads: bool,
+    /// It is a permit whose turn has come.
+    pub(crate) holds: bool,
+}
+
+impl Data {
+    pub(crate) fn read(data: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(data);
+        let mut lines = text.split('\n');
+        let label = lines.next().unwrap_or_default().to_owned();
+        let ours = lines.next().and_then(|line| line.strip_prefix("lockwell ttl=")).unwrap_or_default();
+        let mut words = ours.split_ascii_whitespace();
+        let ttl = words.next().and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
+        let last = words.next_back().filter(|_| ttl.is_some());
+        Self { label, ttl, reads: last == Some("reader"), holds: last == Some("held") }
+    }
+
+    /// The data of a claim's node. `holds`: it is a permit whose turn has come.
+    pub(crate) fn write(claim: &Claim, holds: bool) -> Vec<u8> {
+        let reads = if claim.mode() == Mode::Shared { " reader" } else { "" };
+        let holds = if holds { " held" } else { "" };
+        format!("{}\nlockwell ttl={}{reads}{holds}", claim.label(), claim.ttl().as_millis()).into_bytes()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use lockcore::{LockName, Wait};
+
     use super::*;
 
     fn parse(name: &str) -> Option<(Kind, i64, bool)> {
@@ -158,5 +195,22 @@ mod tests {
         let names = ["_c_a-lock-0000000010", "zlock-0000000002", "other", "a__lock__0000000009"];
         let queue = Child::queue(names.map(str::to_owned).to_vec());
         assert_eq!(queue.iter().map(|child| child.sequence).collect::<Vec<_>>(), [2, 9, 10]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let ttl = Duration::from_millis(1500);
+        let name = LockName::new("a").unwrap();
+        let writer = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "a reader".into());
+        for (claim, reads, holds) in
+            [(&writer, false, false), (&writer, false, true), (&writer.downgraded(), true, false)]
+        {
+            let said = Data { label: "a reader".to_owned(), ttl: Some(ttl), reads, holds };
+            assert_eq!(Data::read(&Data::write(claim, holds)), said);
+        }
+        for others in ["", "10.0.0.1", "__REVOKE__", "a reader", "lockwell ttl=1 reader", "\n reader"] {
+            let said = Data::read(others.as_bytes());
+            assert!(!said.reads && said.ttl.is_none() && others.starts_with(&said.label), "{said:?}");
+        }
     }
 }

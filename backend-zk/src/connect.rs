@@ -9,7 +9,7 @@ use crate::error::{explain, no_answer};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
 use crate::options::Options;
-use crate::thread;
+use crate::session::SESSIONS;
 
 /// A machine that is busy must not look silent.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
     let (servers, limit) = (options.servers_for_long(), options.timeout);
     let several = options.hosts.len() > 1;
-    let short = patience(options.hosts.len(), timeout, limit);
+    let short = connection_timeout(options.hosts.len(), timeout, limit);
     let asked = Moment::now();
     let first = if several { limit / 2 } else { limit };
     match connect_within(options, &servers, timeout, first, short).await {
@@ -46,8 +46,8 @@ pub(crate) async fn connect(
     let mut places: Vec<&str> = servers.split(',').collect();
     places.sort_unstable();
     places.dedup();
-    let patience = patience(places.len(), timeout, limit);
-    connect_within(options, servers, timeout, limit, patience).await
+    let silence = connection_timeout(places.len(), timeout, limit);
+    connect_within(options, servers, timeout, limit, silence).await
 }
 
 async fn connect_within(
@@ -55,12 +55,12 @@ async fn connect_within(
     servers: &str,
     timeout: Duration,
     limit: Duration,
-    patience: Duration,
+    silence: Duration,
 ) -> Result<zk::Client> {
     let mut connector = zk::Client::connector()
         .with_fail_eagerly()
         .with_session_timeout(timeout)
-        .with_connection_timeout(patience);
+        .with_connection_timeout(silence);
     match &options.login {
         None => (),
         Some(crate::options::Login::Digest(digest)) => {
@@ -74,11 +74,11 @@ async fn connect_within(
     }
     #[cfg(feature = "tls")]
     if let Some(files) = &options.tls {
-        connector = connector.with_tls(crate::tls::options(files)?);
+        connector = connector.with_tls(tls_options(files)?);
     }
     let servers = servers.to_owned();
     // The crate spawns the session's task where it is called.
-    let opening = thread::spawn(async move {
+    let opening = SESSIONS.spawn(async move {
         tokio::time::timeout(limit, connector.connect(&servers)).await.unwrap_or(Err(zk::Error::Timeout))
     });
     match opening.await {
@@ -97,12 +97,28 @@ async fn connect_within(
     }
 }
 
+/// Trust in the certificates of these files, and in no others. The files are read anew for each session, so that
+/// renewed ones are used.
+#[cfg(feature = "tls")]
+fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
+    use lockcore::tls::{choose_provider, read_certificates, read_key, unusable};
+    choose_provider();
+    let mut options = zk::TlsOptions::new();
+    if let Some(ca) = &files.ca {
+        options = options.with_pem_ca(&read_certificates(ca)?).map_err(|error| unusable(ca, &error))?;
+    }
+    let Some((cert, key)) = &files.identity else { return Ok(options) };
+    options
+        .with_pem_identity(&read_certificates(cert)?, &read_key(key)?)
+        .map_err(|error| unusable(&format!("{cert} and {key}"), &error))
+}
+
 /// For how long a connection may be silent, or take to be made, before it is the next server's turn.
 ///
 /// With several servers: when one falls silent, and is tried in vain twice more, another must still get its turn before
 /// the session is over. And when a minority is silent, and each of them is tried twice, another must get its turn before
 /// `limit` is over. A shorter time would cost more: the client crate pings after three eighths of it.
-fn patience(servers: usize, timeout: Duration, limit: Duration) -> Duration {
+pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {
         Ok(0 | 1) | Err(_) => timeout / 2,
         Ok(servers) => (timeout / 4).max(SHORTEST).min(timeout / 2).min(limit / servers),
@@ -121,10 +137,10 @@ mod tests {
     #[test]
     fn every_server_gets_its_turn() {
         let secs = Duration::from_secs;
-        assert_eq!(patience(1, secs(10), secs(5)), secs(5));
-        assert_eq!(patience(3, secs(4), secs(5)), secs(1));
-        assert_eq!(patience(3, secs(1), secs(5)), SHORTEST);
-        assert_eq!(patience(3, secs(86_400), secs(5)), secs(5) / 3);
+        assert_eq!(connection_timeout(1, secs(10), secs(5)), secs(5));
+        assert_eq!(connection_timeout(3, secs(4), secs(5)), secs(1));
+        assert_eq!(connection_timeout(3, secs(1), secs(5)), SHORTEST);
+        assert_eq!(connection_timeout(3, secs(86_400), secs(5)), secs(5) / 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use zookeeper_client as zk;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ErrorClass {
     /// The server said no. Nothing was done.
     Refused,
     /// The session is over; what it held is gone or soon will be.
@@ -14,13 +14,13 @@ pub(crate) enum Fate {
     Unknown,
 }
 
-pub(crate) fn fate(error: &zk::Error) -> Fate {
+pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
     use zk::Error::{
         AuthFailed, BadArguments, BadVersion, ClientClosed, InvalidAcl, NoAuth, NoChildrenForEphemerals,
         NoNode, NodeExists, NotEmpty, NotReadOnly, QuotaExceeded, SessionExpired, Throttled, Unimplemented,
     };
     match error {
-        SessionExpired | ClientClosed => Fate::SessionOver,
+        SessionExpired | ClientClosed => ErrorClass::SessionOver,
         NoNode
         | NodeExists
         | NotEmpty
@@ -33,10 +33,10 @@ pub(crate) fn fate(error: &zk::Error) -> Fate {
         | NotReadOnly
         | QuotaExceeded
         | Throttled
-        | Unimplemented => Fate::Refused,
+        | Unimplemented => ErrorClass::Refused,
         // Among them `ConnectionLoss`, `Custom` for a connection that was given up for its silence, and `SessionMoved`,
         // which an old connection says after the session has come back on another.
-        _ => Fate::Unknown,
+        _ => ErrorClass::Unknown,
     }
 }
 
@@ -52,10 +52,9 @@ pub(crate) fn explain(error: &zk::Error) -> Error {
         E::NoNode => {
             (ErrorKind::Misconfigured, "the base path is missing; let it be created, or use create=true")
         }
-        E::NoChildrenForEphemerals => (
-            ErrorKind::KindClash,
-            "the name is in use by the recipe `simple`; all users of a base must use the same",
-        ),
+        E::NoChildrenForEphemerals => {
+            (ErrorKind::KindClash, "the name is in use by a lock of another kind: its node is ephemeral")
+        }
         E::NotReadOnly => (ErrorKind::Misconfigured, "the server is read only: it has lost its ensemble"),
         E::QuotaExceeded => (ErrorKind::Misconfigured, "the quota of the path is used up"),
         E::Throttled => (ErrorKind::Unreachable, "the server turns requests away, it has too many"),

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::options::{Host, Options};
-use crate::thread;
+use crate::session::SESSIONS;
 
 /// How long a server is asked.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
         return None;
     }
     let hosts = options.hosts.clone();
-    let asking = thread::spawn(async move {
+    let asking = SESSIONS.spawn(async move {
         let asking = hosts.iter().map(async |host| read_conf(&ask(host, b"conf").await.ok()?));
         let found = join_all(asking).await.into_iter().flatten();
         found.reduce(|(tick, limit), (other, others)| (tick.max(other), limit.max(others)))
@@ -50,7 +50,7 @@ pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
         return error;
     }
     let hosts = options.hosts.clone();
-    let asking = thread::spawn(async move {
+    let asking = SESSIONS.spawn(async move {
         let asking = hosts.iter().map(async |host| format!("{host}{}", state(&ask(host, b"srvr").await)));
         join_all(asking).await
     });

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
 
-use crate::error::{Fate, explain, fate};
-use crate::node::{Node, folder};
+use crate::error::{ErrorClass, class_of, explain};
+use crate::node::Node;
 
 /// Writes that are done, all of them, if the lock is still held when they arrive, and none of them otherwise.
 ///
@@ -17,7 +17,7 @@ use crate::node::{Node, folder};
 pub struct GuardedWrite {
     client: Client,
     lock: String,
-    patience: Duration,
+    timeout: Duration,
     writes: Vec<Write>,
 }
 
@@ -34,16 +34,10 @@ impl GuardedWrite {
             Error::new(ErrorKind::InvalidInput, "this grant was not made by this backend")
                 .during(Operation::Verify)
         })?;
-        if !node.unique {
-            // The path would be the next holder's, too, and no version tells the two nodes apart.
-            let text =
-                "the recipe `simple` has no guarded writes: its lock is one path for all who hold it in turn";
-            return Err(Error::new(ErrorKind::Unsupported, text).during(Operation::Verify));
-        }
         Ok(Self {
             client: node.session.client.clone(),
             lock: node.path.clone(),
-            patience: node.session.timeout(),
+            timeout: node.session.timeout(),
             writes: Vec::new(),
         })
     }
@@ -90,7 +84,7 @@ impl GuardedWrite {
                     .with_source(error.to_string())
             })?;
         }
-        match tokio::time::timeout(self.patience, writer.commit()).await {
+        match tokio::time::timeout(self.timeout, writer.commit()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(CheckWriteError::CheckFailed { .. })) => {
                 Err(Error::new(ErrorKind::Lost, "the lock is not held any more; nothing was written"))
@@ -100,10 +94,12 @@ impl GuardedWrite {
                 format!("write {index} is refused, and so nothing was written"),
             )
             .with_source(source.to_string())),
-            Ok(Err(CheckWriteError::RequestFailed { source })) => Err(match fate(&source) {
-                Fate::SessionOver => Error::new(ErrorKind::Lost, "the session is over, and with it the lock"),
-                Fate::Refused => explain(&source),
-                Fate::Unknown => unknown(),
+            Ok(Err(CheckWriteError::RequestFailed { source })) => Err(match class_of(&source) {
+                ErrorClass::SessionOver => {
+                    Error::new(ErrorKind::Lost, "the session is over, and with it the lock")
+                }
+                ErrorClass::Refused => explain(&source),
+                ErrorClass::Unknown => unknown(),
             }),
             Err(_) => Err(unknown()),
         }
@@ -114,7 +110,7 @@ impl fmt::Debug for GuardedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The name of the node in this folder holds the owner id.
         f.debug_struct("GuardedWrite")
-            .field("lock", &folder(&self.lock))
+            .field("lock", &self.lock.rsplit_once('/').map(|(folder, _)| folder))
             .field("writes", &self.writes)
             .finish_non_exhaustive()
     }

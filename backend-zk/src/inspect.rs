@@ -1,19 +1,17 @@
 //! Looking at a lock from outside, and the operator's release.
 
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
+use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
-use crate::child::{Child, Kind};
+use crate::child::{Child, Data, Kind};
 use crate::error::explain;
+use crate::lock::Inner;
 use crate::names::lock_path;
-use crate::node::{read_data, says_reader};
-use crate::options::Recipe;
 use crate::queue::holders;
 use crate::session::Session;
-use crate::shared::Shared;
 
 /// One who holds a lock or waits for it, as its node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +32,8 @@ pub struct Place {
 }
 
 /// The nodes of a lock, as of now.
-async fn list(shared: &Shared, session: &Session, path: &str) -> Result<Vec<Child>> {
+async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
     let client = &session.client;
-    if shared.options.recipe == Recipe::Simple {
-        let (synced, found) = (client.sync(path), client.check_stat(path));
-        let stat = async { synced.await.and(found.await) }.await.map_err(|error| explain(&error))?;
-        // One node that is the lock itself.
-        let only = Child { name: String::new(), kind: Kind::Exclusive, sequence: 0, owner: None };
-        return Ok(stat.map(|_| only).into_iter().collect());
-    }
     // Our server may be behind the others.
     let (synced, listed) = (client.sync(path), client.list_children(path));
     match async { synced.await.and(listed.await) }.await {
@@ -50,10 +41,6 @@ async fn list(shared: &Shared, session: &Session, path: &str) -> Result<Vec<Chil
         Err(zk::Error::NoNode) => Ok(Vec::new()),
         Err(error) => Err(explain(&error)),
     }
-}
-
-fn path_of(folder: &str, child: &Child) -> String {
-    if child.name.is_empty() { folder.to_owned() } else { format!("{folder}/{}", child.name) }
 }
 
 /// How many of the first nodes hold the lock if the first is a writer that has become a reader, as its data tell.
@@ -68,15 +55,17 @@ fn may_hold(queue: &[Child]) -> usize {
 
 /// Reads the first `count` of a queue. `None` for one that has gone meanwhile.
 async fn read(
-    shared: &Shared,
+    inner: &Inner,
     session: &Session,
     folder: &str,
     queue: &[Child],
     count: usize,
 ) -> Result<Vec<Option<Place>>> {
     let (mut holding, mut joined) = (holders(queue), false);
-    let reading: Vec<_> =
-        queue[..count].iter().map(|child| session.client.get_data(&path_of(folder, child))).collect();
+    let reading: Vec<_> = queue[..count]
+        .iter()
+        .map(|child| session.client.get_data(&format!("{folder}/{}", child.name)))
+        .collect();
     let mut places = Vec::with_capacity(count);
     for ((at, child), answer) in queue.iter().enumerate().zip(reading) {
         let (data, stat) = match answer.await {
@@ -87,9 +76,9 @@ async fn read(
             }
             Err(error) => return Err(explain(&error)),
         };
-        let (label, ttl) = read_data(&data);
+        let Data { label, ttl, reads, .. } = Data::read(&data);
         let mut mode = child.kind.mode();
-        if at == 0 && mode == Mode::Exclusive && says_reader(&data) {
+        if at == 0 && mode == Mode::Exclusive && reads {
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
         places.push(Some(Place {
@@ -99,26 +88,26 @@ async fn read(
             label,
             mode,
             ttl,
-            waited: shared.clock.since(stat.ctime),
+            waited: inner.clock.since(stat.ctime),
         }));
     }
     Ok(places)
 }
 
-pub(crate) async fn queue(shared: &Arc<Shared>, name: &LockName) -> Result<Vec<Place>> {
-    let session = shared.pool.any().await?;
-    let folder = lock_path(&shared.options.base, name);
-    let queue = list(shared, &session, &folder).await?;
-    Ok(read(shared, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
+pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<Place>> {
+    let session = inner.pool.any().await?;
+    let folder = lock_path(&inner.options.base, name);
+    let queue = list(&session, &folder).await?;
+    Ok(read(inner, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
 }
 
-pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<LockStatus> {
-    let session = shared.pool.any().await?;
-    let folder = lock_path(&shared.options.base, name);
+pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus> {
+    let session = inner.pool.any().await?;
+    let folder = lock_path(&inner.options.base, name);
     let mut tries = 0;
     loop {
-        let queue = list(shared, &session, &folder).await?;
-        let places = read(shared, &session, &folder, &queue, may_hold(&queue)).await?;
+        let queue = list(&session, &folder).await?;
+        let places = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
         // A holder that left between the two questions has an heir by now.
         if places.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
@@ -136,17 +125,17 @@ pub(crate) async fn status(shared: &Arc<Shared>, name: &LockName) -> Result<Lock
     }
 }
 
-pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Result<usize> {
-    let session = shared.pool.any().await?;
-    let folder = lock_path(&shared.options.base, name);
-    let queue = list(shared, &session, &folder).await?;
-    let places = read(shared, &session, &folder, &queue, may_hold(&queue)).await?;
+pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usize> {
+    let session = inner.pool.any().await?;
+    let folder = lock_path(&inner.options.base, name);
+    let queue = list(&session, &folder).await?;
+    let places = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
     // All go out before the first answer is waited for.
     let deleting: Vec<_> = queue
         .iter()
         .zip(places)
         .filter(|(_, place)| place.as_ref().is_some_and(|place| place.holds))
-        .map(|(child, _)| session.client.delete(&path_of(&folder, child), None))
+        .map(|(child, _)| session.client.delete(&format!("{folder}/{}", child.name), None))
         .collect();
     let mut freed = 0;
     for answer in deleting {
@@ -158,4 +147,25 @@ pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Resu
         }
     }
     Ok(freed)
+}
+
+/// The server's clock, for showing how long a lock has been held. Nothing is decided by it.
+///
+/// The latest time of the server that we have seen, in milliseconds, and when we asked for it.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock(Mutex<Option<(i64, Moment)>>);
+
+impl ServerClock {
+    /// The server wrote this time in answer to a request of that moment.
+    pub(crate) fn saw(&self, millis: i64, sent: Moment) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
+    }
+
+    /// How long ago the server wrote this time.
+    pub(crate) fn since(&self, millis: i64) -> Duration {
+        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((seen, sent)) = seen else { return Duration::ZERO };
+        let passed = i64::try_from(Moment::now().since(sent).as_millis()).unwrap_or(i64::MAX);
+        Duration::from_millis(u64::try_from(seen.saturating_add(passed) - millis).unwrap_or(0))
+    }
 }

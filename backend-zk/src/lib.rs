@@ -9,7 +9,7 @@
 //! | `USER:PASSWORD@` | | who we are |
 //! | `auth` | `digest`, `sasl` | by the scheme `digest`, which needs no user at the server; or by SASL with DIGEST-MD5 (feature `sasl`) |
 //! | `acl` | `open`, `creator` | who may touch our nodes |
-//! | `recipe` | `curator`, `curator-rw`, `simple` | exclusive claims write themselves as Curator's mutex, or as the writer of its reader-writer lock; `simple` is the naive lock, for comparison |
+//! | `recipe` | `curator`, `curator-rw` | exclusive claims write themselves as Curator's mutex, or as the writer of its reader-writer lock |
 //! | `session` | `1s` | the shortest session to ask for |
 //! | `strict` | `true`, `false`, `10s` | refuse leases that a server which is cut off from its leader would outlive: those not longer than `syncLimit` x `tickTime`, as the servers tell (by the command `conf`), or as given here |
 //! | `tick` | `2s` | the servers' `tickTime`, where they do not tell it: at least the largest of them; 2 seconds are assumed |
@@ -22,37 +22,26 @@
 //! `inspect` counts how long a lock has been held from when its holder came to the queue: nothing that is written tells
 //! when its turn came.
 
-mod acquire;
-mod belief;
 mod child;
-mod clock;
 mod connect;
-mod downgrade;
 mod error;
 mod four_letters;
-mod granted;
 mod guarded;
+mod held;
 mod inspect;
 mod lock;
-mod look;
 mod names;
+mod negotiated;
 mod node;
 mod options;
-mod patience;
-mod permit;
 mod pool;
 mod probe;
 mod queue;
-mod recover;
 mod release;
-mod renew;
 mod session;
-mod shared;
-mod simple;
-mod thread;
-#[cfg(feature = "tls")]
-mod tls;
 mod turn;
+mod validity;
+mod waiter;
 
 pub use guarded::GuardedWrite;
 pub use inspect::Place;

@@ -1,36 +1,98 @@
 //! The backend as `lockcore` sees it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockcore::backend::Backoff;
+use lockcore::backend::{Backoff, LeaseTable, valid_until};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Result, ServerUrl, async_trait,
+    OwnerId, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
-use zookeeper_client::{self as zk, EventType};
 
-use crate::clock::ServerClock;
-use crate::error::{Fate, fate, no_answer};
+use crate::child::Child;
+use crate::error::no_answer;
 use crate::four_letters::say_why;
 use crate::guarded::GuardedWrite;
-use crate::inspect::{self, Place};
+use crate::inspect::{self, Place, ServerClock};
 use crate::node::Node;
-use crate::options::{Options, Recipe};
+use crate::options::Options;
 use crate::pool::Pool;
 use crate::probe::{Limits, probe};
-use crate::shared::Shared;
-use crate::{acquire, downgrade, release, renew, simple, thread};
+use crate::session::{SESSIONS, Session};
+use crate::{held, release, waiter};
 
 /// Locks in ZooKeeper.
 ///
 /// One session, and so one connection, for each length of lease that is in use. The sessions live on a thread of their
 /// own, so the locks outlive a blocked runtime. Dropping the last handle closes the sessions.
 pub struct ZkLock {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+}
+
+/// One client: what its calls and its background work have in common.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: Arc<Options>,
+    pub(crate) pool: Pool,
+    /// The nodes of the claims, and the ends of their leases.
+    pub(crate) leases: Arc<LeaseTable<Node>>,
+    pub(crate) clock: ServerClock,
+    capabilities: Capabilities,
+}
+
+impl Inner {
+    /// Our node of this name, also while it is being deleted.
+    pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
+        let node = self.leases.find(OwnerId::from_uuid(child.owner?));
+        node.filter(|node| node.name() == child.name)
+    }
+
+    /// The session for a claim. While no server can be reached it is tried again, for as long as the claim waits.
+    pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
+        let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
+        loop {
+            match self.pool.session(claim.ttl()).await {
+                Err(error) if error.is_retryable() && claim.wait() != Wait::No => {
+                    tracing::info!(error = format!("{error:#}"), "no session; it is tried again");
+                    pauses.pause().await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Starts or extends the lease of a claim that holds the lock since, or still at, `sent`. `None`: too late, the
+    /// claim is being given up.
+    pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
+        node.note_proven(sent);
+        let until = valid_until(sent, claim.ttl());
+        self.leases.extend(claim.owner(), until).then(|| until.min(node.session.deadline()))
+    }
+
+    /// The grant of a claim that holds the lock.
+    pub(crate) fn grant(&self, claim: &Claim, node: &Arc<Node>, sent: Moment) -> Option<Grant> {
+        let deadline = self.lease(claim, node, sent)?;
+        let grant = Grant::new(claim, node.token(), sent).with_deadline(deadline);
+        Some(grant.with_record(Arc::<Node>::clone(node)))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leases.close();
+    }
+}
+
+/// Gives up the claims that nobody has renewed. Their validity has just ended, by the same clock.
+async fn end_leases(inner: Weak<Inner>, leases: Arc<LeaseTable<Node>>) {
+    while let Some((owner, node)) = leases.expired().await {
+        let Some(inner) = inner.upgrade() else { return };
+        tracing::info!(lock = %node.lock, "the lease was not renewed; the lock is given up");
+        release::discard(&inner, owner, node);
+    }
 }
 
 impl ZkLock {
@@ -41,39 +103,40 @@ impl ZkLock {
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(Options::read(url).map_err(context)?);
-        thread::start().map_err(context)?;
+        SESSIONS.get().map_err(context)?;
         let clock = ServerClock::default();
         let limits = match probe(&options, &clock).await {
             Ok(limits) => limits,
             Err(error) => return Err(context(say_why(&options, error).await)),
         };
-        let shared = Shared {
-            capabilities: capabilities(&options, limits),
+        let inner = Arc::new(Inner {
+            capabilities: capabilities(limits),
             pool: Pool::new(Arc::clone(&options), limits),
-            table: crate::node::Table::default(),
+            leases: Arc::default(),
             clock,
             options,
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        });
+        drop(SESSIONS.spawn(end_leases(Arc::downgrade(&inner), Arc::clone(&inner.leases))));
+        Ok(Self { inner })
     }
 
     /// Everybody who holds the lock or waits for it, in the order of the queue: Curator's and kazoo's nodes, too.
     pub async fn queue(&self, name: &LockName) -> Result<Vec<Place>> {
-        self.again(|| inspect::queue(&self.shared, name).boxed()).await
+        self.again(|| inspect::queue(&self.inner, name).boxed()).await
     }
 
-    /// Looks again while the connection is being replaced.
-    async fn again<'a, T>(&self, look: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
-        let looking = async {
+    /// Asks again while the connection is being replaced.
+    async fn again<'a, T>(&self, ask: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
+        let asking = async {
             let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
             loop {
-                match look().await {
+                match ask().await {
                     Err(error) if error.kind() == ErrorKind::Unreachable => pauses.pause().await,
                     answer => return answer,
                 }
             }
         };
-        tokio::time::timeout(self.shared.options.timeout, looking).await.map_err(|_| no_answer())?
+        tokio::time::timeout(self.inner.options.timeout, asking).await.map_err(|_| no_answer())?
     }
 
     /// Writes to ZooKeeper that are done only if this grant still holds its lock: checked by the servers, in the same
@@ -85,17 +148,16 @@ impl ZkLock {
 
 const BACKEND: &str = "zookeeper";
 
-fn capabilities(options: &Options, limits: Limits) -> Capabilities {
-    let queue = options.recipe != Recipe::Simple;
+fn capabilities(limits: Limits) -> Capabilities {
     let mut promised = Capabilities::minimal(BACKEND);
-    promised.shared = queue;
-    promised.permits = queue;
-    promised.downgrade = queue;
+    promised.shared = true;
+    promised.permits = true;
+    promised.downgrade = true;
     promised.fencing = true;
-    promised.fifo = queue;
+    promised.fifo = true;
     promised.push = true;
     promised.loss_push = true;
-    promised.herd_free = queue;
+    promised.herd_free = true;
     promised.across_hosts = true;
     promised.durable = true;
     promised.failover_safe = true;
@@ -107,45 +169,41 @@ fn capabilities(options: &Options, limits: Limits) -> Capabilities {
 #[async_trait]
 impl DistributedLock for ZkLock {
     fn capabilities(&self) -> Capabilities {
-        self.shared.capabilities.clone()
+        self.inner.capabilities.clone()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        match self.shared.options.recipe {
-            Recipe::Queue(form) => acquire::acquire(&self.shared, claim, form).await,
-            Recipe::Simple => simple::acquire(&self.shared, claim).await,
-        }
+        waiter::acquire(&self.inner, claim).await
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        renew::renew(&self.shared, grants, until).await
+        held::renew(&self.inner, grants, until).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        release::release(&self.shared, claim).await
+        release::release(&self.inner, claim).await
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        let work = downgrade::downgrade(&self.shared, grant);
+        let work = held::downgrade(&self.inner, grant);
         let unknown = |_| Error::new(ErrorKind::UnknownOutcome, "no answer: a writer still, or a reader");
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(unknown)?
+        tokio::time::timeout(self.inner.options.timeout, work).await.map_err(unknown)?
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        self.again(|| inspect::status(&self.shared, name).boxed()).await
+        self.again(|| inspect::status(&self.inner, name).boxed()).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let work = inspect::force_release(&self.shared, name);
-        tokio::time::timeout(self.shared.options.timeout, work).await.map_err(|_| no_answer())?
+        let work = inspect::force_release(&self.inner, name);
+        tokio::time::timeout(self.inner.options.timeout, work).await.map_err(|_| no_answer())?
     }
 
-    /// The server says so by the watch on the node. One that was not set while the claim waited is set only after some
-    /// time, so that locks which are held shortly do not pay for it.
+    /// The server says so by the watch on the node; or the session is not valid any more for as long as it was at first.
     async fn lost(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         tokio::select! {
-            () = gone(node) => (),
+            () = held::gone(node) => (),
             () = node.session.cut_short() => (),
         }
     }
@@ -158,37 +216,15 @@ impl DistributedLock for ZkLock {
     }
 
     async fn close(&self) {
-        self.shared.pool.close();
-    }
-}
-
-/// Resolves when the server says that the node is gone.
-async fn gone(node: &Node) {
-    let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
-    loop {
-        let Some(event) = node.event().await else {
-            tokio::time::sleep(pause).await;
-            match node.session.client.get_and_watch_data(&node.path).await {
-                Ok((_, stat, news)) if stat.czxid == node.czxid => {
-                    node.watched_by(news);
-                }
-                Ok(_) | Err(zk::Error::NoNode) => return,
-                Err(error) if fate(&error) == Fate::SessionOver => return,
-                Err(_) => (),
-            }
-            continue;
-        };
-        if matches!(event.event_type, EventType::NodeDeleted | EventType::Session) {
-            return;
-        }
+        self.inner.pool.close();
     }
 }
 
 impl fmt::Debug for ZkLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZkLock")
-            .field("servers", &self.shared.options.servers)
-            .field("base", &self.shared.options.base)
+            .field("servers", &self.inner.options.servers)
+            .field("base", &self.inner.options.base)
             .finish_non_exhaustive()
     }
 }

@@ -16,15 +16,6 @@ const DEFAULT_PORT: u16 = 2181;
 const PLACES: usize = 24;
 const COPIES: usize = 2;
 
-/// How claims exclude each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recipe {
-    /// A queue of ephemeral sequential nodes.
-    Queue(Form),
-    /// One ephemeral node that everybody wants and watches: for comparison.
-    Simple,
-}
-
 /// Who we are to the servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
@@ -72,7 +63,8 @@ pub(crate) struct Options {
     pub(crate) login: Option<Login>,
     /// Whether only the creator may touch the nodes.
     pub(crate) private: bool,
-    pub(crate) recipe: Recipe,
+    /// How exclusive claims write themselves.
+    pub(crate) form: Form,
     /// Whether a missing base path is created.
     pub(crate) create: bool,
     /// Whether the folders of locks stay when they are empty.
@@ -102,34 +94,19 @@ impl Options {
         let (login, tls) = (login(url)?, tls_files(url)?);
         // A certificate of our own is an identity, too.
         let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity.is_some());
-        let private = match url.option("acl") {
-            None | Some("open") => false,
-            Some("creator") if known => true,
-            Some("creator") => {
-                return Err(bad("acl=creator needs USER:PASSWORD in the address, or cert and key"));
-            }
-            Some(_) => return Err(bad("acl is open or creator")),
-        };
-        let recipe = match url.option("recipe") {
-            None | Some("curator") => Recipe::Queue(Form::Mutex),
-            Some("curator-rw") => Recipe::Queue(Form::Writer),
-            Some("simple") => Recipe::Simple,
-            Some(_) => return Err(bad("recipe is curator, curator-rw or simple")),
-        };
-        let lasting = match url.option("folders") {
-            None | Some("container") => false,
-            Some("persistent") => true,
-            Some(_) => return Err(bad("folders are container or persistent")),
-        };
+        let private = choice(url, "acl", [("open", false), ("creator", true)])?;
+        if private && !known {
+            return Err(bad("acl=creator needs USER:PASSWORD in the address, or cert and key"));
+        }
         Ok(Self {
             servers: servers(&hosts, tls.is_some()),
             hosts,
             base: base_path(url.path())?,
             login,
             private,
-            recipe,
+            form: choice(url, "recipe", [("curator", Form::Mutex), ("curator-rw", Form::Writer)])?,
             create: url.parsed("create", "true or false")?.unwrap_or(true),
-            lasting,
+            lasting: choice(url, "folders", [("container", false), ("persistent", true)])?,
             timeout: url.timeout()?,
             session: bounded(url, "session", 100, 86_400_000)?.unwrap_or(Duration::from_secs(1)),
             strict: strict(url)?,
@@ -207,6 +184,15 @@ fn servers(hosts: &[Host], tls: bool) -> String {
     hosts.iter().map(|host| format!("{scheme}{host}")).collect::<Vec<_>>().join(",")
 }
 
+/// One of two words, of which the first is the default.
+fn choice<T>(url: &ServerUrl, name: &str, [(usual, first), (other, second)]: [(&str, T); 2]) -> Result<T> {
+    match url.option(name) {
+        Some(word) if word == other => Ok(second),
+        Some(word) if word != usual => Err(bad(format!("{name} is {usual} or {other}"))),
+        _ => Ok(first),
+    }
+}
+
 fn bounded(url: &ServerUrl, name: &str, least: u64, most: u64) -> Result<Option<Duration>> {
     let (least, most) = (Duration::from_millis(least), Duration::from_millis(most));
     match url.duration(name)? {
@@ -237,7 +223,7 @@ mod tests {
         assert_eq!(options.base, "/app/locks");
         assert!(matches!(&options.login, Some(Login::Digest(digest)) if digest.expose() == "ann:s@cret"));
         assert!(options.private && options.create && options.strict == Strict::No);
-        assert_eq!(options.recipe, Recipe::Queue(Form::Writer));
+        assert_eq!(options.form, Form::Writer);
         assert!(!format!("{options:?}").contains("s@cret"));
         assert_eq!(read("zk://h").unwrap().base, "/lockwell");
         assert_eq!(read("zk://h?strict=true").unwrap().strict, Strict::Yes);
@@ -260,6 +246,7 @@ mod tests {
             "zk://h?acl=x",
             "zk://ann@h",
             "zk://h?recipe=x",
+            "zk://h?recipe=simple",
             "zk://h?timeout=1ms",
             "zk://h?session=0s",
             "zk://h?folders=x",

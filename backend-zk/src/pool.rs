@@ -14,8 +14,7 @@ use lockcore::{Error, ErrorKind, Result};
 
 use crate::options::Options;
 use crate::probe::Limits;
-use crate::session::Session;
-use crate::thread;
+use crate::session::{SESSIONS, Session};
 
 /// How long a session is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(20);
@@ -79,7 +78,7 @@ impl Pool {
         // An old one is only dropped here: what it held runs out by itself.
         *slot.session() = Some(Arc::clone(&session));
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
-        drop(thread::spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
+        drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
         if self.slots().closed {
             slot.session().take();
             return Err(closed());
@@ -167,7 +166,7 @@ mod tests {
     fn timeouts_are_few_and_fit_their_leases() {
         let (least, most) = (Duration::from_secs(1), Duration::from_secs(90));
         let tick = Duration::from_secs(2);
-        let limits = Limits { least, most, ensemble: false, granted: least, tick, island: None };
+        let limits = Limits { least, most, ensemble: false, granted: least, tick, isolated: None };
         let mut steps: Vec<Duration> = Vec::new();
         for millis in (500..100_000).rev() {
             let ttl = Duration::from_millis(millis);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
-use crate::clock::ServerClock;
 use crate::connect::connect;
 use crate::error::explain;
 use crate::four_letters::ask_conf;
+use crate::inspect::ServerClock;
 use crate::names::CLOCK;
 #[cfg(feature = "sasl")]
 use crate::options::Login;
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
     /// The servers' unit of time.
     pub(crate) tick: Duration,
     /// For how long a server may be cut off from its leader before it sends its clients away.
-    pub(crate) island: Option<Duration>,
+    pub(crate) isolated: Option<Duration>,
 }
 
 impl Limits {
@@ -57,11 +57,11 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
         _ => true,
     };
     let (least, most) = (short.session_timeout(), long.session_timeout());
-    let mut limits = Limits { least, most, ensemble, granted: least, tick: USUAL_TICK, island: None };
+    let mut limits = Limits { least, most, ensemble, granted: least, tick: USUAL_TICK, isolated: None };
     if ensemble {
         if let Some((tick, sync_limit)) = ask_conf(options).await {
             limits.tick = tick;
-            limits.island = Some(tick * sync_limit);
+            limits.isolated = Some(tick * sync_limit);
         } else if let Some(tick) = options.tick {
             limits.tick = tick;
         } else {
@@ -69,17 +69,17 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
             limits.tick = USUAL_TICK.max(least / 2);
             limits.least = limits.tick * 2;
         }
-        if let Strict::Above(island) = options.strict {
-            limits.island = Some(island);
+        if let Strict::Above(isolated) = options.strict {
+            limits.isolated = Some(isolated);
         }
-        heed_island(options, &mut limits)?;
+        check_isolation(options, &mut limits)?;
     }
     Ok(limits)
 }
 
 /// A session of the shortest time that the servers allow.
 ///
-/// The crate's patience with a server follows the session's time, so a slow one gets several chances.
+/// The crate's connection timeout follows the session's, so a slow one gets several chances.
 async fn shortest(options: &Options) -> Result<zk::Client> {
     let end = Moment::now().after(options.timeout);
     loop {
@@ -128,9 +128,9 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
 
 /// A server that is cut off serves its clients for `syncLimit` ticks more. A session that is shorter can be ended by the
 /// leader meanwhile.
-fn heed_island(options: &Options, limits: &mut Limits) -> Result<()> {
+fn check_isolation(options: &Options, limits: &mut Limits) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
-    match (limits.island, options.strict) {
+    match (limits.isolated, options.strict) {
         (None, Strict::Yes) => {
             return misconfigured(
                 "strict=true needs to know syncLimit x tickTime, and the servers do not tell: allow the command conf \
@@ -138,13 +138,13 @@ fn heed_island(options: &Options, limits: &mut Limits) -> Result<()> {
                     .to_owned(),
             );
         }
-        (Some(island), Strict::No) if limits.least <= island => tracing::warn!(
-            shortest = ?limits.least, ?island,
+        (Some(isolated), Strict::No) if limits.least <= isolated => tracing::warn!(
+            shortest = ?limits.least, ?isolated,
             "leases that are not longer than syncLimit x tickTime are lost when a server is cut off from its leader, \
              before the server notices; strict=true refuses them"
         ),
-        (Some(island), Strict::Yes | Strict::Above(_)) => {
-            limits.least = limits.least.max(island + limits.tick);
+        (Some(isolated), Strict::Yes | Strict::Above(_)) => {
+            limits.least = limits.least.max(isolated + limits.tick);
         }
         (_, Strict::No | Strict::Above(_)) => (),
     }

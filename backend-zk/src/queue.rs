@@ -1,19 +1,17 @@
 //! Who holds a lock and who waits for whom, from the list of its nodes. Nothing here does I/O.
 
-use uuid::Uuid;
-
 use crate::child::{Child, Kind};
 
-/// What a claim learns from the queue.
+/// Where a claim stands in the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It holds the lock.
-    Granted,
+pub(crate) enum Position {
+    /// It holds the lock: first, or one of those who hold it together.
+    First,
     Waiting(Waiting),
     /// The name is in use as another kind of lock.
     Clash(Kind),
     /// An older node carries the same owner id: the claim was asked for before.
-    Again(Child),
+    Behind(Child),
     /// The node is not there.
     Gone,
 }
@@ -29,22 +27,22 @@ pub(crate) struct Waiting {
     pub(crate) ahead: usize,
 }
 
-/// The place of the node `name` in the queue.
+/// The position of the node `name` in the queue.
 ///
 /// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but one
 /// before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes, there is
 /// time to learn that nobody else is left. So when the last one goes, no question is needed. Of the permits that wait, the
 /// first waits for any of those who hold one, and each other for the one before it to go or to say that it holds a permit.
 /// So a release wakes two mutexes, or two permits one after the other, however many there are.
-pub(crate) fn place(queue: &[Child], name: &str) -> Place {
-    let Some(at) = queue.iter().position(|child| child.name == name) else { return Place::Gone };
+pub(crate) fn position(queue: &[Child], name: &str) -> Position {
+    let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
     if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
-        return Place::Again(older.clone());
+        return Position::Behind(older.clone());
     }
     // Whoever is first decides what kind of lock the name is. Others of another kind are about to leave.
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
-        return Place::Clash(first.kind);
+        return Position::Clash(first.kind);
     }
     let mut first = false;
     let akin: Vec<&Child> = before.iter().filter(|child| child.kind.is_akin(me.kind)).collect();
@@ -64,10 +62,10 @@ pub(crate) fn place(queue: &[Child], name: &str) -> Place {
         }
     };
     if watch.is_none() && !first {
-        return Place::Granted;
+        return Position::First;
     }
     let watch = watch.map(|child| child.name.clone());
-    Place::Waiting(Waiting { watch, last, ahead: before.len() })
+    Position::Waiting(Waiting { watch, last, ahead: before.len() })
 }
 
 /// How many of the first nodes hold the lock.
@@ -82,15 +80,10 @@ pub(crate) fn holders(queue: &[Child]) -> usize {
     }
 }
 
-/// The nodes of this owner.
-pub(crate) fn of_owner(names: Vec<String>, owner: Uuid) -> Vec<Child> {
-    let mut queue = Child::queue(names);
-    queue.retain(|child| child.owner == Some(owner));
-    queue
-}
-
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::child::{Form, prefix};
 
@@ -110,13 +103,13 @@ mod tests {
     /// Whom the node at `at` waits for.
     fn watches(letters: &str, at: usize) -> Vec<usize> {
         let queue = queue(letters);
-        match place(&queue, &queue[at].name) {
-            Place::Granted => vec![],
-            Place::Waiting(Waiting { watch, last, ahead }) => {
+        match position(&queue, &queue[at].name) {
+            Position::First => vec![],
+            Position::Waiting(Waiting { watch, last, ahead }) => {
                 assert_eq!(ahead, at);
                 assert!(last.is_none_or(|last| last == queue[at - 1] && watch.as_ref() != Some(&last.name)));
-                let position = |name| queue.iter().position(|child| child.name == name).unwrap();
-                watch.map_or((0..at).collect(), |name| vec![position(name)])
+                let find = |name| queue.iter().position(|child| child.name == name).unwrap();
+                watch.map_or((0..at).collect(), |name| vec![find(name)])
             }
             other => panic!("{other:?}"),
         }
@@ -150,20 +143,20 @@ mod tests {
     #[test]
     fn kinds_do_not_mix() {
         let mixed = queue("2w");
-        assert_eq!(place(&mixed, &mixed[1].name), Place::Clash(Kind::Permit(2)));
+        assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
         let limits = queue("23");
-        assert_eq!(place(&limits, &limits[1].name), Place::Clash(Kind::Permit(2)));
+        assert_eq!(position(&limits, &limits[1].name), Position::Clash(Kind::Permit(2)));
         // A passing node of another kind is no obstacle.
         let passing = queue("2w2");
-        assert_eq!(place(&passing, &passing[2].name), Place::Granted);
+        assert_eq!(position(&passing, &passing[2].name), Position::First);
     }
 
     #[test]
     fn an_older_node_of_the_same_owner_is_found() {
         let name = |at: u32| format!("{}{at:010}", prefix(Uuid::from_u128(1), Kind::Exclusive, Form::Mutex));
         let queue = Child::queue(vec![name(3), name(5)]);
-        assert!(matches!(place(&queue, &name(5)), Place::Again(child) if child.sequence == 3));
-        assert_eq!(place(&queue, &name(3)), Place::Granted);
-        assert_eq!(place(&queue, &name(4)), Place::Gone);
+        assert!(matches!(position(&queue, &name(5)), Position::Behind(child) if child.sequence == 3));
+        assert_eq!(position(&queue, &name(3)), Position::First);
+        assert_eq!(position(&queue, &name(4)), Position::Gone);
     }
 }

@@ -6,90 +6,84 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Claim, Error, ErrorKind, LockName, Released, Result};
-use uuid::Uuid;
+use lockcore::backend::Backoff;
+use lockcore::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
 use zookeeper_client as zk;
 
-use crate::error::{Fate, explain, fate};
+use crate::child::Child;
+use crate::error::{ErrorClass, class_of, explain};
+use crate::lock::Inner;
 use crate::names::lock_path;
-use crate::node::{Ending, Node, folder};
-use crate::options::Recipe;
-use crate::queue::of_owner;
-use crate::shared::{Shared, discard};
-use crate::{simple, thread};
+use crate::node::Node;
+use crate::session::SESSIONS;
 
 /// From this number on, an idle lock's folder is deleted, which starts the numbers anew. They end at 2^31.
 const ROTATE_AT: i64 = 1_000_000_000;
 
+/// The longest pause between two tries.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// Gives up what this claim holds, here or through another client.
-pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim) -> Result<Released> {
-    let owner = claim.owner().as_uuid();
-    let limit = shared.options.timeout;
-    let Some(Ending { node, .. }) = shared.table.end(owner) else {
-        let work = by_owner(shared, claim.name(), owner, claim.ttl());
-        return tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(unknown()));
+pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Released> {
+    let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
+    let work = async {
+        match &node {
+            Some(node) => delete(inner, owner, node).await,
+            None => delete_by_owner(inner, claim.name(), owner, claim.ttl()).await,
+        }
     };
-    let answer = tokio::time::timeout(limit, delete(shared, owner, &node, claim.ttl())).await;
+    let answer = tokio::time::timeout(inner.options.timeout, work).await;
     answer.unwrap_or_else(|_| {
-        // Whoever asks again finds the entry, and that its deletion may have been done already.
-        discard(shared, owner, node);
-        Err(unknown())
+        if let Some(node) = node {
+            // Whoever asks again finds the node, and that its deletion may have been done already.
+            node.note_deleting();
+            discard(inner, owner, node);
+        }
+        Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background"))
     })
 }
 
-fn unknown() -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background")
-}
-
-/// Deletes a node for as long as it takes.
-pub(crate) async fn for_good(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>) {
-    let mut pause = Duration::from_millis(100);
-    while let Err(error) = delete(shared, owner, node, node.session.timeout()).await {
-        if node.session.is_over() {
-            break;
+/// Deletes a node in the background, for as long as it takes.
+pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
+    let inner = Arc::clone(inner);
+    drop(SESSIONS.spawn(async move {
+        let mut pauses = Backoff::new(Duration::from_millis(200), LONGEST * 5);
+        while let Err(error) = delete(&inner, owner, &node).await {
+            if node.session.is_over() {
+                break;
+            }
+            let error = format!("{error:#}");
+            tracing::warn!(lock = %node.lock, error, "a node is not deleted; it is tried again");
+            pauses.pause().await;
         }
-        tracing::warn!(lock = %node.lock, error = format!("{error:#}"), "a node is not deleted; it is tried again");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(5));
-    }
-    shared.table.remove(owner);
+        inner.leases.remove(owner);
+    }));
 }
 
 /// Deletes the node of a claim. Ends with an answer, or with an error of the server that stands.
-async fn delete(shared: &Arc<Shared>, owner: Uuid, node: &Arc<Node>, ttl: Duration) -> Result<Released> {
-    if shared.options.recipe == Recipe::Simple {
-        // The path is the lock's, not the claim's: a second deletion could meet the next holder's node.
-        let _one = node.deleting.lock().await;
-        return simple::release_by_owner(shared, &node.lock, owner, Some(&node.session), ttl).await;
-    }
-    let mut pause = Duration::from_millis(2);
-    let gone = loop {
+async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
+    let mut pauses = Backoff::new(Duration::from_millis(4), LONGEST);
+    let released = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
             rotate(node);
             break Released::Released;
         };
-        match fate(&error) {
-            Fate::Refused if error == zk::Error::NoNode => {
-                // Either an earlier deletion went through whose answer was lost, or somebody else deleted it.
-                let unsure = shared.table.end(owner).is_some_and(|ending| ending.unsure);
-                break if unsure { Released::Released } else { Released::NotHeld };
+        match class_of(&error) {
+            // Either an earlier deletion went through whose answer was lost, or somebody else deleted it.
+            ErrorClass::Refused if error == zk::Error::NoNode => break Released::NotHeld,
+            ErrorClass::Refused => return Err(explain(&error)),
+            // The crate's own conclusion may be ahead of the server's.
+            ErrorClass::SessionOver => {
+                break delete_by_owner(inner, &node.lock, owner, node.session.timeout()).await?;
             }
-            Fate::Refused => return Err(explain(&error)),
-            Fate::SessionOver => {
-                // The crate's own conclusion may be ahead of the server's.
-                let unsure = shared.table.end(owner).is_some_and(|ending| ending.unsure);
-                let found = by_owner(shared, &node.lock, owner, ttl).await?;
-                break if unsure { Released::Released } else { found };
-            }
-            Fate::Unknown => {
-                shared.table.is_unsure(owner);
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
+            ErrorClass::Unknown => {
+                node.note_deleting();
+                pauses.pause().await;
             }
         }
     };
-    shared.table.remove(owner);
-    Ok(gone)
+    inner.leases.remove(owner);
+    Ok(if node.may_be_deleted() { Released::Released } else { released })
 }
 
 /// Deletes the folder of an idle lock whose numbers have come far. Others who are about to use it make it anew.
@@ -99,8 +93,8 @@ fn rotate(node: &Arc<Node>) {
     }
     // Also one that is not a container: some day its numbers would end.
     let node = Arc::clone(node);
-    drop(thread::spawn(async move {
-        match node.session.client.delete(folder(&node.path), None).await {
+    drop(SESSIONS.spawn(async move {
+        match node.session.client.delete(node.folder(), None).await {
             Ok(()) => tracing::info!(lock = %node.lock, "the sequence numbers start anew"),
             Err(error) => tracing::debug!(lock = %node.lock, %error, "the sequence numbers go on"),
         }
@@ -111,50 +105,42 @@ fn rotate(node: &Arc<Node>) {
 ///
 /// On the session of the claim the deletion comes after the claim's create, even if nobody waits for that any more:
 /// the requests of a session are executed in order.
-pub(crate) async fn by_owner(
-    shared: &Arc<Shared>,
-    lock: &LockName,
-    owner: Uuid,
-    ttl: Duration,
-) -> Result<Released> {
-    if shared.options.recipe == Recipe::Simple {
-        return simple::release_by_owner(shared, lock, owner, None, ttl).await;
-    }
-    let path = lock_path(&shared.options.base, lock);
-    let (mut pause, mut released) = (Duration::from_millis(5), false);
-    loop {
-        let session = shared.pool.session(ttl).await?;
+async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Duration) -> Result<Released> {
+    let path = lock_path(&inner.options.base, lock);
+    let mut pauses = Backoff::new(Duration::from_millis(10), LONGEST);
+    let mut released = Released::NotHeld;
+    'again: loop {
+        let session = inner.pool.session(ttl).await?;
         let client = &session.client;
         // Another server may be behind the one that the node was made through.
         let (synced, listed) = (client.sync(&path), client.list_children(&path));
-        let error = match session.bounded(async { synced.await.and(listed.await) }).await {
-            Ok(names) => {
-                let mut failed = None;
-                for child in of_owner(names, owner) {
-                    match session.bounded(client.delete(&format!("{path}/{}", child.name), None)).await {
-                        Ok(()) => released = true,
-                        Err(zk::Error::NoNode) => (),
-                        Err(error) => {
-                            // It was there. If it is gone when we look again, we did it.
-                            released |= fate(&error) == Fate::Unknown;
-                            failed = Some(error);
-                        }
+        let names = match session.bounded(async { synced.await.and(listed.await) }).await {
+            Ok(names) => names,
+            Err(zk::Error::NoNode) => break,
+            Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
+            Err(_) => {
+                pauses.pause().await;
+                continue;
+            }
+        };
+        let ours = Child::queue(names).into_iter().filter(|child| child.owner == Some(owner.as_uuid()));
+        for child in ours {
+            match session.bounded(client.delete(&format!("{path}/{}", child.name), None)).await {
+                Ok(()) => released = Released::Released,
+                Err(zk::Error::NoNode) => (),
+                Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
+                Err(error) => {
+                    // It was there. If it is gone when we look again, we did it; unless it went with its session.
+                    if class_of(&error) == ErrorClass::Unknown {
+                        released = Released::Released;
                     }
-                }
-                match failed {
-                    None => break,
-                    Some(error) => error,
+                    pauses.pause().await;
+                    continue 'again;
                 }
             }
-            Err(zk::Error::NoNode) => break,
-            Err(error) => error,
-        };
-        if fate(&error) == Fate::Refused {
-            return Err(explain(&error));
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        break;
     }
-    shared.table.remove(owner);
-    Ok(if released { Released::Released } else { Released::NotHeld })
+    inner.leases.remove(owner);
+    Ok(released)
 }

@@ -7,23 +7,34 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::backend::SharedRuntime;
 use lockcore::{Moment, Result};
-use tokio::sync::Semaphore;
-use zookeeper_client::{self as zk, CreateMode, SessionState};
+use tokio::sync::{Notify, Semaphore};
+use zookeeper_client::{self as zk, CreateMode, SessionState, StateWatcher};
 
-use crate::belief::Belief;
 use crate::connect::connect_for_long;
-use crate::granted::ask_after_moves;
 use crate::names::CLOCK;
+use crate::negotiated::ask_after_moves;
 use crate::options::Options;
 use crate::probe::Limits;
-use crate::thread;
+use crate::validity::Validity;
+
+/// The thread that the sessions live on.
+///
+/// A session must not die with the application's runtime, and must not be starved by it: its heartbeats are what keeps
+/// the locks. So every session of the process is served by one thread that does nothing else. Requests may be made on
+/// any runtime: they are a message to this thread, and the answer comes through a channel.
+pub(crate) static SESSIONS: SharedRuntime = SharedRuntime::new("lockwell-zk");
 
 /// The most acquires of one session that are under way at a time. The client crate's queue has no end.
 const UNDER_WAY: usize = 512;
 
 /// The most heartbeats that are under way at a time.
 const BEATS_UNDER_WAY: usize = 8;
+
+/// How many heartbeats go out in each timeout of a session that is idle: so many that the client crate, which would send
+/// pings after 3/8 of the [connection timeout](crate::connect::connection_timeout), mostly sends none.
+const BEATS: u32 = 11;
 
 /// One session. Its heartbeats are what keeps the nodes that it made; when its last handle is dropped, it is closed.
 #[derive(Debug)]
@@ -33,7 +44,9 @@ pub(crate) struct Session {
     pub(crate) lag: Duration,
     pub(crate) under_way: Semaphore,
     pub(crate) options: Arc<Options>,
-    belief: Mutex<(zk::StateWatcher, Belief)>,
+    validity: Mutex<(StateWatcher, Validity)>,
+    /// Nothing is answered: those who wait for an answer look how long they have.
+    stalled: Notify,
     /// How many nodes of claims it has.
     nodes: AtomicUsize,
     /// When it was used last.
@@ -49,19 +62,20 @@ impl Session {
         let timeout = client.session_timeout();
         let mut states = client.state_watcher();
         states.state();
-        let belief = Belief::new(timeout, limits.granted, limits.lag(), (asked, opened));
+        let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened));
         let session = Arc::new(Self {
             lag: limits.lag(),
             under_way: Semaphore::new(UNDER_WAY),
             options: Arc::clone(options),
-            belief: Mutex::new((states.clone(), belief)),
+            validity: Mutex::new((states.clone(), validity)),
+            stalled: Notify::new(),
             nodes: AtomicUsize::new(0),
             used: Mutex::new(opened),
             mark: Mutex::default(),
             client,
         });
-        drop(thread::spawn(beat(Arc::downgrade(&session), states.clone())));
-        drop(thread::spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
+        drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
+        drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
         tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");
         Ok(session)
     }
@@ -70,9 +84,9 @@ impl Session {
         self.client.session_id().0
     }
 
-    /// What is believed of the session, after what has become of its connection.
-    pub(crate) fn belief(&self) -> impl std::ops::DerefMut<Target = (zk::StateWatcher, Belief)> + '_ {
-        let mut guard: MutexGuard<'_, _> = self.belief.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What is known of the session's end, after what has become of its connection.
+    fn validity(&self) -> MutexGuard<'_, (StateWatcher, Validity)> {
+        let mut guard = self.validity.lock().unwrap_or_else(PoisonError::into_inner);
         // The crate tells of a new connection before it hands out any answer that came over it. Several changes can be
         // told as one, of which the last state is known.
         while let Some(state) = guard.0.changed().now_or_never() {
@@ -85,27 +99,42 @@ impl Session {
 
     /// The timeout that the servers grant, as far as it is sure.
     pub(crate) fn timeout(&self) -> Duration {
-        self.belief().1.timeout()
+        self.validity().1.timeout()
+    }
+
+    /// How often another connection has taken the session over.
+    pub(crate) fn moves(&self) -> u64 {
+        self.validity().1.moves()
+    }
+
+    /// The servers grant so much to a session that was taken over so often.
+    pub(crate) fn granted(&self, moves: u64, timeout: Duration) {
+        self.validity().1.granted(moves, timeout);
     }
 
     /// A write was sent at `sent` and has been answered.
-    pub(crate) fn answered(&self, sent: Moment) {
-        self.belief().1.confirmed(sent);
+    pub(crate) fn wrote(&self, sent: Moment) {
+        self.validity().1.confirmed(sent);
     }
 
-    /// Until when the session may be believed to be alive.
+    /// When the latest request was sent that has been answered.
+    pub(crate) fn heard(&self) -> Moment {
+        self.validity().1.heard()
+    }
+
+    /// Until when the session is valid.
     pub(crate) fn deadline(&self) -> Moment {
-        self.belief().1.deadline()
+        self.validity().1.deadline()
     }
 
-    /// Resolves when the session is not to be believed in any more since the servers have granted it less time than at first.
+    /// Resolves when the session is not valid any more since the servers have granted it less time than at first.
     /// Otherwise those who hold locks have been told their deadlines.
     pub(crate) async fn cut_short(&self) {
         let mut states = self.client.state_watcher();
         loop {
             let (end, timeout) = {
-                let belief = self.belief();
-                (belief.1.cut_short(), belief.1.timeout())
+                let validity = self.validity();
+                (validity.1.cut_short(), validity.1.timeout())
             };
             match end {
                 None => drop(states.changed().await),
@@ -120,7 +149,7 @@ impl Session {
     /// The crate does not notice that our requests get lost as long as events arrive. So a session that has been
     /// silent for another timeout after its first counts as over, too.
     pub(crate) fn is_over(&self) -> bool {
-        self.client.state().is_terminated() || self.belief().1.is_silent()
+        self.client.state().is_terminated() || self.validity().1.is_over()
     }
 
     /// Resolves while the session has no connection.
@@ -133,12 +162,25 @@ impl Session {
     }
 
     /// Waits for an answer, but not for longer than the session can live without one.
+    ///
+    /// Requests are answered in order. So one watchdog serves all of them, the heartbeat: only while nothing has been
+    /// answered for that time does a request look how long it has waited itself.
     pub(crate) async fn bounded<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
     ) -> Result<T, zk::Error> {
-        let limit = self.belief().1.patience();
-        tokio::time::timeout(limit, answer).await.unwrap_or(Err(zk::Error::Timeout))
+        let (asked, mut answer) = (Moment::now(), std::pin::pin!(answer));
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                () = self.stalled.notified() => {
+                    if Moment::now().since(asked) >= self.timeout() {
+                        return Err(zk::Error::Timeout);
+                    }
+                }
+            }
+        }
     }
 
     /// A node of a claim is made, or gone, or no concern of ours any more.
@@ -166,34 +208,51 @@ impl Session {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sign of life that proves what [`Belief`] counts, and brings our server up to date. It is sent at once.
-    ///
-    /// A single server need not write for it.
-    pub(crate) fn sign(&self) -> BoxFuture<'_, Result<(), zk::Error>> {
-        let sent = Moment::now();
-        let (mark, base) = (self.mark().clone(), &self.options.base);
-        let answer: BoxFuture<'_, Result<(), zk::Error>> = if self.lag.is_zero() {
-            let root = if base.is_empty() { "/" } else { base };
-            self.client.sync(root).boxed()
-        } else if let Some(mark) = mark {
-            let writing = self.client.set_data(&mark, b"", None);
-            async move {
-                match writing.await {
+    /// A sign of life that proves what [`Validity`] counts, and brings our server up to date: a write, for which a majority
+    /// is needed; on a single server anything. It is sent at once, and says when that was.
+    pub(crate) fn sign(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
+        if self.lag.is_zero() {
+            return self.touch();
+        }
+        let (sent, mark) = (Moment::now(), self.mark().clone());
+        let writing = mark.map(|mark| self.client.set_data(&mark, b"", None));
+        let work = async move {
+            match writing {
+                Some(writing) => match writing.await {
                     // An operator has deleted it.
                     Err(zk::Error::NoNode) => self.make_mark().await,
                     answer => answer.map(drop),
-                }
+                },
+                None => self.make_mark().await,
             }
-            .boxed()
-        } else {
-            self.make_mark().boxed()
         };
         async move {
-            answer.await?;
-            self.answered(sent);
-            Ok(())
+            self.bounded(work).await?;
+            self.wrote(sent);
+            Ok(sent)
         }
         .boxed()
+    }
+
+    /// A sign of life to our server only.
+    fn touch(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
+        let (sent, asking) = (Moment::now(), self.client.check_stat("/"));
+        async move {
+            self.bounded(asking).await?;
+            self.validity().1.touched(sent);
+            Ok(sent)
+        }
+        .boxed()
+    }
+
+    /// When the last sign of life was sent, if it has been answered on the present connection and is recent: heartbeats
+    /// give a new one before it is not, and a server that is silent for so long has lost its connection. What a sign proves
+    /// is true as of its sending. So answers that take long, as on a busy machine, are as good as quick ones.
+    pub(crate) fn recent_sign(&self) -> Option<Moment> {
+        let connected = self.client.state() == SessionState::SyncConnected;
+        let validity = self.validity();
+        let recent = validity.1.timeout() / 2;
+        validity.1.proof().filter(|sent| connected && Moment::now().since(*sent) <= recent)
     }
 
     /// Makes the node for signs of life. After a lost answer there is one more, which goes with the session, too.
@@ -205,41 +264,60 @@ impl Session {
         Ok(())
     }
 
-    /// The same, with an end.
-    pub(crate) async fn confirm(&self) -> Result<(), zk::Error> {
-        self.bounded(self.sign()).await
-    }
-
-    /// A sign of life as it is due: to our server only as long as the session holds nothing.
-    async fn beat(&self) -> Result<(), zk::Error> {
-        if self.nodes.load(Ordering::Relaxed) > 0 {
-            return self.confirm().await;
+    /// A heartbeat. In an ensemble every other one is a write, as long as the session has nodes; the others are reads:
+    /// they are signs of life, too, and the next write proves that they were reported.
+    async fn beat(&self) -> Result<Moment, zk::Error> {
+        let recent = || {
+            let validity = self.validity();
+            let age = validity.1.timeout() * 3 / 2 / BEATS;
+            validity.1.proof().is_some_and(|sent| Moment::now().since(sent) < age)
+        };
+        if self.nodes.load(Ordering::Relaxed) == 0 || recent() {
+            self.touch().await
+        } else {
+            self.sign().await
         }
-        let sent = Moment::now();
-        self.bounded(self.client.check_stat("/")).await?;
-        self.belief().1.touched(sent);
-        Ok(())
     }
 }
 
-/// Gives signs of life. The crate does, too, but does not say when they were answered. The next one does not wait for the
-/// answer to the last: on a slow network they would be rare. A new connection gets one at once, since its server may have
-/// granted less time.
-async fn beat(beating: Weak<Session>, mut states: zk::StateWatcher) {
+/// Gives a sign of life whenever there has been none for a while, whoever sent it. The crate does, too, but does not say
+/// when they were answered. The next one does not wait for the answer to the last: on a slow network they would be rare. A
+/// new connection gets one at once, since its server may have granted less time.
+async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
     let mut under_way = FuturesUnordered::new();
+    // When the last one was sent. A new connection has had none.
+    let mut last = Some(Moment::now());
     loop {
-        let Some(session) = beating.upgrade().filter(|it| !it.is_over()) else { return };
-        let mut pause = std::pin::pin!(tokio::time::sleep(session.timeout() / 8));
+        let Some(session) = beating.upgrade() else { return };
+        let (timeout, heard) = (session.timeout(), session.heard());
+        if session.validity().1.is_silent() {
+            session.stalled.notify_waiters();
+        }
+        let state = session.client.state();
+        if state.is_terminated() {
+            return;
+        }
+        let now = Moment::now();
+        let due = last.map_or(now, |last| last.max(heard).after(timeout / BEATS));
         // While there is no connection, requests would pile up.
-        if session.client.state() == SessionState::SyncConnected && under_way.len() < BEATS_UNDER_WAY {
+        let beats = state == SessionState::SyncConnected && under_way.len() < BEATS_UNDER_WAY;
+        let pause = if due > now { due.since(now) } else { timeout / BEATS };
+        if due <= now && beats && !session.is_over() {
+            last = Some(now);
             under_way.push(async move { session.beat().await });
         } else {
             drop(session);
         }
+        let mut pause = std::pin::pin!(tokio::time::sleep(pause));
         loop {
             tokio::select! {
                 () = &mut pause => break,
-                _ = states.changed() => break,
+                state = states.changed() => {
+                    if state == SessionState::SyncConnected {
+                        last = None;
+                    }
+                    break;
+                }
                 Some(answer) = under_way.next() => {
                     if let Err(error) = answer {
                         tracing::info!(%error, "a sign of life was not answered");

@@ -216,9 +216,9 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
             let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{case} on {backend}"));
             result["requests_each"].as_f64().unwrap()
         };
-        let (queue, herd) = (crowd("8 tasks, one name"), crowd("8 tasks, one name, recipe=simple"));
-        // At least a creation and a deletion. How large a herd is depends on how many are there, and on how long.
-        assert!(queue >= 2.0 && herd >= 2.0, "{queue} and {herd} requests each");
+        let queue = crowd("8 tasks, one name");
+        // At least a creation and a deletion.
+        assert!(queue >= 2.0, "{queue} requests each");
     }
     assert!(shown.contains("WHAT WAITING COSTS THE SERVER"), "{shown}");
     check_shown(&shown);

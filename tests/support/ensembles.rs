@@ -15,12 +15,6 @@ pub(crate) fn offers() -> Vec<Need> {
     vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, Durable, Process, Server, Link]
 }
 
-/// Those who wait for the naive lock only watch it, so nobody can count them.
-pub(crate) fn offers_of_simple() -> Vec<Need> {
-    use Need::{Durable, Fencing, Link, Process, Server};
-    vec![Fencing, Durable, Process, Server, Link]
-}
-
 /// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick, which is the
 /// grain of the server's time, and no upper bound in the way.
 fn options() -> Options {
@@ -28,20 +22,12 @@ fn options() -> Options {
 }
 
 pub(crate) async fn one(release: &'static Release) -> Started {
-    single(release, offers(), "").await
-}
-
-pub(crate) async fn simple(release: &'static Release) -> Started {
-    single(release, offers_of_simple(), "?recipe=simple").await
-}
-
-async fn single(release: &'static Release, offers: Vec<Need>, suffix: &'static str) -> Started {
     let options = options().release(release);
     let zookeeper = ZooKeeper::start_with(&options).await.map_err(|error| missing(&error))?;
     // A `ZooKeeper` is a `Server`, by its address.
     let server = testbed::Server::clone(&zookeeper);
-    let url_via = move |addr| zookeeper.url_via(addr) + suffix;
-    Ok(OneServer::new(server, offers, Box::new(url_via), None))
+    let url_via = move |addr| zookeeper.url_via(addr);
+    Ok(OneServer::new(server, offers(), Box::new(url_via), None))
 }
 
 /// Three servers. They may be silent to each other for a while, since the machine may be busy.

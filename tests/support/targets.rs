@@ -252,9 +252,6 @@ fn zookeeper(release: &'static Release) -> Vec<Target> {
     vec![
         Target::new("zookeeper", &["zk"], ensembles::offers(), move || ensembles::one(release)),
         Target::new("zookeeper_ensemble", &["zk"], ensembles::offers(), move || ensembles::three(release)),
-        Target::new("zookeeper_simple", &["zk"], ensembles::offers_of_simple(), move || {
-            ensembles::simple(release)
-        }),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockcore::Moment;
-use testbed::Proxy;
+use testbed::{Durability, Proxy, ZooKeeper};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::other::{Maker, Other};
@@ -138,12 +138,19 @@ async fn raw_client(addr: SocketAddr) -> Client {
 }
 
 /// Acquire and release beside create and delete of an ephemeral sequential node by the same kind of client, in turns on
-/// one server, so that a busy machine is as bad for both. The figure means something in a release build only; the bound
-/// is for what a mistake would cost: one more request.
+/// one server, so that a busy machine is as bad for both: without a disk, and with one. The figures mean something in a
+/// release build only; the bound is for what a mistake would cost: one more request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_raw_operations() {
-    const CYCLES: usize = 1500;
-    let Some(server) = single(&options()).await else { return };
+    let on_disk = options().durability(Durability::Disk).parent(std::env::temp_dir());
+    for (what, options, cycles) in [("in memory", options(), 1500), ("on disk", on_disk, 300)] {
+        let Some(server) = single(&options).await else { return };
+        let ratio = beside_raw(&server, what, cycles).await;
+        assert!(ratio < 2.0, "{what}, a lock costs {ratio:.2} times its two requests");
+    }
+}
+
+async fn beside_raw(server: &ZooKeeper, what: &str, cycles: usize) -> f64 {
     let raw = raw_client(server.addr()).await;
     let locks = client(&server.url()).await;
     let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
@@ -152,7 +159,7 @@ async fn beside_raw_operations() {
         .await
         .expect("a node");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..CYCLES {
+    for _ in 0..cycles {
         let began = Moment::now();
         let (_, sequence) = raw.create("/lockwell/raw/lock-", b"some label", &options).await.expect("a node");
         raw.delete(&format!("/lockwell/raw/lock-{sequence}"), None).await.expect("deleted");
@@ -163,10 +170,18 @@ async fn beside_raw_operations() {
     }
     ours.sort_unstable();
     theirs.sort_unstable();
-    let (ours, theirs) = (ours[CYCLES / 2], theirs[CYCLES / 2]);
-    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
-    println!("median: acquire + release {ours:?}, create + delete {theirs:?}, ratio {ratio:.2}");
-    assert!(ratio < 2.0, "a lock costs {ratio:.2} times its two requests");
+    let ratio = |part: usize| {
+        let at = cycles * part / 4;
+        ours[at].as_secs_f64() / theirs[at].as_secs_f64()
+    };
+    let (middle, raw) = (ours[cycles / 2], theirs[cycles / 2]);
+    println!(
+        "{what}, median: acquire + release {middle:?}, create + delete {raw:?}, ratio {:.2} [quartiles {:.2}, {:.2}]",
+        ratio(2),
+        ratio(1),
+        ratio(3)
+    );
+    ratio(2)
 }
 
 /// The same work by other clients on the same server, in turns. It says something in a release build only.

@@ -59,7 +59,7 @@ async fn every_name_has_a_node_of_its_own() {
 }
 
 /// Waits until a server says this of itself.
-async fn becomes(server: &ZooKeeper, said: &str) {
+pub(crate) async fn becomes(server: &ZooKeeper, said: &str) {
     let end = Moment::now().after(Duration::from_secs(30));
     loop {
         let answer = server.four_letter("srvr").unwrap_or_default();

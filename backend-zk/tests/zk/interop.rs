@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::{LockGuard, Locks, Mode};
+use lockcore::{LockGuard, Locks, Mode, Moment};
 use testbed::ZooKeeper;
 use tokio::task::JoinHandle;
 use zookeeper_client::{Acls, Client, CreateMode};
@@ -185,6 +185,35 @@ async fn a_writer_of_curator_becomes_a_reader() {
         for waiting in ours {
             waiting.await.expect("its turn comes").release().await.expect("held");
         }
+    }
+}
+
+/// An object of kazoo's `Lock` makes its path once. When the servers have deleted our folder, which is a container, the
+/// object fails for good; a folder that stays is good for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_of_kazoo_outlives_our_folder() {
+    let Some(server) = single(&options().setting("-Dznode.container.checkIntervalMs", "200")).await else {
+        return;
+    };
+    let Some(mut kazoo) = Other::start(Maker::Kazoo, &server.addr().to_string()).await else { return };
+    let reader = raw(&server).await;
+    for (base, option, comes_of_it) in
+        [("stays", "?folders=persistent", "again took"), ("goes", "", "again NoNodeError")]
+    {
+        let locks = client(&format!("{}/{base}{option}", server.url())).await;
+        let path = format!("/{base}/object");
+        // The folder is ours, and in use until kazoo has found it.
+        let ours = hold(&locks, "object").await;
+        kazoo.again(&path);
+        queued(&locks, "object", 1).await;
+        ours.release().await.expect("held");
+        assert_eq!(kazoo.word().await, "again took");
+        let end = Moment::now().after(Duration::from_secs(if option.is_empty() { 30 } else { 3 }));
+        while reader.check_stat(&path).await.expect("an answer").is_some() && !end.has_passed() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        kazoo.again(&path);
+        assert_eq!(kazoo.word().await, comes_of_it, "{base}");
     }
 }
 

@@ -7,6 +7,8 @@ mod herd;
 mod input;
 mod interop;
 mod lag;
+mod names;
+mod observer;
 mod other;
 mod rights;
 mod rolling;

@@ -129,6 +129,11 @@ impl Other {
         self.tell(id);
     }
 
+    /// Takes and gives a mutex by an object that is made once for each path, and kept. Says what came of it as a word.
+    pub(crate) fn again(&mut self, path: &str) {
+        self.tell(&format!("again {path}"));
+    }
+
     /// The next word of the driver.
     pub(crate) async fn word(&mut self) -> String {
         let word = tokio::time::timeout(Duration::from_mins(1), self.words.recv()).await;

@@ -65,21 +65,15 @@ async fn what_is_not_right_is_said() {
         .expect("held");
 }
 
-/// The recipes cannot be mixed up on one name.
+/// Where the name of a lock is an ephemeral node of somebody else, it cannot have a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recipes_do_not_mix() {
+async fn a_node_that_is_no_folder() {
     let Some(server) = single(&options()).await else { return };
-    let (queue, simple) =
-        (client(&server.url()).await, client(&format!("{}?recipe=simple", server.url())).await);
-    assert!(!simple.capabilities().fifo && !simple.capabilities().herd_free && simple.capabilities().fencing);
-    let guard = hold(&queue, "a").await;
-    let error = simple.lock("a").try_now().await.expect_err("another recipe");
+    let (locks, other) = (client(&server.url()).await, Client::connect(&server.addr().to_string()).await);
+    let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    other.as_ref().expect("a client").create("/lockwell/a", b"", &ephemeral).await.expect("a node");
+    let error = locks.lock("a").try_now().await.expect_err("no folder");
     assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-    guard.release().await.expect("held");
-    let guard = hold(&simple, "b").await;
-    let error = queue.lock("b").try_now().await.expect_err("another recipe");
-    assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-    guard.release().await.expect("held");
 }
 
 /// What is logged on this thread until the end of the test.
@@ -171,10 +165,6 @@ async fn guarded_writes() {
     assert_eq!(other.force_release("data").await.expect("an answer"), 1);
     let error = lock.guarded(guard.grant()).expect("ours").set("/data", b"four", None).commit().await;
     assert_eq!(error.expect_err("stolen").kind(), ErrorKind::Lost);
-    // The path of a naive lock would be the next holder's, too.
-    let (locks, lock) = connect(&format!("{}/simple?recipe=simple", server.url())).await;
-    let guard = hold(&locks, "data").await;
-    assert_eq!(lock.guarded(guard.grant()).expect_err("not the node's").kind(), ErrorKind::Unsupported);
     let reader = Client::connect(&server.addr().to_string()).await.expect("a client");
     assert_eq!(reader.get_data("/data").await.expect("a node").0, b"two");
     assert!(reader.check_stat("/more").await.expect("an answer").is_none());

@@ -7,6 +7,7 @@
 //!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it. [`Hot`]:
 //!   which locks somebody has waited for lately.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
+//! * [`LeaseTable`]: leases that no server ends, since the session of a client keeps what its claims have made.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
 mod backoff;
@@ -14,6 +15,7 @@ mod batcher;
 mod escape;
 mod hand_over;
 mod hot;
+mod lease_table;
 mod per_runtime;
 mod record;
 mod signs;
@@ -25,6 +27,7 @@ pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 pub use escape::{escape, unescape};
 pub use hand_over::{PushedGrant, SignOfLife};
 pub use hot::Hot;
+pub use lease_table::LeaseTable;
 pub use per_runtime::PerRuntime;
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};

@@ -259,21 +259,32 @@ impl Claim {
         if self.0.wait == Wait::No {
             return answer.await;
         }
-        let began = self.0.clock.now();
-        let mut answer = std::pin::pin!(answer);
+        let asked = self.0.clock.now();
+        match self.while_wanted(answer).await {
+            Some(answer) => answer,
+            None => Err(self.wait_ended(asked)),
+        }
+    }
+
+    /// For backends: goes on with some work for as long as the claim is worth waiting for, plus a moment for an answer that
+    /// is on its way. `None`: that time was over first.
+    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
         tokio::select! {
             biased;
-            answer = &mut answer => return answer,
+            done = &mut work => return Some(done),
             () = self.given_up() => (),
         }
-        if let Some(answer) = self.0.clock.timeout(GRACE, answer).await {
-            return answer;
-        }
-        Err(if self.0.clock.now().since(began) > SILENCE {
+        self.0.clock.timeout(GRACE, work).await
+    }
+
+    /// For backends: the error of a wait that ended while a request was under way, which was sent at this moment.
+    pub fn wait_ended(&self, asked: Moment) -> Error {
+        if self.0.clock.now().since(asked) > SILENCE {
             Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
         } else {
             Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
-        })
+        }
     }
 
     async fn cancelled(&self) {

@@ -84,6 +84,17 @@ impl SharedRuntime {
             }
         }
     }
+
+    /// Runs a future on the thread. A panic in it ends this future alone.
+    ///
+    /// # Panics
+    /// If the operating system refuses a thread. [`get`](Self::get) finds that out before.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.get().expect("a thread").spawn(future)
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +108,6 @@ mod tests {
         let named = runtime.spawn(async { std::thread::current().name().map(str::to_owned) });
         assert_eq!(named.await.unwrap().as_deref(), Some("test-shared"));
         assert!(runtime.spawn(async { panic!("as expected") }).await.unwrap_err().is_panic());
-        assert_eq!(SHARED.get().unwrap().spawn(async { 7 }).await.unwrap(), 7);
+        assert_eq!(SHARED.spawn(async { 7 }).await.unwrap(), 7);
     }
 }

@@ -26,6 +26,15 @@ pub struct ZooKeeperEnsemble {
     members: Arc<Members>,
 }
 
+/// What is particular about an ensemble.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shape {
+    /// There is a proxy in every connection between its members.
+    links: bool,
+    /// The last member observes.
+    observer: bool,
+}
+
 #[derive(Debug)]
 struct Members {
     servers: Vec<ZooKeeper>,
@@ -40,22 +49,27 @@ impl ZooKeeperEnsemble {
 
     /// Starts so many servers; three is the usual number. The options apply to each of them.
     pub async fn start(servers: usize, options: &Options) -> Result<Self, Error> {
-        Self::attempts(servers, options, false).await
+        Self::attempts(servers, options, Shape::default()).await
     }
 
     /// The same, with a proxy in every connection between them, for [`ZooKeeperEnsemble::isolate`]. They listen for
     /// each other on all interfaces of the machine then, and not only on loopback.
     pub async fn start_with_links(servers: usize, options: &Options) -> Result<Self, Error> {
-        Self::attempts(servers, options, true).await
+        Self::attempts(servers, options, Shape { links: true, ..Shape::default() }).await
     }
 
-    async fn attempts(servers: usize, options: &Options, links: bool) -> Result<Self, Error> {
+    /// Starts so many servers that vote, and one more that observes. It is the last.
+    pub async fn start_with_observer(voters: usize, options: &Options) -> Result<Self, Error> {
+        Self::attempts(voters + 1, options, Shape { observer: true, ..Shape::default() }).await
+    }
+
+    async fn attempts(servers: usize, options: &Options, shape: Shape) -> Result<Self, Error> {
         if !(2..=20).contains(&servers) {
             return Err(Error::State(format!("no ensemble of {servers} servers")));
         }
         let mut attempt = 1;
         loop {
-            match Self::attempt(servers, options, links).await {
+            match Self::attempt(servers, options, shape).await {
                 // With other ports for all: each knows those of all others.
                 Err(error) if attempt < ATTEMPTS && error.port_taken() => attempt += 1,
                 done => return done,
@@ -63,9 +77,9 @@ impl ZooKeeperEnsemble {
         }
     }
 
-    async fn attempt(size: usize, options: &Options, with_links: bool) -> Result<Self, Error> {
+    async fn attempt(size: usize, options: &Options, shape: Shape) -> Result<Self, Error> {
         let ports: Vec<Ports> = (0..size).map(|_| Ports::choose()).collect::<Result<_, _>>()?;
-        let links = if with_links {
+        let links = if shape.links {
             let ports = ports.clone();
             Some(blocking(move || Links::start(&ports)).await?)
         } else {
@@ -73,8 +87,14 @@ impl ZooKeeperEnsemble {
         };
         let mut starts = Vec::new();
         for index in 0..size {
-            let members =
+            let mut members =
                 links.as_ref().map_or_else(|| direct(&ports), |links| links.settings(index, &ports));
+            if shape.observer {
+                members[size - 1].1 += ":observer";
+                if index == size - 1 {
+                    members.push(("peerType".to_owned(), "observer".to_owned()));
+                }
+            }
             let java = Java::find(Some(Member { id: index + 1, members }), options)?;
             let options = options.clone();
             starts.push(async move { ZooKeeper::launch(java, &options).await });
@@ -129,7 +149,7 @@ impl ZooKeeperEnsemble {
         .await
     }
 
-    /// Waits until one server leads and all others follow. For use after a restart or [`ZooKeeperEnsemble::rejoin`];
+    /// Waits until one server leads and all others follow or observe. For use after a restart or [`ZooKeeperEnsemble::rejoin`];
     /// at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
         let (members, witness) = (self.members.clone(), self.members.clone());
@@ -188,7 +208,7 @@ fn role(server: &ZooKeeper) -> Option<String> {
 fn look(servers: &[ZooKeeper]) -> Result<Look, Error> {
     let roles: Vec<Option<String>> = servers.iter().map(role).collect();
     let count = |role| roles.iter().filter(|its| its.as_deref() == Some(role)).count();
-    if count("leader") == 1 && count("follower") == servers.len() - 1 {
+    if count("leader") == 1 && count("follower") + count("observer") == servers.len() - 1 {
         return Ok(Look::Ready);
     }
     // A member whose other ports are taken does not always end. The leader binds one of them when it is elected.

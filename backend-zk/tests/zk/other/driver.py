@@ -1,4 +1,6 @@
-"""Takes and gives locks of kazoo as its input says: "ID KIND PATH" takes, "ID" gives."""
+"""Takes and gives locks of kazoo as its input says: "ID KIND PATH" takes, "ID" gives.
+
+"again PATH" takes and gives a mutex by an object that is made once for each path, and kept."""
 
 import sys
 import threading
@@ -33,6 +35,16 @@ def hold(client, name, kind, path, end):
     say(name + " released")
 
 
+def again(client, objects, path):
+    one = objects.setdefault(path, lock(client, "mutex", path))
+    try:
+        one.acquire(timeout=20)
+        one.release()
+        say("again took")
+    except Exception as error:
+        say("again " + type(error).__name__)
+
+
 def bench(client, path, cycles):
     one = lock(client, "mutex", path)
     began = time.monotonic_ns()
@@ -45,11 +57,13 @@ def bench(client, path, cycles):
 client = KazooClient(sys.argv[1])
 client.start()
 say("ready")
-ends = {}
+ends, objects = {}, {}
 for line in sys.stdin:
     words = line.split()
     if words[0] == "bench":
         bench(client, words[1], int(words[2]))
+    elif words[0] == "again":
+        threading.Thread(target=again, args=(client, objects, words[1]), daemon=True).start()
     elif len(words) == 1:
         ends[words[0]].set()
     else:

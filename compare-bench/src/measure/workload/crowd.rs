@@ -32,12 +32,10 @@ struct Variant {
 const TOKEN_BLOCKS: &[&str] =
     &["memory", "sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis", "redis+sentinel"];
 
-const VARIANTS: [Variant; 3] = [
+const VARIANTS: [Variant; 2] = [
     // One claim of the process at the server, and the lock passed on within.
     Variant { option: "coalesce", value: "true", schemes: TOKEN_BLOCKS },
     Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
-    // The naive lock, which wakes all who wait: the herd.
-    Variant { option: "recipe", value: "simple", schemes: &["zk"] },
 ];
 
 #[async_trait]

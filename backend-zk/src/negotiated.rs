@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::Moment;
 use tokio::net::lookup_host;
 use zookeeper_client::{SessionState, StateWatcher};
 
@@ -36,14 +37,14 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
         }
         while states.peek_state() == SessionState::SyncConnected {
             let Some(asking) = session.upgrade() else { return };
-            let moves = asking.belief().1.moves();
+            let moves = asking.moves();
             ask(&asking.options, timeout, &mut answers).await;
             let Some(least) = answers.values().min() else {
                 // Nobody has ever answered, though we are connected.
                 tokio::time::sleep(LIMIT / 4).await;
                 continue;
             };
-            asking.belief().1.granted(moves, *least);
+            asking.granted(moves, *least);
             if *least < timeout {
                 tracing::warn!(?timeout, granted = ?least, "a server grants shorter sessions than another");
             }
@@ -63,16 +64,16 @@ async fn ask(options: &Options, timeout: Duration, answers: &mut BTreeMap<String
             Some((address, client.session_timeout()))
         })
         .collect();
-    let mut waited = std::pin::pin!(tokio::time::sleep(LIMIT));
-    let mut hurry = false;
-    while !hurry || answers.is_empty() {
-        tokio::select! {
-            answer = asking.next() => match answer {
-                Some(answer) => answers.extend(answer.map(|(address, timeout)| (address.clone(), timeout))),
-                None => return,
-            },
-            () = &mut waited, if !hurry => hurry = true,
-        }
+    let end = Moment::now().after(LIMIT);
+    loop {
+        let next = asking.next();
+        let answered = if answers.is_empty() {
+            next.await
+        } else {
+            tokio::time::timeout(end.remaining(), next).await.unwrap_or(None)
+        };
+        let Some(answer) = answered else { return };
+        answers.extend(answer.map(|(address, timeout)| (address.clone(), timeout)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Until when a session may be believed to be alive at the server. Pure: time is an argument.
+//! Until when a session is valid: surely alive at the servers. Pure: time is an argument.
 //!
 //! A single server starts the session's time again at each request. So the session lives at least until the sending of
 //! an answered request plus its timeout.
@@ -23,7 +23,7 @@ use lockcore::backend::valid_until;
 const REMEMBERED: usize = 16;
 
 #[derive(Debug)]
-pub(crate) struct Belief {
+pub(crate) struct Validity {
     timeout: Duration,
     /// The shortest timeout that the servers grant.
     least: Duration,
@@ -33,6 +33,9 @@ pub(crate) struct Belief {
     confirmed: Moment,
     /// When the session was opened, or the latest request was sent that has been answered.
     heard: Moment,
+    /// When the latest request was sent that has been answered and proves what the servers have: a write, or anything on
+    /// a single server.
+    proof: Moment,
     /// Answered requests that are not old enough yet, in order.
     recent: VecDeque<Moment>,
     /// How often another connection has taken the session over, and how often that was when the servers were asked.
@@ -43,11 +46,11 @@ pub(crate) struct Belief {
     shortened: bool,
 }
 
-impl Belief {
+impl Validity {
     /// A session whose making was asked for at `asked`, and which was there at `opened`.
     ///
     /// Its time counts from the first. But several servers may have been tried in between, for longer than that time: such
-    /// a session is not silent, and is believed in as soon as writes are answered.
+    /// a session is not silent, and is valid as soon as writes are answered.
     pub(crate) fn new(
         timeout: Duration,
         least: Duration,
@@ -60,6 +63,7 @@ impl Belief {
             lag,
             confirmed: asked,
             heard: opened,
+            proof: asked,
             recent: VecDeque::new(),
             moves: 0,
             moved_at: asked,
@@ -73,6 +77,7 @@ impl Belief {
         self.heard = self.heard.max(sent);
         if self.lag.is_zero() {
             self.confirmed = self.confirmed.max(sent);
+            self.proof = self.proof.max(sent);
         } else if self.recent.back().is_none_or(|last| sent.since(*last) >= self.lag / 8) {
             // A busy session need not remember every request.
             self.recent.push_back(sent);
@@ -89,6 +94,7 @@ impl Belief {
             self.confirmed = self.confirmed.max(older);
             self.recent.pop_front();
         }
+        self.proof = self.proof.max(sent);
         self.touched(sent);
     }
 
@@ -118,12 +124,7 @@ impl Belief {
         if self.asked_at == self.moves { self.timeout } else { self.timeout.min(self.least) }
     }
 
-    /// How long an answer may take.
-    pub(crate) fn patience(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Until when locks may be believed in that were granted for longer; `None` while the first timeout stands.
+    /// Until when locks are valid that were granted for longer; `None` while the first timeout stands.
     ///
     /// Whoever takes a session over counts its time from then, and from each request after that. So there is time to ask
     /// what it has granted, even if the last sign of life before that is older than the shortest timeout.
@@ -135,13 +136,29 @@ impl Belief {
         Some(self.deadline().max(taken_over))
     }
 
-    /// Until when the session may be believed in.
+    /// Until when the session is valid.
     pub(crate) fn deadline(&self) -> Moment {
         valid_until(self.confirmed, self.timeout())
     }
 
+    /// When the latest request was sent that has been answered.
+    pub(crate) fn heard(&self) -> Moment {
+        self.heard
+    }
+
+    /// When the latest request was sent that proves what the servers have; `None` if another connection has taken the
+    /// session over since then.
+    pub(crate) fn proof(&self) -> Option<Moment> {
+        (self.moves == 0 || self.proof > self.moved_at).then_some(self.proof)
+    }
+
     /// Whether nothing has been answered for so long that there is no use in waiting.
     pub(crate) fn is_silent(&self) -> bool {
+        valid_until(self.heard, self.timeout).has_passed()
+    }
+
+    /// Whether it has been silent for so long again that it is over, whatever the client crate says.
+    pub(crate) fn is_over(&self) -> bool {
         valid_until(self.heard, self.timeout).after(self.timeout).has_passed()
     }
 }
@@ -160,78 +177,95 @@ mod tests {
     #[test]
     fn a_single_server_counts_from_the_last_answer() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
-        assert_eq!(belief.deadline(), valid_until(start, T));
-        belief.touched(start.after(ms(500)));
-        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
+        let mut validity = Validity::new(T, LEAST, Duration::ZERO, (start, start));
+        assert_eq!(validity.deadline(), valid_until(start, T));
+        validity.touched(start.after(ms(500)));
+        assert_eq!(validity.deadline(), valid_until(start.after(ms(500)), T));
         // Answers may come out of order.
-        belief.confirmed(start.after(ms(200)));
-        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
+        validity.confirmed(start.after(ms(200)));
+        assert_eq!(validity.deadline(), valid_until(start.after(ms(500)), T));
     }
 
     #[test]
     fn an_ensemble_counts_what_was_reported() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
-        belief.confirmed(start.after(ms(500)));
-        assert_eq!(belief.deadline(), valid_until(start, T), "not reported yet");
-        belief.confirmed(start.after(ms(1400)));
-        assert_eq!(belief.deadline(), valid_until(start, T));
-        belief.confirmed(start.after(ms(1500)));
-        assert_eq!(belief.deadline(), valid_until(start.after(ms(500)), T));
+        let mut validity = Validity::new(T, LEAST, ms(1000), (start, start));
+        validity.confirmed(start.after(ms(500)));
+        assert_eq!(validity.deadline(), valid_until(start, T), "not reported yet");
+        validity.confirmed(start.after(ms(1400)));
+        assert_eq!(validity.deadline(), valid_until(start, T));
+        validity.confirmed(start.after(ms(1500)));
+        assert_eq!(validity.deadline(), valid_until(start.after(ms(500)), T));
         for at in 1501..4000 {
-            belief.confirmed(start.after(ms(at)));
+            validity.confirmed(start.after(ms(at)));
         }
-        assert!(belief.recent.len() <= 10, "{}", belief.recent.len());
-        assert!(belief.deadline() >= valid_until(start.after(ms(2800)), T));
+        assert!(validity.recent.len() <= 10, "{}", validity.recent.len());
+        assert!(validity.deadline() >= valid_until(start.after(ms(2800)), T));
     }
 
     #[test]
     fn a_session_that_was_opened_slowly_is_not_silent() {
         let opened = Moment::now();
-        let mut belief = Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened));
-        assert!(!belief.is_silent());
-        assert!(belief.deadline().has_passed(), "it may have been made when it was asked for");
-        belief.confirmed(opened);
-        belief.confirmed(opened.after(ms(1000)));
-        assert_eq!(belief.deadline(), valid_until(opened, T));
-        assert!(Belief::new(T, LEAST, ms(1000), (opened.before(T * 3), opened.before(T * 3))).is_silent());
+        let mut validity = Validity::new(T, LEAST, ms(1000), (opened.before(T * 3), opened));
+        assert!(!validity.is_silent() && !validity.is_over());
+        assert!(validity.deadline().has_passed(), "it may have been made when it was asked for");
+        validity.confirmed(opened);
+        validity.confirmed(opened.after(ms(1000)));
+        assert_eq!(validity.deadline(), valid_until(opened, T));
+        assert!(Validity::new(T, LEAST, ms(1000), (opened.before(T * 3), opened.before(T * 3))).is_over());
     }
 
     #[test]
     fn what_a_server_answers_by_itself_proves_nothing() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, ms(1000), (start, start));
+        let mut validity = Validity::new(T, LEAST, ms(1000), (start, start));
         for at in 0..500 {
-            belief.touched(start.after(ms(at * 100)));
+            validity.touched(start.after(ms(at * 100)));
         }
-        assert_eq!(belief.deadline(), valid_until(start, T));
-        assert!(belief.recent.len() <= REMEMBERED);
+        assert_eq!(validity.deadline(), valid_until(start, T));
+        assert!(validity.recent.len() <= REMEMBERED);
         // But it is a sign of life, and the next write tells that it was reported.
-        belief.confirmed(start.after(ms(50_000)));
-        assert_eq!(belief.deadline(), valid_until(start.after(ms(49_000)), T));
+        validity.confirmed(start.after(ms(50_000)));
+        assert_eq!(validity.deadline(), valid_until(start.after(ms(49_000)), T));
+    }
+
+    #[test]
+    fn what_is_proven_is_of_the_present_connection() {
+        let start = Moment::now();
+        let mut validity = Validity::new(T, LEAST, ms(1000), (start, start));
+        validity.touched(start.after(ms(200)));
+        assert_eq!((validity.proof(), validity.heard()), (Some(start), start.after(ms(200))));
+        validity.confirmed(start.after(ms(300)));
+        assert_eq!(validity.proof(), Some(start.after(ms(300))));
+        validity.moved(start.after(ms(400)));
+        assert_eq!(validity.proof(), None);
+        validity.confirmed(start.after(ms(500)));
+        assert_eq!(validity.proof(), Some(start.after(ms(500))));
+        let mut alone = Validity::new(T, LEAST, Duration::ZERO, (start, start));
+        alone.touched(start.after(ms(200)));
+        assert_eq!(alone.proof(), Some(start.after(ms(200))));
     }
 
     #[test]
     fn a_session_that_was_taken_over_has_the_least_until_the_servers_are_asked() {
         let start = Moment::now();
-        let mut belief = Belief::new(T, LEAST, Duration::ZERO, (start, start));
-        belief.moved(start.after(ms(100)));
-        assert_eq!(belief.deadline(), valid_until(start, LEAST));
-        assert_eq!(belief.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));
-        belief.granted(1, T);
-        assert_eq!((belief.deadline(), belief.cut_short()), (valid_until(start, T), None));
-        belief.moved(start.after(ms(3000)));
-        belief.moved(start.after(ms(5000)));
-        belief.granted(2, ms(6000));
-        assert_eq!(belief.deadline(), valid_until(start, LEAST), "asked before it was taken over again");
+        let mut validity = Validity::new(T, LEAST, Duration::ZERO, (start, start));
+        validity.moved(start.after(ms(100)));
+        assert_eq!(validity.deadline(), valid_until(start, LEAST));
+        assert_eq!(validity.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));
+        validity.granted(1, T);
+        assert_eq!((validity.deadline(), validity.cut_short()), (valid_until(start, T), None));
+        validity.moved(start.after(ms(3000)));
+        validity.moved(start.after(ms(5000)));
+        validity.granted(2, ms(6000));
+        assert_eq!(validity.deadline(), valid_until(start, LEAST), "asked before it was taken over again");
         assert_eq!(
-            belief.cut_short(),
+            validity.cut_short(),
             Some(valid_until(start.after(ms(5000)), LEAST)),
             "counted from when it was taken over"
         );
-        belief.granted(3, T);
+        validity.granted(3, T);
         let deadline = valid_until(start, ms(6000));
-        assert_eq!((belief.deadline(), belief.cut_short()), (deadline, Some(deadline)));
+        assert_eq!((validity.deadline(), validity.cut_short()), (deadline, Some(deadline)));
     }
 }

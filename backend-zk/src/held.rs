@@ -1,0 +1,148 @@
+//! What becomes of a lock that is held: renewals, notice of its loss, and a writer that becomes a reader.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use lockcore::backend::Backoff;
+use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
+use zookeeper_client::{self as zk, EventType};
+
+use crate::child::Data;
+use crate::error::{ErrorClass, class_of, explain};
+use crate::lock::Inner;
+use crate::node::Node;
+use crate::session::Session;
+
+fn of_another_client() -> Error {
+    Error::new(ErrorKind::Unsupported, "the lock was granted through another client, whose session keeps it")
+}
+
+/// Proves that grants still stand.
+///
+/// One sign of life for each session is one for all of its grants. It also brings our server up to date, so that the
+/// events of all that happened before come ahead of its answer: a node that is watched, and of which no event has come by
+/// then, is there. Only the nodes without a watch are asked for by name. A session gives signs of life all the time, and
+/// the last one serves where it is recent, and newer than what has served before: then nothing is sent, however many locks
+/// there are.
+///
+/// Sessions are waited for side by side: one that is silent until `until` does not take the answers of the others with it.
+pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+    // The sessions, and what their leases have been proven by so far.
+    let mut sessions: HashMap<i64, (&Arc<Session>, Moment)> = HashMap::new();
+    for node in grants.iter().filter_map(Grant::record::<Node>) {
+        let (_, proven) = sessions.entry(node.session.id()).or_insert((&node.session, node.proven()));
+        *proven = node.proven().max(*proven);
+    }
+    // All go out before the first answer is waited for.
+    let signs: Vec<_> = sessions
+        .values()
+        .map(|(session, proven)| match session.recent_sign().filter(|sent| sent > proven) {
+            Some(sent) => (session.id(), futures_util::future::ready(Ok(sent)).boxed()),
+            None => (session.id(), session.sign()),
+        })
+        .collect();
+    let asking: Vec<_> = grants
+        .iter()
+        .map(|grant| {
+            let node = grant.record::<Node>().filter(|node| !node.is_watched())?;
+            Some(node.session.client.check_stat(&node.path))
+        })
+        .collect();
+    // All grants of the session wait for its sign.
+    let signs: HashMap<i64, _> =
+        signs.into_iter().map(|(id, sign)| (id, by(until, sign).boxed().shared())).collect();
+    let renewals = grants.iter().zip(asking).map(async |(grant, asked)| {
+        let Some(node) = grant.record::<Node>() else { return Renewal::Unknown(of_another_client()) };
+        let proven = async {
+            let sent = signs[&node.session.id()].clone().await?;
+            let there = match asked {
+                Some(asked) => by(until, asked).await?.is_some_and(|stat| node.is(&stat)),
+                None => is_there(node, until).await?,
+            };
+            Ok(there.then_some(sent))
+        };
+        match proven.await {
+            Ok(Some(sent)) => inner.lease(grant.claim(), node, sent).map_or(Renewal::Lost, Renewal::Renewed),
+            Ok(None) => Renewal::Lost,
+            Err(error) if class_of(&error) == ErrorClass::SessionOver => Renewal::Lost,
+            Err(error) => Renewal::Unknown(explain(&error)),
+        }
+    });
+    join_all(renewals).await
+}
+
+/// Waits for an answer until then.
+async fn by<T>(until: Moment, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
+    tokio::time::timeout(until.remaining(), answer).await.unwrap_or(Err(zk::Error::Timeout))
+}
+
+/// What the watch on the node has brought.
+async fn is_there(node: &Node, until: Moment) -> Result<bool, zk::Error> {
+    match node.event().now_or_never() {
+        None => Ok(true),
+        Some(Some(event)) if is_end(&event) => Ok(false),
+        // Its data changed, or the watch went to somebody who sets a new one.
+        Some(_) => {
+            let stat = by(until, node.session.client.check_stat(&node.path)).await?;
+            Ok(stat.is_some_and(|stat| node.is(&stat)))
+        }
+    }
+}
+
+fn is_end(event: &zk::WatchedEvent) -> bool {
+    matches!(event.event_type, EventType::NodeDeleted | EventType::Session)
+}
+
+/// Resolves when the server says that the node is gone.
+///
+/// A watch that was not set while the claim waited is set only after some time, so that locks which are held shortly do not
+/// pay for it.
+pub(crate) async fn gone(node: &Node) {
+    let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
+    loop {
+        if let Some(event) = node.event().await {
+            if is_end(&event) {
+                return;
+            }
+            continue;
+        }
+        tokio::time::sleep(pause).await;
+        match node.session.client.get_and_watch_data(&node.path).await {
+            Ok((_, stat, watcher)) if node.is(&stat) => node.watched_by(watcher),
+            Ok(_) | Err(zk::Error::NoNode) => return,
+            Err(error) if class_of(&error) == ErrorClass::SessionOver => return,
+            Err(_) => (),
+        }
+    }
+}
+
+/// Turns a writer into a reader.
+///
+/// The node stays where it is, and with it the token, the session and the place in the queue. What changes is what it
+/// says. A writer that holds is the first of all: so if the last writer before a reader says that it reads, there is
+/// nobody before the two but readers, and the reader holds, too. A writer waits for whoever stands before it, as ever.
+/// So does a client of another maker, which does not know what the data mean: it waits for longer than it need.
+///
+/// Said twice it is the same, so it is repeated until there is an answer.
+pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {
+    let node = grant.record::<Node>().ok_or_else(of_another_client)?;
+    let reader = grant.downgraded();
+    let (session, data) = (&node.session, Data::write(reader.claim(), false));
+    let mut pauses = Backoff::new(Duration::from_millis(4), Duration::from_secs(1));
+    // A claim that is being given up holds nothing any more, even if its node is still there.
+    while inner.leases.get(grant.claim().owner()).is_some() {
+        match session.bounded(session.client.set_data(&node.path, &data, None)).await {
+            Ok(stat) if node.is(&stat) => return Ok(reader),
+            Ok(_) | Err(zk::Error::NoNode) => break,
+            Err(error) => match class_of(&error) {
+                ErrorClass::SessionOver => break,
+                ErrorClass::Refused => return Err(explain(&error)),
+                ErrorClass::Unknown => pauses.pause().await,
+            },
+        }
+    }
+    Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
+}

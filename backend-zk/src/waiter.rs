@@ -1,0 +1,398 @@
+//! One claim on its way to the lock: it makes its node, looks at the queue, waits, is granted; and what becomes of it
+//! when answers are lost or sessions end.
+//!
+//! A place in the queue is an ephemeral sequential node with the owner id in its name. Making it and looking at the queue
+//! travel back to back. The node is known by its path once the server has answered; before that, and after a lost answer,
+//! it is found by the owner id, and by its session: a node of another session can vanish at any time, so it is not ours.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait};
+use zookeeper_client::{self as zk, CreateMode};
+
+use crate::child::{Child, Data, Form, Kind, prefix};
+use crate::error::{ErrorClass, class_of, explain, no_answer};
+use crate::lock::Inner;
+use crate::names::lock_path;
+use crate::node::Node;
+use crate::queue::{Position, Waiting, position};
+use crate::release::release;
+use crate::session::Session;
+use crate::turn::{Stop, taken};
+
+/// The server's counter has 32 bits. Before its end the order of the queue is lost, so locks are refused a million
+/// earlier: that is time enough for the queue to run empty, which starts the numbers anew.
+const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
+
+/// The pause before an unanswered request is made anew. No busy loop: requests wait in the client for a connection.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One acquire under way.
+pub(crate) struct Waiter<'a> {
+    pub(crate) inner: &'a Arc<Inner>,
+    pub(crate) claim: &'a Claim,
+    pub(crate) session: Arc<Session>,
+    /// The folder of the lock.
+    pub(crate) folder: String,
+    pub(crate) kind: Kind,
+    form: Form,
+    /// Sessions of this acquire that are over.
+    past: Vec<i64>,
+    /// The servers have said that the folder is not there.
+    folder_missing: bool,
+    /// A create was sent that has not been answered.
+    in_doubt: bool,
+    /// The queue as it was listed last, if nobody has looked at that yet.
+    pub(crate) listed: Option<Vec<Child>>,
+    /// Others may have seen the claim wait.
+    waited: bool,
+    /// When it began to wait for the last answer.
+    asked: &'a Mutex<Moment>,
+}
+
+/// Gets the lock for a claim. `None`: it is not free, and the claim waits no longer.
+pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<Grant>> {
+    let kind = Kind::of(claim.mode())
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, "this backend does not know this mode"))?;
+    if claim.wait() != Wait::No {
+        // The node is a place in the queue from the moment that it is there.
+        claim.note_queued();
+    }
+    // One bound for all requests of the acquire. Each of them goes on without us; lockcore gives the claim up.
+    let asked = Mutex::new(Moment::now());
+    let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
+    let granted = if claim.wait() == Wait::No {
+        answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??
+    } else {
+        claim.while_wanted(work).await.ok_or_else(|| claim.wait_ended(*lock(&asked)))??
+    };
+    if granted.is_some() {
+        claim.note_left_queue();
+    }
+    Ok(granted)
+}
+
+fn lock(asked: &Mutex<Moment>) -> MutexGuard<'_, Moment> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Goes on with some work for as long as each request is answered within `limit`.
+async fn answered<T>(work: impl Future<Output = T>, asked: &Mutex<Moment>, limit: Duration) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let end = lock(asked).after(limit);
+        if end.has_passed() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = end.sleep() => (),
+        }
+    }
+}
+
+impl<'a> Waiter<'a> {
+    async fn new(
+        inner: &'a Arc<Inner>,
+        claim: &'a Claim,
+        kind: Kind,
+        asked: &'a Mutex<Moment>,
+    ) -> Result<Self> {
+        // Asked for again, the claim stays on the session that has its node.
+        let former = inner.leases.get(claim.owner()).map(|node| Arc::clone(&node.session));
+        let (session, past) = match former {
+            Some(session) if !session.is_over() => (session, Vec::new()),
+            former => {
+                inner.leases.remove(claim.owner());
+                (inner.session(claim).await?, former.iter().map(|session| session.id()).collect())
+            }
+        };
+        Ok(Self {
+            session,
+            past,
+            folder: lock_path(&inner.options.base, claim.name()),
+            form: inner.options.form,
+            inner,
+            claim,
+            kind,
+            folder_missing: false,
+            in_doubt: false,
+            listed: None,
+            waited: true,
+            asked,
+        })
+    }
+
+    async fn run(&mut self) -> Result<Option<Grant>> {
+        loop {
+            match self.go().await {
+                Ok(grant) => return Ok(Some(grant)),
+                Err(Stop::NotNow) => return Ok(None),
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Unanswered) => tokio::time::sleep(PAUSE).await,
+                Err(Stop::SessionOver) if self.claim.is_given_up() => {
+                    return Err(explain(&zk::Error::SessionExpired));
+                }
+                Err(Stop::SessionOver) => self.replace_session().await?,
+            }
+        }
+    }
+
+    /// Goes on from whatever is known: the node, and the queue.
+    async fn go(&mut self) -> Result<Grant, Stop> {
+        loop {
+            let node = match self.inner.leases.get(self.claim.owner()) {
+                Some(node) => node,
+                None => self.enter().await?,
+            };
+            let queue = match self.listed.take() {
+                Some(queue) => queue,
+                None => self.list().await?,
+            };
+            match position(&queue, node.name()) {
+                Position::First => return self.granted(&node).await,
+                Position::Waiting(waiting) if self.claim.is_given_up() => {
+                    return self.leave(&node, &waiting).await;
+                }
+                Position::Waiting(waiting) => {
+                    self.waited = true;
+                    if self.wait(&node, &waiting).await? {
+                        return self.granted(&node).await;
+                    }
+                }
+                Position::Clash(other) => return Err(self.clash(other).await),
+                Position::Behind(older) => {
+                    if let Some(grant) = self.meet(&node, &older, &queue).await? {
+                        return Ok(grant);
+                    }
+                }
+                Position::Gone => return Err(taken()),
+            }
+        }
+    }
+
+    /// The answer to a request, if there is one in time.
+    async fn bounded<T>(&self, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
+        *lock(self.asked) = Moment::now();
+        self.session.bounded(answer).await
+    }
+
+    /// The answer to a request; `None` if the node that it is about is not there.
+    pub(crate) async fn ask<T>(
+        &self,
+        answer: impl Future<Output = Result<T, zk::Error>>,
+    ) -> Result<Option<T>, Stop> {
+        match self.bounded(answer).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(zk::Error::NoNode) => Ok(None),
+            Err(error) => Err(match class_of(&error) {
+                ErrorClass::SessionOver => Stop::SessionOver,
+                ErrorClass::Unknown if self.session.is_over() => Stop::SessionOver,
+                ErrorClass::Unknown => Stop::Unanswered,
+                ErrorClass::Refused => Stop::Failed(explain(&error)),
+            }),
+        }
+    }
+
+    /// The queue.
+    ///
+    /// A server never shows a session less than it has seen before. That is enough for a node whose making has been
+    /// answered: those before it were there by then. Whoever still shows, but has gone, will be watched in vain for no
+    /// longer than it takes our server to hear of it.
+    async fn list(&self) -> Result<Vec<Child>, Stop> {
+        let names = self.ask(self.session.client.list_children(&self.folder)).await?;
+        Ok(Child::queue(names.unwrap_or_default()))
+    }
+
+    /// Makes the node, and lists the queue.
+    ///
+    /// The requests of a session are executed in order, so they are all sent before the first answer. The folder is
+    /// made along with the node once it is known to be missing: a request for it each time would be a write for nothing.
+    async fn enter(&mut self) -> Result<Arc<Node>, Stop> {
+        if self.in_doubt
+            && let Some(node) = self.find().await?
+        {
+            return Ok(node);
+        }
+        let (session, options) = (Arc::clone(&self.session), &self.inner.options);
+        let client = &session.client;
+        let head = format!("{}/{}", self.folder, prefix(self.claim.owner().as_uuid(), self.kind, self.form));
+        let data = Data::write(self.claim, false);
+        let ephemeral = CreateMode::EphemeralSequential.with_acls(options.acls());
+        let folder = options.folder_mode().with_acls(options.acls());
+        loop {
+            let turn = session.under_way.acquire().await.map_err(|_| Stop::SessionOver)?;
+            let sent = Moment::now();
+            // Requests go out when they are made, before anybody waits for them.
+            let making = self.folder_missing.then(|| client.create(&self.folder, b"", &folder));
+            let creating = client.create(&head, &data, &ephemeral);
+            let listing = client.list_children(&self.folder);
+            self.in_doubt = true;
+            // Answers come in this order, so the first is there with the second, and the task is woken once.
+            let listed = self.bounded(listing).await;
+            let created = self.ask(creating).await?;
+            self.in_doubt = false;
+            drop(turn);
+            if let Some((stat, sequence)) = created {
+                session.wrote(sent);
+                self.inner.clock.saw(stat.ctime, sent);
+                let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
+                // It was sent after the create on the same session: whoever is before us shows. If it failed, another is made.
+                self.listed = listed.ok().map(Child::queue);
+                self.waited = self.listed.is_none();
+                return Ok(node);
+            }
+            if let Some(making) = making {
+                self.folder_made(self.bounded(making).await.err()).await?;
+            }
+            self.folder_missing = true;
+        }
+    }
+
+    /// The node could not be made for want of its folder, though the folder was asked for just before. Says why, or makes
+    /// the base where that is missing.
+    async fn folder_made(&self, error: Option<zk::Error>) -> Result<(), Stop> {
+        let options = &self.inner.options;
+        match error {
+            Some(zk::Error::NoNode) if options.create && !options.base.is_empty() => {
+                let directory = CreateMode::Persistent.with_acls(options.acls());
+                let made = self.ask(self.session.client.mkdir(&options.base, &directory)).await?;
+                made.ok_or_else(|| Stop::Failed(explain(&zk::Error::NoNode)))
+            }
+            Some(error) if class_of(&error) == ErrorClass::Refused && error != zk::Error::NodeExists => {
+                Err(Stop::Failed(explain(&error)))
+            }
+            // It has been deleted again, or nobody knows: that shows next time.
+            _ => Ok(()),
+        }
+    }
+
+    /// After a lost answer: looks for the node.
+    ///
+    /// The list is ordered behind all that the leader had accepted from the old connection; what it had not, it refuses
+    /// since the session has moved. So a node that is not there now will not come.
+    async fn find(&mut self) -> Result<Option<Arc<Node>>, Stop> {
+        let client = &self.session.client;
+        let (synced, listed) = (client.sync(&self.folder), client.list_children(&self.folder));
+        let names = self.ask(async { synced.await.and(listed.await) }).await?.unwrap_or_default();
+        let owner = Some(self.claim.owner().as_uuid());
+        for child in Child::queue(names).into_iter().filter(|child| child.owner == owner) {
+            let path = format!("{}/{}", self.folder, child.name);
+            // One of another session is not ours. If it stands before us, it will be met.
+            if let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten()
+                && stat.ephemeral_owner == self.session.id()
+            {
+                let node = self.settle(path, child.sequence, stat.czxid).await?;
+                self.in_doubt = false;
+                return Ok(Some(node));
+            }
+        }
+        self.in_doubt = false;
+        Ok(None)
+    }
+
+    /// Remembers the node, from now on.
+    async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>, Stop> {
+        let node = Node::new(&self.session, self.claim.name(), path, sequence, czxid);
+        self.inner.leases.insert(self.claim.owner(), Arc::clone(&node));
+        if (0..LAST_SEQUENCE).contains(&sequence) {
+            return Ok(node);
+        }
+        release(self.inner, self.claim).await?;
+        let text = format!(
+            "the server's sequence numbers for {} are nearly used up, and with them the order of its queue; let its \
+             queue run empty, or delete the node when nobody uses it",
+            self.folder
+        );
+        Err(Stop::Failed(Error::new(ErrorKind::Misconfigured, text)))
+    }
+
+    /// An older node carries our owner id. The grant, if another client has got the lock by it. `None`: look again.
+    async fn meet(&self, node: &Arc<Node>, older: &Child, queue: &[Child]) -> Result<Option<Grant>, Stop> {
+        let (client, path) = (&self.session.client, format!("{}/{}", self.folder, older.name));
+        let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten() else { return Ok(None) };
+        if self.past.contains(&stat.ephemeral_owner) {
+            // The last trace of a session of ours that is over.
+            self.ask(client.delete(&path, None)).await?;
+            return Ok(None);
+        }
+        self.ask(client.delete(&node.path, None)).await?;
+        self.inner.leases.remove(self.claim.owner());
+        if stat.ephemeral_owner == self.session.id() {
+            // An earlier create of this claim, whose answer was lost.
+            self.settle(path, older.sequence, stat.czxid).await?;
+            return Ok(None);
+        }
+        // The claim was asked for through another client. Its session keeps the node, so how long is not known here,
+        // and the grant has no validity.
+        if position(queue, &older.name) != Position::First {
+            return Err(Stop::NotNow);
+        }
+        let (token, now) = (FencingToken::new(stat.czxid.cast_unsigned()), Moment::now());
+        Ok(Some(Grant::new(self.claim, token, now).with_deadline(now)))
+    }
+
+    /// The claim holds the lock. A grant should last: if our last sign of life was some time ago, as after an election,
+    /// others are awaited first. Answers prove something about those that are older by the lag.
+    async fn granted(&self, node: &Arc<Node>) -> Result<Grant, Stop> {
+        if self.waited && matches!(self.kind, Kind::Permit(_)) {
+            node.say_held(self.claim);
+        }
+        node.note_held();
+        let session = &self.session;
+        for _ in 0..4 {
+            if session.deadline().remaining() > session.timeout() / 3 {
+                break;
+            }
+            self.ask(session.sign()).await?;
+            tokio::time::sleep(session.lag / 2).await;
+        }
+        // The claim's own lease is counted by us, so it begins now; unless somebody gave the claim up meanwhile.
+        self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)
+    }
+
+    /// The claim waits no longer. One that would have waited is given up by lockcore.
+    async fn leave(&self, node: &Arc<Node>, waiting: &Waiting) -> Result<Grant, Stop> {
+        if self.claim.wait() != Wait::No {
+            return Err(Stop::NotNow);
+        }
+        // One who does not wait has heard of the writer before it by name only. It may have become a reader.
+        if let (Kind::Shared, Some(writer)) = (self.kind, &waiting.watch) {
+            let reading = self.session.client.get_data(&format!("{}/{writer}", self.folder));
+            if self.ask(reading).await?.is_some_and(|(data, _)| Data::read(&data).reads) {
+                return self.granted(node).await;
+            }
+        }
+        release(self.inner, self.claim).await?;
+        Err(Stop::NotNow)
+    }
+
+    /// The name is in use as something else.
+    async fn clash(&self, other: Kind) -> Stop {
+        if let Err(error) = release(self.inner, self.claim).await {
+            return Stop::Failed(error);
+        }
+        let text =
+            format!("the name is in use as {}, and was asked for as {}", other.mode(), self.claim.mode());
+        Stop::Failed(Error::new(ErrorKind::KindClash, text))
+    }
+
+    /// The place in the queue went with its session: the claim starts again at the end, with another.
+    async fn replace_session(&mut self) -> Result<()> {
+        tracing::info!(lock = %self.claim.name(), "the session ended while waiting; the claim queues again");
+        let over = self.session.id();
+        self.past.push(over);
+        self.inner.leases.remove(self.claim.owner());
+        (self.in_doubt, self.listed, self.waited) = (false, None, true);
+        loop {
+            self.session = self.inner.session(self.claim).await?;
+            if self.session.id() != over {
+                return Ok(());
+            }
+            // The pool has not noticed it yet.
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
