@@ -131,7 +131,7 @@ pub(crate) async fn server(
 /// behind.
 pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout: Duration) -> Result<()> {
     // By its text: a look that leaves nothing to the next one.
-    let mut command = RIGHTS.call(true, 0);
+    let mut command = RIGHTS.call(true, 0, (0, 0));
     command.arg(keys.probe()).arg(keys.channel("rights")).arg(more);
     let answer = match ask(wire, &command, timeout).await? {
         Ok(answer) => answer,

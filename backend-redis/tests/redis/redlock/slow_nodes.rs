@@ -89,11 +89,13 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
     let url = url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()]);
     let locks = client(&format!("{url}?node_timeout=50ms")).await;
-    // From here on the scripts are there.
+    // From here on the scripts are there, that of a vote that is given back as well.
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
-    tell(&nodes[0], &["FLUSHALL"]);
     take(&nodes[1]);
     take(&nodes[2]);
+    assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
+    until("the vote is given back", || keys(&nodes[0]).is_empty()).await;
+    tell(&nodes[0], &["FLUSHALL"]);
     proxy.delay(Duration::from_millis(150));
     for _ in 0..3 {
         assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
