@@ -140,10 +140,13 @@ impl Node {
             let generation = self.generation(limit).await?;
             Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
         };
-        let generation = match right.await {
-            Ok((generation, right)) if right.has_vote() => generation,
-            Ok((_, right)) => return Vote::Fresh(right.votes_from),
-            Err(error) => return Vote::NotAsked(error),
+        // The connection and three questions, each within the limit. A node that is silent would hold up all who come to
+        // ask, one after another.
+        let generation = match tokio::time::timeout(4 * limit, right).await {
+            Ok(Ok((generation, right))) if right.has_vote() => generation,
+            Ok(Ok((_, right))) => return Vote::Fresh(right.votes_from),
+            Ok(Err(error)) => return Vote::NotAsked(error),
+            Err(_) => return Vote::NotAsked(no_answer(None)),
         };
         let end = Moment::now().after(limit);
         let took = async {
@@ -314,18 +317,12 @@ impl Node {
         }
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("*appendfsync*");
-        let asked = tokio::time::timeout(limit, async {
-            let (mut link, _) = self.calls.wire().link().await?;
-            link.query(&command).await
-        });
-        let words = match asked.await {
-            Ok(Ok(Value::Map(pairs))) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
-            Ok(Ok(Value::Array(words))) => words,
-            // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
-            Err(_) => return Err(no_answer(None)),
-            Ok(Err(error)) if error.is_io_error() => return Err(no_link(&error)),
+        // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
+        let words = match check::ask(self.calls.wire(), &command, limit).await? {
+            Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+            Ok(Value::Array(words)) => words,
             // Without the right to ask, the careful answer is no.
-            Ok(_) => Vec::new(),
+            Ok(_) | Err(_) => Vec::new(),
         };
         let is = |name: &str, wanted: &str| {
             let text = |value: &Value, text: &str| matches!(value, Value::BulkString(word) if word == text.as_bytes());
