@@ -7,14 +7,18 @@ use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use redis::Value;
 
 use crate::calls::unexpected;
-use crate::error::{of_claim, of_item};
-use crate::script::Script;
+use crate::error::of_claim;
 
 /// The answer to a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Took {
     Granted(FencingToken),
     Busy(Busy),
+}
+
+impl Took {
+    /// Another holds it. Nothing more is known of that.
+    pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false });
 }
 
 /// The answer to a claim that may leave no trace.
@@ -72,29 +76,6 @@ pub(crate) struct Busy {
     pub(crate) foreign: bool,
 }
 
-/// The answer to a release.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Freed {
-    pub(crate) released: bool,
-    /// The waiter of our own process whose turn it is.
-    pub(crate) next: Option<i64>,
-}
-
-/// `asked` is how the lock was to be held.
-pub(crate) fn took(value: Value, script: &Script, asked: Mode) -> Result<Took> {
-    let parts = item(value, script)?;
-    match (int(parts.first())?, parts.get(1)) {
-        (1, token) => Ok(Took::Granted(FencingToken::new(number(token)?))),
-        (0, left) => Ok(Took::Busy(Busy {
-            left: u64::try_from(int(left)?).ok().map(Duration::from_millis),
-            first: int(parts.get(2))? == 1,
-            foreign: int(parts.get(3))? == 1,
-        })),
-        (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
-        _ => Err(unexpected()),
-    }
-}
-
 pub(crate) fn acquired(value: &Value) -> Result<Acquired> {
     match value {
         Value::Int(0) => Ok(Acquired::Unclear),
@@ -149,32 +130,8 @@ fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Told>)> {
     Ok((freed, told.collect::<Result<_>>()?))
 }
 
-pub(crate) fn freed(value: Value, script: &Script) -> Result<Freed> {
-    let parts = item(value, script)?;
-    Ok(Freed { released: int(parts.first())? == 1, next: ticket(parts.get(1))? })
-}
-
-/// The waiter of our own process whose turn it is after a forced release.
-pub(crate) fn forced(value: &Value) -> Result<Option<i64>> {
-    let Value::Array(parts) = value else { return Err(unexpected()) };
-    ticket(parts.get(1))
-}
-
-fn ticket(value: Option<&Value>) -> Result<Option<i64>> {
-    Ok(text(value)?.parse().ok())
-}
-
 fn mode(code: i64) -> Result<Mode> {
     Mode::from_code(code).ok_or_else(unexpected)
-}
-
-/// The parts of the answer to one item, or the error that the script caught for it.
-fn item(value: Value, script: &Script) -> Result<Vec<Value>> {
-    let Value::Array(parts) = value else { return Err(unexpected()) };
-    if int(parts.first())? == 2 {
-        return Err(of_item(&text(parts.get(1))?, script));
-    }
-    Ok(parts)
 }
 
 /// The parts of the answer to one claim, or the error that the script caught for it.

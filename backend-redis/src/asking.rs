@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockcore::backend::{SignOfLife, Waiter};
 use lockcore::{Claim, Moment, Result};
 
-use crate::answers::{self, Acquired, Busy, Let, Told, Took};
+use crate::answers::{self, Acquired, Let, Told, Took};
 use crate::calls::{Answer, Item};
 use crate::lock::Client;
 use crate::requests::{Requests, is_simple};
@@ -33,7 +33,6 @@ impl Client {
         let simple = is_simple(claim) && !self.hot.is_hot(claim.name());
         let first = simple.then(|| self.calls.call(self.requests().acquire(claim)));
         let second = (!simple).then(|| self.claim(claim, None));
-        let held = Took::Busy(Busy { left: None, first: false, foreign: false });
         async move {
             if let Some(second) = second {
                 return second.await;
@@ -42,7 +41,7 @@ impl Client {
             let answer = first.await?;
             match answers::acquired(&answer.value)? {
                 Acquired::Granted(token) => Ok((Took::Granted(token), answered(answer))),
-                Acquired::Held => Ok((held, answered(answer))),
+                Acquired::Held => Ok((Took::HELD, answered(answer))),
                 Acquired::Unclear => self.claim(claim, None).await,
             }
         }
@@ -83,7 +82,7 @@ impl Client {
                 Let::Unclear => self.hot.note(claim.name()),
             }
         }
-        let answer = self.calls.call(self.requests().give_up(claim, queued)).await?;
+        let answer = self.calls.call(self.requests().give_up(claim, queued, "")).await?;
         let (released, told) = answers::given_up(&answer.value, answer.generation)?;
         self.tell(told);
         Ok(released || in_doubt || answer.in_doubt)

@@ -28,6 +28,7 @@ const BOUNDS: Bounds = Bounds { under_way: 2, batch: 128, waiting: 65_536 };
 
 /// One item of a script call. Its first keys and arguments may concern the whole call (see
 /// [`Script::lead`]).
+#[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) script: &'static Script,
     pub(crate) slot: u16,

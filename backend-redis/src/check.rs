@@ -131,7 +131,7 @@ pub(crate) async fn server(
 /// behind.
 pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout: Duration) -> Result<()> {
     // By its text: a look that leaves nothing to the next one.
-    let mut command = RIGHTS.call(true, 0);
+    let mut command = RIGHTS.call(true, 0, (0, 0));
     command.arg(keys.probe()).arg(keys.channel("rights")).arg(more);
     let answer = match ask(wire, &command, timeout).await? {
         Ok(answer) => answer,
@@ -164,19 +164,26 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
     }
 }
 
-/// Asks with patience for a server that is loading, busy or just restarting. The inner error is the server's final word.
-async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
+/// Asks with patience for a server that is loading, busy or just restarting. The inner error is the server's final word. A
+/// connection that stays silent is given up by that, like one that does not answer calls.
+pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);
     let mut last = None;
     while !end.has_passed() {
-        let asked = tokio::time::timeout(end.remaining(), async {
-            let (mut link, generation) = wire.link().await.map_err(|error| (error, 0))?;
-            link.query(command).await.map_err(|error| (error, generation))
-        });
-        let (error, generation) = match asked.await {
+        let sent = Moment::now();
+        let (error, generation) = match tokio::time::timeout(end.remaining(), wire.link()).await {
             Err(_) => break,
-            Ok(Ok(value)) => return Ok(Ok(value)),
-            Ok(Err(failed)) => failed,
+            Ok(Err(error)) => (error, 0),
+            Ok(Ok((mut link, generation))) => {
+                match tokio::time::timeout(end.remaining(), link.query(command)).await {
+                    Err(_) => {
+                        wire.note_silence(generation, Moment::now().since(sent));
+                        break;
+                    }
+                    Ok(Ok(value)) => return Ok(Ok(value)),
+                    Ok(Err(error)) => (error, generation),
+                }
+            }
         };
         match verdict(&error, true) {
             Verdict::Again | Verdict::Torn => (),

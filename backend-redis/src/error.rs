@@ -106,13 +106,7 @@ pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     Error::new(kind, hint).with_source(error.to_string())
 }
 
-/// The error that a script caught for one of its items.
-pub(crate) fn of_item(text: &str, script: &Script) -> Error {
-    let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-    of_server(code, detail, Some(script))
-}
-
-/// The same where the script says whether it was the lock's own key that is in the way.
+/// The error that a script caught for one of its claims. It says whether it was the lock's own key that is in the way.
 pub(crate) fn of_claim(text: &str, at_lock: bool) -> Error {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
     match (code, at_lock) {
@@ -194,7 +188,7 @@ fn line_of(detail: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::{FORCE, RELEASE};
+    use crate::script::RELEASE;
 
     #[test]
     fn kinds_follow_the_code() {
@@ -205,8 +199,10 @@ mod tests {
             ("ERR something else", ErrorKind::Internal),
             ("", ErrorKind::Internal),
         ] {
-            assert_eq!(of_item(text, &FORCE).kind(), kind, "{text}");
+            assert_eq!(of_claim(text, true).kind(), kind, "{text}");
         }
+        let beside = of_claim("WRONGTYPE Operation against a key holding the wrong kind of value", false);
+        assert_eq!(beside.kind(), ErrorKind::Misconfigured);
     }
 
     #[test]
@@ -217,8 +213,8 @@ mod tests {
             "The user executing the script can't run this command or subcommand",
             "ACL failure in script: User app has no permissions to run the 'del' command",
         ] {
-            let text = format!("ERR {why} script: 2f, on @user_script:{line}.");
-            let error = of_item(&text, &RELEASE);
+            let text = format!("{why} script: 2f, on @user_script:{line}.");
+            let error = of_server("ERR", &text, Some(&RELEASE));
             assert_eq!(error.kind(), ErrorKind::Refused);
             assert!(error.to_string().contains("DEL"), "{error}");
         }

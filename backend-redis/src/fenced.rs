@@ -69,7 +69,7 @@ impl FencedWrite {
         let life = self.life.map_or_else(String::new, |life| life.as_millis().max(1).to_string());
         let mut by_text = false;
         loop {
-            let mut command = FENCED_WRITE.call(by_text, 2);
+            let mut command = FENCED_WRITE.call(by_text, 2, (6, 0));
             command.arg(&self.key).arg(&self.fence);
             command.arg(grant.token().to_string()).arg(owner(grant.claim())).arg(&self.value).arg(&life);
             match conn.req_packed_command(&command).await.and_then(Value::extract_error) {

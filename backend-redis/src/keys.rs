@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use lockcore::{Error, ErrorKind, LockName, Result};
 
 /// Stands between the parts of our own keys. Lock names hold no control characters, so no lock can have such a key.
-const SEPARATOR: char = '\u{1f}';
+const SEPARATOR: &str = "\u{1f}";
 
 /// How many slots a cluster has.
 pub(crate) const SLOTS: u16 = 16384;
@@ -47,15 +47,20 @@ impl Keys {
     pub(crate) fn of(&self, name: &LockName) -> LockKeys {
         let lock = self.lock(name);
         let slot = if self.cluster { slot(&lock) } else { 0 };
-        LockKeys {
-            queue: self.beside(slot, "queue", name),
-            seats: self.beside(slot, "seats", name),
-            token: match self.tag(slot) {
-                None => self.token.clone(),
-                Some(tag) => format!("{}{SEPARATOR}{{{tag}}}token", self.namespace),
-            },
-            lock,
-            slot,
+        let (queue, seats) = (self.beside(slot, "queue", name), self.seats(slot, name));
+        LockKeys { lock, queue, seats, token: self.token(slot), slot }
+    }
+
+    /// The places of those who wait for a lock of this slot.
+    pub(crate) fn seats(&self, slot: u16, name: &LockName) -> String {
+        self.beside(slot, "seats", name)
+    }
+
+    /// The token counter of this slot.
+    pub(crate) fn token(&self, slot: u16) -> String {
+        match self.tag(slot) {
+            None => self.token.clone(),
+            Some(tag) => [self.namespace.as_str(), SEPARATOR, "{", tag, "}token"].concat(),
         }
     }
 
@@ -68,10 +73,10 @@ impl Keys {
 
     /// A key of ours for a lock.
     fn beside(&self, slot: u16, what: &str, name: &LockName) -> String {
-        let namespace = &self.namespace;
+        let (namespace, name) = (self.namespace.as_str(), name.as_str());
         match self.tag(slot) {
-            None => format!("{namespace}{SEPARATOR}{what}{SEPARATOR}{name}"),
-            Some(tag) => format!("{namespace}{SEPARATOR}{{{tag}}}{what}{SEPARATOR}{name}"),
+            None => [namespace, SEPARATOR, what, SEPARATOR, name].concat(),
+            Some(tag) => [namespace, SEPARATOR, "{", tag, "}", what, SEPARATOR, name].concat(),
         }
     }
 
@@ -97,7 +102,7 @@ impl Keys {
 
     /// The lock's own key.
     pub(crate) fn lock(&self, name: &LockName) -> String {
-        format!("{}{name}", self.namespace)
+        [self.namespace.as_str(), name.as_str()].concat()
     }
 
     /// The token counter of one of the buckets that names fall into.

@@ -195,7 +195,7 @@ impl DistributedLock for RedisLock {
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let client = self.client()?;
-        let (freed, answer) = client.free(client.requests().downgrade(grant.claim())).await?;
+        let (freed, answer) = client.free(client.requests().downgrade(grant.claim(), "")).await?;
         if freed == 0 && !answer.in_doubt {
             return Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"));
         }

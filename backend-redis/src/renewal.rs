@@ -53,7 +53,8 @@ impl Client {
     }
 
     async fn renew_together(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
-        let item = items::renewal(&self.shared.keys, grants.iter().copied(), slot);
+        let leases = grants.iter().map(|grant| (grant.claim(), String::new()));
+        let item = items::renewal(&self.shared.keys, leases, slot);
         let answer = self.calls.call_within(item, until.remaining()).await?;
         let confirming = self.confirm_once(&answer.wire, answer.generation, until.remaining());
         let unknown = |_| Error::new(ErrorKind::Unreachable, "the replicas have not answered in time");

@@ -15,7 +15,7 @@ use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, GIVE_UP, RELEASE, Script};
 /// others so much. It counts from the waiter's last sign of life, so it is longer than the time between two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
-/// What one client asks.
+/// What one client asks. At a node of Redlock, a request names the round that it is about; `""` is none, or all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests<'a> {
     pub(crate) keys: &'a Keys,
@@ -33,7 +33,8 @@ pub(crate) fn is_simple(claim: &Claim) -> bool {
 impl Requests<'_> {
     /// The taking of an exclusive lock that is free. What is refused leaves no trace.
     pub(crate) fn acquire(&self, claim: &Claim) -> Item {
-        let LockKeys { lock, seats, token, slot, .. } = self.keys.of(claim.name());
+        let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
+        let keys = vec![self.keys.token(slot), self.keys.lock(name), self.keys.seats(slot, name)];
         let args = vec![
             self.keys.token_life().to_owned(),
             owner(claim),
@@ -41,7 +42,7 @@ impl Requests<'_> {
             claim.label().to_owned(),
         ];
         let takes = Some(claim.clone());
-        Item { script: &ACQUIRE, slot, keys: vec![token, lock, seats].into(), args: args.into(), takes }
+        Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
     }
 
     /// The taking of a lock in any mode. With a place the claim queues, and gives a sign of life of this number.
@@ -69,23 +70,24 @@ impl Requests<'_> {
         Item { takes: Some(claim.clone()), ..self.all_of(&CLAIM, claim.name(), args) }
     }
 
-    /// The releasing of an exclusive lock that nobody waits for.
+    /// The releasing of an exclusive lock that nobody waits for, whatever round it is from.
     pub(crate) fn release(&self, claim: &Claim) -> Item {
-        let LockKeys { lock, seats, slot, .. } = self.keys.of(claim.name());
-        let args = Arc::new(vec![owner(claim)]);
-        Item { script: &RELEASE, slot, keys: vec![lock, seats].into(), args, takes: None }
+        let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
+        let keys = vec![self.keys.lock(name), self.keys.seats(slot, name)];
+        Item { script: &RELEASE, slot, keys: keys.into(), args: Arc::new(vec![owner(claim)]), takes: None }
     }
 
-    /// The giving up of what a claim holds, and of its place if it may have one.
-    pub(crate) fn give_up(&self, claim: &Claim, queued: bool) -> Item {
+    /// The giving up of what a claim holds, by this round, and of its place if it may have one.
+    pub(crate) fn give_up(&self, claim: &Claim, queued: bool, round: &str) -> Item {
         let mut args = self.lead(self.channel);
-        args.extend([owner(claim), if queued { "1" } else { "" }.to_owned()]);
+        let queued = if queued { "1" } else { "" };
+        args.extend([owner(claim), claim.mode().code().to_string(), queued.to_owned(), round.to_owned()]);
         self.all_of(&GIVE_UP, claim.name(), args)
     }
 
-    pub(crate) fn downgrade(&self, claim: &Claim) -> Item {
+    pub(crate) fn downgrade(&self, claim: &Claim, round: &str) -> Item {
         let mut args = self.lead(self.channel);
-        args.push(owner(claim));
+        args.extend([owner(claim), round.to_owned()]);
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
@@ -96,8 +98,8 @@ impl Requests<'_> {
         self.all_of(&FORCE, name, args)
     }
 
-    /// What all calls are told that grant to waiters.
-    fn lead(&self, channel: &str) -> Vec<String> {
+    /// What all calls are told that know of waiters.
+    pub(crate) fn lead(&self, channel: &str) -> Vec<String> {
         let exact = if self.exact { "exact" } else { "" };
         let keep = PLACE_TTL.as_micros().to_string();
         vec![self.keys.token_life().to_owned(), channel.to_owned(), exact.to_owned(), keep]

@@ -28,10 +28,12 @@ impl Script {
         Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, lead }
     }
 
-    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
-    pub(crate) fn call(&self, by_text: bool, keys: usize) -> Cmd {
-        let mut command = if by_text { redis::cmd("EVAL") } else { redis::cmd("EVALSHA") };
-        command.arg(if by_text { &self.source } else { &self.hash }).arg(keys);
+    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart. There is
+    /// room in it for so many keys and arguments, of so many bytes.
+    pub(crate) fn call(&self, by_text: bool, keys: usize, room: (usize, usize)) -> Cmd {
+        let (name, script) = if by_text { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
+        let mut command = Cmd::with_capacity(room.0 + 3, room.1 + name.len() + script.len() + 20);
+        command.arg(name).arg(script).arg(keys);
         command
     }
 
@@ -66,8 +68,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "clock.lua" "each.lua" "first.lua" "free_named.lua" "group.lua" "hand_on.lua" "locate.lua" "peek.lua" "queue.lua"
-    "raise.lua" "record.lua" "tokens.lua" "turn.lua" "waiters.lua" "wake.lua"
+    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "peek.lua" "raise.lua" "record.lua" "tokens.lua" "waiters.lua"
 }
 
 macro_rules! scripts {
@@ -98,24 +99,12 @@ scripts! {
     INSPECT = "inspect.lua", None;
     /// Frees a lock whoever holds it.
     FORCE = "force.lua", None;
-    /// Redlock: turns a writer into a reader at one node.
-    DOWNGRADE_VOTE = "redlock/downgrade.lua", None;
-    /// Redlock: frees a lock at one node whoever holds it.
-    FORCE_VOTE = "redlock/force.lua", None;
-    /// Redlock, phase 1 of exclusive claims.
-    VOTE = "redlock/vote.lua", Some((0, 1));
-    /// Redlock, phase 1 of readers.
-    VOTE_READER = "redlock/vote_reader.lua", Some((0, 1));
+    /// Redlock, phase 1 of exclusive claims for a lock that is free.
+    VOTE = "redlock/vote.lua", Some((0, 0));
+    /// Redlock, phase 1 in any mode, with a place in the queue.
+    CLAIM_VOTE = "redlock/claim.lua", Some((0, 4));
     /// Redlock, phase 2.
     INSTALL = "redlock/install.lua", Some((0, 0));
-    /// Redlock: extends leases.
-    RENEW_ROUND = "redlock/renew.lua", None;
-    /// Redlock: gives exclusive claims up, or the vote of one round.
-    RELEASE_ROUND = "redlock/release.lua", Some((0, 2));
-    /// The same for readers.
-    RELEASE_READER = "redlock/release_reader.lua", Some((0, 2));
-    /// Redlock: gives places in queues up.
-    LEAVE = "redlock/leave.lua", None;
     /// Redlock: sets a lock again where it was lost.
     PLANT = "redlock/plant.lua", Some((0, 0));
     /// Redlock: reads the token counters.

@@ -159,21 +159,16 @@ fn is_unknown(error: &RedisError) -> bool {
 
 fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
     let (lead_keys, lead_args) = script.lead.unwrap_or_default();
-    let mut skip = 0;
-    let keys = items.iter().map(|item| item.keys.len() - lead_keys).sum::<usize>() + lead_keys;
-    let mut command = script.call(by_text, keys);
-    for item in items {
-        for key in item.keys.iter().skip(skip) {
-            command.arg(key);
-        }
-        skip = lead_keys;
-    }
-    skip = 0;
-    for item in items {
-        for arg in item.args.iter().skip(skip) {
-            command.arg(arg);
-        }
-        skip = lead_args;
+    // What concerns the whole call is taken from the first.
+    let skip = |at: usize, lead: usize| if at == 0 { 0 } else { lead };
+    let items = items.iter().enumerate();
+    let keys = items.clone().flat_map(|(at, item)| item.keys.iter().skip(skip(at, lead_keys)));
+    let args = items.flat_map(|(at, item)| item.args.iter().skip(skip(at, lead_args)));
+    let words = keys.clone().chain(args);
+    let room = words.clone().fold((0, 0), |(count, bytes), word| (count + 1, bytes + word.len()));
+    let mut command = script.call(by_text, keys.count(), room);
+    for word in words {
+        command.arg(word);
     }
     command
 }

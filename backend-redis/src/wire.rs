@@ -16,8 +16,8 @@ use crate::answers::Told;
 use crate::dial::{self, CONNECT};
 use crate::doubts::Demands;
 
-/// A connection is replaced when so many calls in a row had no answer in time and none has had one for so long, or when
-/// one call has waited for half of that.
+/// A connection is replaced when so many calls in a row had no answer in time and the first of them was sent so long ago,
+/// or when one call has waited for half of that.
 const SILENCES: u32 = 2;
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -111,15 +111,23 @@ struct Slot {
     generation: u64,
     /// The connection that has subscribed.
     listening: u64,
-    /// When the last answer came, and how many calls have had none in time since.
+    /// When the last answer came, how many calls have had none in time since, and since when: not from before the first of
+    /// them was sent.
     heard: Moment,
     silences: u32,
+    silent_since: Moment,
     /// Why the last attempt to make a connection failed, if it did.
     failed: Option<RedisError>,
     /// When the latest attempt began.
     dialled_at: Moment,
     /// The latest attempt to make a connection.
     dialled: Option<Dialled>,
+}
+
+impl Slot {
+    fn is_silent(&self, long: Duration) -> bool {
+        self.silences >= SILENCES && self.silent_since.after(long).has_passed()
+    }
 }
 
 impl Wire {
@@ -130,6 +138,7 @@ impl Wire {
             listening: 0,
             heard: Moment::now(),
             silences: 0,
+            silent_since: Moment::NEVER,
             failed: None,
             dialled_at: Moment::NEVER,
             dialled: None,
@@ -211,24 +220,29 @@ impl Wire {
         (slot.heard, slot.silences) = (Moment::now(), 0);
     }
 
-    /// Notes that a call had no answer in time, and gives the connection up when that looks final.
+    /// Notes that a call had no answer in time, and gives the connection up when that looks final. What an earlier
+    /// connection did not answer says nothing about this one.
     pub(crate) fn note_silence(&self, generation: u64, waited: Duration) {
         let mut slot = self.slot();
+        if slot.generation != generation {
+            return;
+        }
+        if slot.silences == 0 {
+            slot.silent_since = Moment::now().before(waited).max(slot.heard);
+        }
         slot.silences += 1;
-        let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE).has_passed();
-        if (silent || waited > SILENCE / 2) && slot.generation == generation {
+        if slot.is_silent(SILENCE) || waited > SILENCE / 2 {
             tracing::debug!("a connection does not answer and is replaced");
             slot.link = None;
         }
     }
 
     /// Whether the server looks dead: the last connection could not be made, or the next is taking long, or several calls
-    /// in a row had no answer and no other has had one lately.
+    /// in a row had no answer, for a while.
     pub(crate) fn looks_dead(&self) -> bool {
         let slot = self.slot();
-        let silent = slot.silences >= SILENCES && slot.heard.after(SILENCE / 2).has_passed();
         let slow = slot.dialled_at.after(SLOW_DIAL).has_passed();
-        (slot.link.is_none() && (slot.failed.is_some() || slow)) || silent
+        (slot.link.is_none() && (slot.failed.is_some() || slow)) || slot.is_silent(SILENCE / 2)
     }
 
     /// Why the last connection could not be made, if there is none.

@@ -9,19 +9,50 @@ use tokio::time::Instant;
 use super::gather::next_until;
 use super::node::Node;
 use super::{GRACE, Quorum, Shared, items};
-use crate::answers;
+use crate::answers::{self, Let};
 use crate::calls::Item;
+use crate::items::is_exclusive;
 
 impl Shared {
-    /// Calls a script at one node that frees something, and wakes who can have it.
-    pub(super) fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
-        let (node, waiters, script) = (Arc::clone(node), Arc::clone(&self.waiters), item.script);
+    /// Calls a script at one node that frees something, and wakes the waiter of this client that can have it.
+    fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
+        let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
             let answer = node.calls.call(item).await?;
-            let freed = answers::freed(answer.value, script)?;
-            freed.next.inspect(|&ticket| waiters.notify(ticket));
+            let (freed, told) = answers::given_up(&answer.value, answer.generation)?;
+            for told in told {
+                waiters.notify(told.ticket);
+            }
             // An earlier try, whose answer was lost, may have done it.
-            Ok(freed.released || answer.in_doubt)
+            Ok(freed || answer.in_doubt)
+        }
+    }
+
+    /// Gives up at one node what the claim has there by this round, by all of them if none is named, and its place if it
+    /// may have one. `short` is asked first, if there is such a request.
+    pub(super) fn give_up_at(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        claim: &Claim,
+        queued: bool,
+        round: Option<items::Round>,
+        short: Option<Item>,
+    ) -> impl Future<Output = Result<bool>> + use<> {
+        let (shared, node, claim) = (Arc::clone(self), Arc::clone(node), claim.clone());
+        async move {
+            let mut in_doubt = false;
+            if let Some(short) = short {
+                let answer = node.calls.call(short).await?;
+                in_doubt = answer.in_doubt;
+                match answers::let_go(&answer.value)? {
+                    Let::Go => return Ok(true),
+                    Let::NotHeld => return Ok(in_doubt),
+                    Let::Unclear => shared.hot.note(claim.name()),
+                }
+            }
+            let round = round.map_or_else(String::new, items::Round::text);
+            let item = shared.requests().give_up(&claim, queued, &round);
+            Ok(shared.free(&node, item).await? || in_doubt)
         }
     }
 }
@@ -31,10 +62,12 @@ impl Quorum {
     ///
     /// When a majority has answered, the claim has none any more. If the answers are mixed (some rounds of it had a few
     /// votes), the others are waited for a moment only. Their silence proves no loss: they may have held the lock.
-    async fn free_everywhere(&self, item: impl Fn() -> Item) -> Result<bool> {
+    async fn free_everywhere<F>(&self, free: impl FnMut(&Arc<Node>) -> F) -> Result<bool>
+    where
+        F: Future<Output = Result<bool>> + Send + 'static,
+    {
         let majority = self.majority();
-        let mut answers: FuturesUnordered<_> =
-            self.nodes.iter().map(|node| self.shared.free(node, item())).collect();
+        let mut answers: FuturesUnordered<_> = self.nodes.iter().map(free).collect();
         let (mut freed, mut not_held, mut last, mut end) = (0, 0, None, None);
         while let Some(answer) = next_until(&mut answers, end).await {
             match answer {
@@ -64,7 +97,10 @@ impl Quorum {
         // From now on nobody sets it again at a node that lost it: see `planting.rs`.
         claim.cancel();
         let queued = claim.may_be_queued();
-        let freed = self.free_everywhere(|| self.shared.release(claim, queued, None));
+        let simple = !queued && is_exclusive(claim) && !self.shared.hot.is_hot(claim.name());
+        let short = simple.then(|| self.shared.requests().release(claim));
+        let freed =
+            self.free_everywhere(|node| self.shared.give_up_at(node, claim, queued, None, short.clone()));
         Ok(if freed.await? { Released::Released } else { Released::NotHeld })
     }
 
@@ -79,7 +115,8 @@ impl Quorum {
         // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.
         writer.cancel();
         let round = items::Round::of(grant)?;
-        if self.free_everywhere(|| self.shared.downgrade(writer, round)).await? {
+        let item = self.shared.requests().downgrade(writer, &round.text());
+        if self.free_everywhere(|node| self.shared.free(node, item.clone())).await? {
             return Ok(grant.downgraded());
         }
         Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockcore::backend::PLACE_TTL;
 use lockcore::{Claim, Error, ErrorKind, Grant, Result};
 
 use super::Shared;
 use crate::calls::Item;
-use crate::items::{Caller, is_exclusive, millis, owner};
-use crate::script::{INSTALL, PLANT, RELEASE_READER, RELEASE_ROUND, RENEW_ROUND, Script, VOTE, VOTE_READER};
+use crate::items::{is_exclusive, millis, owner, renewal};
+use crate::keys::LockKeys;
+use crate::requests::Requests;
+use crate::script::{CLAIM_VOTE, INSTALL, PLANT, VOTE};
 
 /// One round of a claim. A record at a node belongs to claim *and* round: what an earlier round sent may come late, and
 /// must not touch what a later one got.
@@ -19,6 +20,9 @@ use crate::script::{INSTALL, PLANT, RELEASE_READER, RELEASE_ROUND, RENEW_ROUND, 
 pub(super) struct Round(u64);
 
 impl Round {
+    /// None that there is.
+    pub(super) const NONE: Self = Self(0);
+
     /// The next one. They rise over all claims of the process: a claim may be asked for again, by another client, too.
     pub(super) fn next() -> Self {
         static ROUNDS: AtomicU64 = AtomicU64::new(1);
@@ -31,14 +35,15 @@ impl Round {
         grant.record::<Self>().copied().ok_or_else(foreign)
     }
 
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         self.0.to_string()
     }
 }
 
 impl Shared {
-    pub(super) fn caller(&self) -> Caller<'_> {
-        Caller { keys: &self.common.keys, channel: &self.channel, exact: true }
+    /// What a node is asked as a server of its own is.
+    pub(super) fn requests(&self) -> Requests<'_> {
+        Requests { keys: &self.common.keys, channel: &self.channel, exact: true }
     }
 
     /// The keys that tell what a claim holds at a node: its token counter, the lock, and those of a group.
@@ -48,35 +53,28 @@ impl Shared {
         [keys.token_of_bucket(claim.name()), keys.lock(claim.name()), members, details]
     }
 
-    /// Phase 1, for each node the same but for the seat.
-    pub(super) fn votes(&self, claim: &Claim, round: Round) -> impl Fn(String) -> Item + use<> {
+    /// Phase 1.
+    pub(super) fn ballot(self: &Arc<Self>, claim: &Claim, round: Round, ticket: Option<i64>) -> Ballot {
         // A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let known = self.common.highest.load(Ordering::Relaxed) + 1;
         let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
-        let all = &self.common.keys;
-        let keys = all.of(claim.name());
-        let mut keys = vec![all.token_of_bucket(claim.name()), keys.lock, keys.queue, keys.seats];
-        let mut script: &'static Script = &VOTE;
-        if !is_exclusive(claim) {
-            script = &VOTE_READER;
-            keys.extend(all.group(claim.name()));
-        }
-        let keys = Arc::new(keys);
-        let claim = claim.clone();
-        move |seat| {
-            let args = vec![
-                PLACE_TTL.as_micros().to_string(),
-                owner(&claim),
+        let keys = &self.common.keys;
+        let short = (is_exclusive(claim) && ticket.is_none()).then(|| Item {
+            script: &VOTE,
+            slot: 0,
+            keys: vec![keys.lock(claim.name()), keys.token_of_bucket(claim.name())].into(),
+            args: Arc::new(vec![
+                owner(claim),
                 millis(claim.ttl()),
                 claim.label().to_owned(),
                 floor.clone(),
                 round.text(),
-                seat,
                 claim.tokens().to_string(),
-            ];
-            Item { script, slot: 0, keys: Arc::clone(&keys), args: args.into(), takes: Some(claim.clone()) }
-        }
+            ]),
+            takes: Some(claim.clone()),
+        });
+        Ballot { shared: Arc::clone(self), claim: claim.clone(), round, floor, ticket, short }
     }
 
     /// Phase 2.
@@ -87,42 +85,10 @@ impl Shared {
         Item { script: &INSTALL, slot: 0, keys: keys.into(), args: args.into(), takes: None }
     }
 
-    /// The giving up of a claim, with its place in the queue if it may have one: of one round, or when it is over of all.
-    pub(super) fn release(&self, claim: &Claim, queued: bool, round: Option<Round>) -> Item {
-        let keys = self.common.keys.of(claim.name());
-        let mut keys = vec![keys.lock, keys.queue, keys.seats];
-        let mut script: &'static Script = &RELEASE_ROUND;
-        if !is_exclusive(claim) {
-            script = &RELEASE_READER;
-            keys.extend(self.common.keys.group(claim.name()));
-        }
-        let args = vec![
-            self.channel.to_string(),
-            "exact".to_owned(),
-            owner(claim),
-            if queued { "1" } else { "0" }.to_owned(),
-            round.map_or_else(String::new, Round::text),
-        ];
-        Item { script, slot: 0, keys: keys.into(), args: args.into(), takes: None }
-    }
-
-    /// The turning of a writer into a reader: of the round that was granted.
-    pub(super) fn downgrade(&self, claim: &Claim, round: Round) -> Item {
-        let mut item = self.caller().downgrade(claim);
-        Arc::make_mut(&mut item.args).push(round.text());
-        item
-    }
-
     /// The extending of leases.
     pub(super) fn renewal(&self, leases: &[(Grant, Round)]) -> Item {
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for (grant, round) in leases {
-            let claim = grant.claim();
-            let [_, lock, members, details] = self.keys_of_holder(claim);
-            keys.extend([lock, members, details]);
-            args.extend([owner(claim), round.text(), millis(claim.ttl())]);
-        }
-        Item { script: &RENEW_ROUND, slot: 0, keys: keys.into(), args: args.into(), takes: None }
+        let leases = leases.iter().map(|(grant, round)| (grant.claim(), round.text()));
+        renewal(&self.common.keys, leases, 0)
     }
 
     /// The setting of a lock at a node that has lost it. Not sent any more once the claim is given up.
@@ -140,10 +106,51 @@ impl Shared {
         let takes = Some(claim.clone());
         Item { script: &PLANT, slot: 0, keys: keys.into(), args: args.into(), takes }
     }
+}
 
-    /// A waiter's place at one node: each node notifies it apart.
-    pub(super) fn place(&self, ticket: i64, node: usize) -> String {
-        format!("{}:{}", self.channel, ticket_at(ticket, node))
+/// What a claim asks of the nodes in phase 1.
+pub(super) struct Ballot {
+    shared: Arc<Shared>,
+    pub(super) claim: Claim,
+    round: Round,
+    floor: String,
+    /// Whom to wake, if the claim queues.
+    ticket: Option<i64>,
+    short: Option<Item>,
+}
+
+impl Ballot {
+    /// The request that serves a lock that is free, the same for all nodes. None for a claim that it does not serve.
+    pub(super) fn short(&self) -> Option<Item> {
+        self.short.clone()
+    }
+
+    /// The request that serves all claims, of the node with this number: each node notifies a waiter apart.
+    pub(super) fn full(&self, node: usize) -> Item {
+        let (claim, keys) = (&self.claim, &self.shared.common.keys);
+        let LockKeys { lock, queue, seats, .. } = keys.of(claim.name());
+        let [members, details] = keys.group(claim.name());
+        let counter = keys.token_of_bucket(claim.name());
+        let seat = |ticket| format!("{}:{}", self.shared.channel, ticket_at(ticket, node));
+        let mut args = self.shared.requests().lead("");
+        args.extend([
+            owner(claim),
+            millis(claim.ttl()),
+            claim.label().to_owned(),
+            claim.tokens().to_string(),
+            claim.mode().code().to_string(),
+            self.ticket.map_or_else(String::new, seat),
+            self.floor.clone(),
+            self.round.text(),
+        ]);
+        let keys = vec![lock, queue, seats, members, details, counter];
+        Item {
+            script: &CLAIM_VOTE,
+            slot: 0,
+            keys: keys.into(),
+            args: args.into(),
+            takes: Some(claim.clone()),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use lockcore::backend::{PerRuntime, Waiters};
+use lockcore::backend::{Hot, PerRuntime, Waiters};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
     Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
@@ -35,6 +35,7 @@ use self::settings::Settings;
 use crate::answers::{self, Look};
 use crate::calls::Item;
 use crate::check;
+use crate::items::inspection;
 use crate::keys::Keys;
 use crate::wire::Subscriber;
 
@@ -85,6 +86,7 @@ struct Shared {
     waiters: Arc<Waiters>,
     channel: Arc<str>,
     tickets: AtomicI64,
+    hot: Hot,
     /// Bounds the rounds that are under way: more of them would only wait for each other, on their time.
     rounds: Semaphore,
 }
@@ -139,6 +141,7 @@ impl Quorum {
             waiters,
             channel,
             tickets: AtomicI64::new(1),
+            hot: Hot::new(),
             rounds: Semaphore::new(ROUNDS),
         };
         Self { shared: Arc::new(shared), nodes }
@@ -244,7 +247,7 @@ impl Quorum {
 
     /// What a majority of the nodes knows about a lock, at least.
     async fn look(&self, name: &LockName) -> Result<Vec<Look>> {
-        let answers = self.ask_all(|| self.shared.caller().inspect(name)).await?;
+        let answers = self.ask_all(|| inspection(&self.shared.common.keys, name)).await?;
         answers.iter().map(answers::look).collect()
     }
 
@@ -271,8 +274,10 @@ impl Quorum {
         }
         // It names them, so that a repeated call does not free a successor.
         let holders: Vec<_> = holders.into_iter().collect();
-        for answer in self.ask_all(|| self.shared.caller().force(name, &holders)).await? {
-            answers::forced(&answer)?.inspect(|&ticket| self.shared.waiters.notify(ticket));
+        for answer in self.ask_all(|| self.shared.requests().force(name, &holders)).await? {
+            for told in answers::freed_all(&answer, 0)?.1 {
+                self.shared.waiters.notify(told.ticket);
+            }
         }
         Ok(held)
     }

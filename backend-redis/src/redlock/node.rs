@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Mode, Moment, Result};
+use lockcore::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
+use super::items::Ballot;
 use crate::address::Address;
-use crate::answers::{self, Took};
+use crate::answers::{self, Acquired, Took};
 use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
@@ -128,10 +129,10 @@ impl Node {
     /// lease that it can have granted is over, and its counters are repaired. A restart ends the connection, so asking
     /// once for each is enough. It is asked *before* the vote, which counts only if it came over the same connection. A
     /// vote that did not count leaves a record of its round there, which no later round counts.
-    pub(crate) async fn vote(
+    pub(super) async fn vote(
         self: &Arc<Self>,
-        item: Item,
-        asked: Mode,
+        ballot: &Ballot,
+        index: usize,
         limit: Duration,
         longest_ttl: Duration,
     ) -> Vote {
@@ -139,24 +140,37 @@ impl Node {
             let generation = self.generation(limit).await?;
             Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
         };
-        let generation = match right.await {
-            Ok((generation, right)) if right.has_vote() => generation,
-            Ok((_, right)) => return Vote::Fresh(right.votes_from),
-            Err(error) => return Vote::NotAsked(error),
+        // The connection and three questions, each within the limit. A node that is silent would hold up all who come to
+        // ask, one after another.
+        let generation = match tokio::time::timeout(4 * limit, right).await {
+            Ok(Ok((generation, right))) if right.has_vote() => generation,
+            Ok(Ok((_, right))) => return Vote::Fresh(right.votes_from),
+            Ok(Err(error)) => return Vote::NotAsked(error),
+            Err(_) => return Vote::NotAsked(no_answer(None)),
         };
-        let script = item.script;
-        match self.calls.call_within(item, limit).await {
-            Ok(answer) if answer.generation == generation => match answers::took(answer.value, script, asked)
-            {
-                Ok(took) => Vote::Took(took),
-                Err(error) => Vote::Unknown(error),
-            },
-            Ok(_) => {
-                let text = "a node's connection was replaced while it voted";
-                Vote::Unknown(Error::new(ErrorKind::Unreachable, text))
+        let end = Moment::now().after(limit);
+        let took = async {
+            if let Some(item) = ballot.short() {
+                match answers::acquired(&self.call_on(generation, item, limit).await?)? {
+                    Acquired::Granted(vote) => return Ok(Took::Granted(vote)),
+                    Acquired::Held => return Ok(Took::HELD),
+                    Acquired::Unclear => (),
+                }
             }
-            Err(error) => Vote::Unknown(error),
+            let answer = self.call_on(generation, ballot.full(index), end.remaining()).await?;
+            Ok(answers::claimed(&answer, ballot.claim.mode())?.0)
+        };
+        took.await.map_or_else(Vote::Unknown, Vote::Took)
+    }
+
+    /// Calls a script. Only the answer that came over this connection counts.
+    async fn call_on(&self, generation: u64, item: Item, limit: Duration) -> Result<Value> {
+        let answer = self.calls.call_within(item, limit).await?;
+        if answer.generation != generation {
+            let text = "a node's connection was replaced while it voted";
+            return Err(Error::new(ErrorKind::Unreachable, text));
         }
+        Ok(answer.value)
     }
 
     /// The number of the connection, which is made if there is none.
@@ -303,18 +317,12 @@ impl Node {
         }
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("*appendfsync*");
-        let asked = tokio::time::timeout(limit, async {
-            let (mut link, _) = self.calls.wire().link().await?;
-            link.query(&command).await
-        });
-        let words = match asked.await {
-            Ok(Ok(Value::Map(pairs))) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
-            Ok(Ok(Value::Array(words))) => words,
-            // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
-            Err(_) => return Err(no_answer(None)),
-            Ok(Err(error)) if error.is_io_error() => return Err(no_link(&error)),
+        // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
+        let words = match check::ask(self.calls.wire(), &command, limit).await? {
+            Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+            Ok(Value::Array(words)) => words,
             // Without the right to ask, the careful answer is no.
-            Ok(_) => Vec::new(),
+            Ok(_) | Err(_) => Vec::new(),
         };
         let is = |name: &str, wanted: &str| {
             let text = |value: &Value, text: &str| matches!(value, Value::BulkString(word) if word == text.as_bytes());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 
@@ -12,9 +12,6 @@ use super::node::{Node, Vote};
 use super::tally::{Answer, Step, Tally, Why};
 use super::{Shared, items};
 use crate::answers::{Busy, Took};
-use crate::calls::Item;
-use crate::items::owner;
-use crate::script::LEAVE;
 
 /// What a round came to.
 pub(crate) enum Outcome {
@@ -139,19 +136,18 @@ impl Round<'_> {
     }
 
     fn ask_for_votes(&self, seat: Option<i64>) -> Replies {
-        let (item, mode) = (self.shared.votes(self.claim, self.number), self.claim.mode());
+        let ballot = Arc::new(self.shared.ballot(self.claim, self.number, seat));
+        let (limit, longest) = (self.limit, self.shared.common.settings.longest_ttl);
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
             if let Some(error) = node.looks_dead() {
                 replies.push(Box::pin(async move { Reply::Skipped(index, error) }));
                 continue;
             }
-            let item = item(seat.map_or_else(String::new, |seat| self.shared.place(seat, index)));
-            let (node, limit, longest) =
-                (Arc::clone(node), self.limit, self.shared.common.settings.longest_ttl);
-            replies.push(Box::pin(
-                async move { Reply::Vote(index, node.vote(item, mode, limit, longest).await) },
-            ));
+            let (node, ballot) = (Arc::clone(node), Arc::clone(&ballot));
+            replies.push(Box::pin(async move {
+                Reply::Vote(index, node.vote(&ballot, index, limit, longest).await)
+            }));
         }
         replies
     }
@@ -220,8 +216,7 @@ impl Round<'_> {
         if replies.is_empty() && held.is_empty() {
             return;
         }
-        let keys = self.shared.common.keys.of(self.claim.name());
-        let (owner, limit) = (owner(self.claim), self.limit);
+        let limit = self.limit;
         let mut nodes: Vec<_> = held.iter().map(|&node| Arc::clone(&self.nodes[node])).collect();
         let (shared, claim, number) = (Arc::clone(self.shared), self.claim.clone(), self.number);
         let all = self.nodes.to_vec();
@@ -244,13 +239,9 @@ impl Round<'_> {
                 }
             }
             while give_back.next().await.is_some() {}
-            for node in nodes {
-                let keys = vec![keys.queue.clone(), keys.seats.clone()];
-                // A place that stays is forgotten after its life.
-                let args = vec![owner.clone()].into();
-                let item = Item { script: &LEAVE, slot: 0, keys: keys.into(), args, takes: None };
-                drop(node.numbers(item, limit).await);
-            }
+            // A place that stays is forgotten after its life.
+            let leave = |node| shared.give_up_at(node, &claim, true, Some(items::Round::NONE), None);
+            join_all(nodes.iter().map(leave)).await;
         }));
     }
 
@@ -336,13 +327,12 @@ fn too_slow() -> Error {
 impl Shared {
     /// Frees the lock at one node, if it is the claim's, of this round. Its place in the queue stays.
     pub(super) fn give_back(
-        &self,
+        self: &Arc<Self>,
         node: &Arc<Node>,
         claim: &Claim,
         round: items::Round,
     ) -> BoxFuture<'static, ()> {
-        let item = self.release(claim, false, Some(round));
-        let freed = self.free(node, item);
+        let freed = self.give_up_at(node, claim, false, Some(round), None);
         Box::pin(async move {
             if let Err(error) = freed.await {
                 let error = format!("{error:#}");

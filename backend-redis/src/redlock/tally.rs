@@ -20,7 +20,7 @@
 //!
 //! A claim that wants several tokens raises every counter by as many at least, in both phases: the tokens below its own are
 //! its own, too. Readers who hold the lock together raise the counters like anybody else. But a vote that a reader has
-//! from an earlier round is no raise of this round, and it gets another: see `scripts/join_vote.lua`.
+//! from an earlier round is no raise of this round, and it gets another: see `scripts/redlock/claim.lua`.
 
 use std::cmp::Ordering;
 

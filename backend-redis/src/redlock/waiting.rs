@@ -61,8 +61,9 @@ impl Quorum {
     /// agree about who is first, one waiter hears from a majority and tries alone. Where they do not, several hear from
     /// some: they wait a moment for the rest, and a random pause after a split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // One that waited a moment ago is likely to wait again, and queues with its first call.
-        let places = (self.listening() >= self.majority()).then(|| {
+        // Where somebody waited a moment ago, it is likely to wait, too, and queues with its first call.
+        let hot = self.shared.hot.is_hot(claim.name()) && self.listening() >= self.majority();
+        let places = hot.then(|| {
             claim.note_queued();
             self.register(claim)
         });
@@ -155,6 +156,7 @@ impl Queue for Waiting<'_> {
 
     /// The next round queues.
     async fn enter(&self, claim: &Claim) -> Result<Places> {
+        self.quorum.shared.hot.note(claim.name());
         Ok(self.quorum.register(claim))
     }
 

@@ -21,7 +21,6 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
--- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include each.lua
@@ -32,7 +31,7 @@ local function clash(mode, used)
   return {3, tonumber(used)}
 end
 
-local function claim(lock, queue, seats, members, details, a, value, again)
+local function claim(a, value, lock, queue, seats, members, details, again)
   local owner, ttl, label, tokens, mode, seat = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
@@ -85,7 +84,7 @@ local function claim(lock, queue, seats, members, details, a, value, again)
   -- Not ours to take, though one of those before us can, and we may come in with it.
   if room and not again then
     hand_on(KEYS[1], lock, queue, seats, members, details, value and group)
-    return claim(lock, queue, seats, members, details, a, redis.call('GET', lock), true)
+    return claim(a, redis.call('GET', lock), lock, queue, seats, members, details, true)
   end
   local left = -2
   if value and not group then
@@ -104,4 +103,4 @@ local function claim(lock, queue, seats, members, details, a, value, again)
   return {0, left, is_first, foreign, now}
 end
 
-return each(5, 8, claim)
+return each(1, 5, 8, claim)

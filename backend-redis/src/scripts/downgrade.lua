@@ -2,20 +2,31 @@
 --
 -- KEYS  1: the token counter; the lock, its queue, the seats of those in the queue, the members of the group that holds the
 --       lock, their details
--- ARGV  1 to 4: as in give_up.lua; 5: owner
+-- ARGV  1 to 4: as in give_up.lua; 5: owner; 6: Redlock's round that was granted, '' where there are none
 -- Answer: as in give_up.lua, of one claim; released: 1 if the owner is a reader now, by this call or an earlier one
 --
--- Readers who stand first in the queue come in.
+-- Readers who stand first in the queue come in; at a node of Redlock the first is woken.
 
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
--- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include record.lua
--- include turn.lua
 
 local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-if not turn(lock, members, details, ARGV[5], '') then return {0} end
+local owner, round = ARGV[5], ARGV[6]
+local value = redis.call('GET', lock)
+local group = value and mode_of(value)
+if group == '-1' then
+  is_alive(members, details)
+  if not is_of(record_of(value, group, details, owner), owner, round) then return {0} end
+else
+  if not is_of(value, owner, round) then return {0} end
+  local left = redis.call('PTTL', lock)
+  begin_group(lock, members, details, '-1', math.max(left, 1))
+  redis.call('HSET', details, owner, string.sub(value, 34))
+  set_lease(members, owner, left * 1000)
+  span(lock, members, details)
+end
 return {1, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, '-1'))}

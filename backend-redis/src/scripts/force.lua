@@ -1,5 +1,5 @@
--- Frees a lock that these hold, and grants it to those who wait. It names whom it frees: repeated after a lost answer, it
--- leaves the lock of a successor alone.
+-- Frees a lock that these hold, and grants it to those who wait; at a node of Redlock it wakes the first of them. It names
+-- whom it frees: repeated after a lost answer, it leaves the lock of a successor alone.
 --
 -- KEYS  1: the token counter; the lock, its queue, the seats of those in the queue, the members of the group that holds the
 --       lock, their details
@@ -10,13 +10,30 @@
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
--- include first.lua
 -- include group.lua
 -- include hand_on.lua
 -- include record.lua
--- include free_named.lua
 
 local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local freed, value, group = free_named(lock, members, details, 5)
+local freed = 0
+-- Reading it first refuses a value that is no lock of this kind.
+local value = redis.call('GET', lock)
+local group = value and mode_of(value)
+for i = 5, #ARGV do
+  local name = ARGV[i]
+  if group then
+    freed = freed + redis.call('HDEL', details, name)
+    redis.call('ZREM', members, name)
+  elseif value and (value == name or is_of(value, name, '')) then
+    redis.call('DEL', lock)
+    value, freed = nil, 1
+  end
+end
+if group and is_alive(members, details) then
+  span(lock, members, details)
+elseif group then
+  redis.call('DEL', lock, members, details)
+  value, group = nil, nil
+end
 if value and not group then return {freed} end
-return {freed, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, group))}
+return {freed, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, group or nil))}

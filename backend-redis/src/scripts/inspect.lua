@@ -3,7 +3,7 @@
 -- KEYS  the lock, its queue, the seats of those in the queue, the members of the group that holds the lock, their details
 -- Answer: {the time in microseconds, waiters, mode, then for each holder: value, milliseconds left of its lease (-1
 --         endless)}. The mode is 0 for one exclusive holder, -1 for readers, otherwise how many permits there are; the value
---         is that of an exclusive lock, see take.lua
+--         is that of an exclusive lock, see acquire.lua
 
 -- include clock.lua
 -- include group.lua

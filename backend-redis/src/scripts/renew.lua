@@ -1,27 +1,25 @@
 -- Extends leases: compare and extend, for many locks in one call.
 --
--- KEYS  the locks; then for each that is not exclusive: the members of the group that holds it, their details
--- ARGV  for each lock: owner, ttl in milliseconds; then for each that is not exclusive: its place among the locks
--- Answer for each lock, in order: 1 extended, 0 not the owner's any more
+-- KEYS  the locks; then for those that a group may hold: its members, their details
+-- ARGV  for each lock: owner, ttl in milliseconds, Redlock's round that was granted, '' where there are none; then for those
+--       that a group may hold: their places among the locks
+-- Answer for each lock, in order: 1 extended, 0 not the owner's any more, or not by this round
+--
+-- What another round of the same claim has at a node does not count: it may be given back at any moment.
 
-local answers, others = {}, {}
--- How many locks: each has one key and two arguments, and two keys and one argument more if it is not exclusive.
-local many = (2 * #ARGV - #KEYS) / 3
+-- include peek.lua
+-- include record.lua
 
--- What exclusive locks need. What the others need costs more, and is below.
+local answers, values = {}, {}
+-- How many locks: each has one key and three arguments, and two keys and one argument more if a group may hold it.
+local many = (2 * #ARGV - #KEYS) / 5
+
+-- What exclusive locks need. What the others need costs more, and is below. Also of a reader, at a node of Redlock: it was a
+-- writer, and its downgrade has not come here.
 for i = 1, many do
-  local lock = KEYS[i]
-  local value = redis.pcall('GET', lock)
-  if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
-    answers[i] = redis.call('PEXPIRE', lock, ARGV[2 * i])
-  else
-    -- What is of another kind is another program's: it must not keep the other leases from being extended.
-    if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-      -- Asked again without protection, the error names its line.
-      redis.call('GET', lock)
-    end
-    answers[i], others[i] = 0, value
-  end
+  local lock, a = KEYS[i], 3 * i - 2
+  values[i], answers[i] = peek(lock), 0
+  if is_of(values[i], ARGV[a], ARGV[a + 2]) then answers[i] = redis.call('PEXPIRE', lock, ARGV[a + 1]) end
 end
 if #KEYS == many then return answers end
 
@@ -29,19 +27,19 @@ if #KEYS == many then return answers end
 -- include group.lua
 
 -- Extends the lease of a member, and says whether it is one.
-local function extend(lock, members, details, owner, ttl)
+local function extend(lock, members, details, owner, ttl, round)
   local alive = is_alive(members, details)
-  local mine = (redis.call('HGET', details, owner) or '') ~= ''
+  local mine = is_of(record_of(nil, true, details, owner), owner, round)
   if mine then set_lease(members, owner, ttl * 1000) end
   if alive then span(lock, members, details) end
   return mine and 1 or 0
 end
 
 for j = 1, (#KEYS - many) / 2 do
-  local i, k = tonumber(ARGV[2 * many + j]), many + 2 * j - 1
-  local value = others[i]
+  local i, k = tonumber(ARGV[3 * many + j]), many + 2 * j - 1
+  local a, value = 3 * i - 2, values[i]
   if type(value) == 'string' and mode_of(value) then
-    answers[i] = extend(KEYS[i], KEYS[k], KEYS[k + 1], ARGV[2 * i - 1], ARGV[2 * i])
+    answers[i] = extend(KEYS[i], KEYS[k], KEYS[k + 1], ARGV[a], ARGV[a + 1], ARGV[a + 2])
   end
 end
 return answers

@@ -15,7 +15,7 @@ end
 
 for _, call in ipairs({
   {'EVALSHA', 'x', '0'}, {'SUBSCRIBE', channel}, {'PUBLISH', channel, ''}, {'TIME'}, {'EXISTS', key}, {'GET', key},
-  {'SET', key, ''}, {'GETSET', key, ''}, {'DEL', key}, {'PTTL', key}, {'PEXPIRE', key, '1'}, {'ZADD', key, '0', ''},
+  {'SET', key, ''}, {'DEL', key}, {'PTTL', key}, {'PEXPIRE', key, '1'}, {'ZADD', key, '0', ''},
   {'ZRANGE', key, '0', '0'}, {'ZRANK', key, ''}, {'ZREM', key, ''}, {'HSET', key, '', ''}, {'HGET', key, ''},
   {'HDEL', key, ''}, {'HVALS', key},
 }) do

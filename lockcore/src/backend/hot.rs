@@ -1,8 +1,10 @@
 //! Which locks somebody has waited for lately.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
 
 use crate::LockName;
 
@@ -17,6 +19,7 @@ const PLACES: usize = 512;
 #[derive(Debug)]
 pub struct Hot {
     start: Instant,
+    hash: RandomState,
     /// When each was noted, in milliseconds from the start; 0 for never.
     noted: Box<[AtomicU64]>,
 }
@@ -25,11 +28,12 @@ impl Hot {
     /// Nobody has waited for anything yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { start: Instant::now(), noted: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+        let noted = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { start: Instant::now(), hash: RandomState::default(), noted }
     }
 
     fn place(&self, name: &LockName) -> &AtomicU64 {
-        let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(name.as_str());
+        let hash = self.hash.hash_one(name.as_str());
         &self.noted[usize::try_from(hash).unwrap_or_default() % PLACES]
     }
 

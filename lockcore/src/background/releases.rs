@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -54,7 +55,7 @@ pub(crate) struct Releases {
 
 #[derive(Debug, Default)]
 struct List {
-    under_way: HashMap<u64, Entry>,
+    under_way: HashMap<u64, Entry, RandomState>,
     last: u64,
     /// Whether the keeper looks at the list.
     watched: bool,

@@ -2,8 +2,8 @@
 --   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a sign of life, how the lock is to be held, whom
 --            to tell
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
---            provisional lease in milliseconds, the number of its last sign of life. Claims of an earlier version have
---            none: they are woken, and ask
+--            provisional lease in milliseconds, the number of its last sign of life. Claims of Redlock and
+--            of an earlier version have none: they are woken, and ask
 --   =        =ENDS:CLIENT, the last exclusive grant to a waiter, until it is released: the end of its provisional lease, and
 --            to whom. There is none where nobody else waits
 -- ARGV 4 is how long a place is kept, in microseconds.
@@ -12,6 +12,20 @@ local keep = tonumber(ARGV[4])
 local function leave(queue, seats, owner)
   redis.call('HDEL', seats, owner, '+' .. owner)
   return redis.call('ZREM', queue, owner)
+end
+
+-- The first in the queue who still shows signs of life, and its seat. Those before it lose their places.
+local function first_of(queue, seats)
+  while true do
+    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not owner then return nil end
+    local text = redis.call('HGET', seats, owner) or ''
+    local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
+    local left = ends and tonumber(ends) - now
+    -- One that lasts longer than any can is from before the clock was set back.
+    if left and left > 0 and left <= 60000000 then return owner, {mode = mode, client = client, ticket = ticket} end
+    leave(queue, seats, owner)
+  end
 end
 
 -- Takes or keeps a place, and says whether it is the first: 1 or 0. `seat` is MODE:CLIENT:TICKET.

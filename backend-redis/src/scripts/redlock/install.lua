@@ -17,14 +17,10 @@ for claim = 1, #KEYS / 4 do
   local owner, round, token, many = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
   local value = peek(lock)
   local group = type(value) == 'string' and mode_of(value)
-  local mine = value
-  if group then
-    is_alive(members, details)
-    mine = owner .. ':' .. (redis.call('HGET', details, owner) or '')
-  end
+  if group then is_alive(members, details) end
+  local mine = record_of(value, group, details, owner)
   answers[claim] = 0
-  if type(mine) == 'string' and is_of(mine, owner, round)
-    and tonumber(redis.call('GET', counter) or 0) + many <= tonumber(token) then
+  if is_of(mine, owner, round) and tonumber(redis.call('GET', counter) or 0) + many <= tonumber(token) then
     redis.call('SET', counter, token)
     -- For those who look. A repeated call then answers 0, which is safe.
     local rest = string.gsub(string.sub(mine, 34), '^%d+', token)

@@ -22,10 +22,9 @@ for i = 1, #KEYS / 4 do
     redis.call('DEL', lock)
     value, group = nil, nil
   end
-  local mine = value
-  if group then mine = owner .. ':' .. (redis.call('HGET', details, owner) or '') end
-  answers[i] = type(mine) == 'string' and is_of(mine, owner, round) and 1 or 0
-  if not value or (group == '-1' and mode == '-1' and not redis.call('HGET', details, owner)) then
+  local mine = record_of(value, group, details, owner)
+  answers[i] = is_of(mine, owner, round) and 1 or 0
+  if not value or (group == '-1' and mode == '-1' and not mine) then
     if tonumber(redis.call('GET', counter) or 0) < tonumber(token) then redis.call('SET', counter, token) end
     local rest = token .. ':' .. stamp .. ':' .. round .. ':' .. ARGV[a + 4]
     if mode == '0' then

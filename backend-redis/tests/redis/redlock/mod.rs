@@ -13,7 +13,8 @@ mod slow_nodes;
 use futures_util::future::join_all;
 use testbed::{Options, Redis};
 
-use crate::servers::redis_with;
+use crate::asking::parts;
+use crate::servers::{redis_with, tell};
 
 /// So many nodes. `None` where the program is not installed.
 async fn nodes(count: usize, options: &Options) -> Option<Vec<Redis>> {
@@ -24,4 +25,27 @@ async fn nodes(count: usize, options: &Options) -> Option<Vec<Redis>> {
 fn url_of(addrs: &[std::net::SocketAddr]) -> String {
     let hosts: Vec<_> = addrs.iter().map(ToString::to_string).collect();
     format!("redlock://{}", hosts.join(","))
+}
+
+/// A script of the crate, with the parts that votes include.
+fn assembled(script: &str) -> String {
+    [
+        ("clock", include_str!("../../../src/scripts/parts/clock.lua")),
+        ("raise", include_str!("../../../src/scripts/parts/raise.lua")),
+        ("waiters", include_str!("../../../src/scripts/parts/waiters.lua")),
+        ("group", include_str!("../../../src/scripts/parts/group.lua")),
+        ("record", include_str!("../../../src/scripts/parts/record.lua")),
+        ("each", include_str!("../../../src/scripts/parts/each.lua")),
+    ]
+    .iter()
+    .fold(script.to_owned(), |script, (name, part)| script.replace(&format!("-- include {name}.lua"), part))
+}
+
+/// Asks a node for its vote as `scripts/redlock/claim.lua` is told. `None` if it has none for this round.
+fn ask_for_vote(node: &Redis, lock: &str, claim: &[&str]) -> Option<u64> {
+    let script = assembled(include_str!("../../../src/scripts/redlock/claim.lua"));
+    let call = ["EVAL", &script, "6", lock, "queue", "seats", "members", "details", "counter"];
+    let answer = tell(node, &[&call[..], &["", "", "", "4000000"], claim].concat());
+    let answer = parts(&answer);
+    (answer[1] == ":1").then(|| answer[2].parse().expect("a number"))
 }

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use lockcore::{ErrorKind, Locks, Mode};
 use testbed::Redis;
 
-use super::nodes;
-use crate::asking::{claim_as, parts};
+use super::{ask_for_vote, nodes};
+use crate::asking::claim_as;
 use crate::servers::{backend, client, keys, on_disk, redlock_url, soon, tell, until};
 
 async fn three() -> Option<Vec<Redis>> {
@@ -130,35 +130,15 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
 }
 
-/// A script of the crate, with what it includes, called at a node.
-fn call(node: &Redis, keys: &[&str], args: &[&str]) -> String {
-    let mut script = include_str!("../../../src/scripts/redlock/vote_reader.lua").to_owned();
-    for (name, part) in [
-        ("clock", include_str!("../../../src/scripts/parts/clock.lua")),
-        ("queue", include_str!("../../../src/scripts/parts/queue.lua")),
-        ("first", include_str!("../../../src/scripts/parts/first.lua")),
-        ("group", include_str!("../../../src/scripts/parts/group.lua")),
-        ("raise", include_str!("../../../src/scripts/parts/raise.lua")),
-        ("locate", include_str!("../../../src/scripts/parts/locate.lua")),
-    ] {
-        script = script.replace(&format!("-- include {name}.lua"), part);
-    }
-    let count = keys.len().to_string();
-    tell(node, &[&["EVAL", &script, &count], keys, args].concat())
-}
-
 /// The model of Redlock finds that tokens do not rise otherwise (`a_vote_of_an_earlier_round_is_too_old_for_a_reader`).
 #[tokio::test]
 async fn a_reader_gets_another_vote_in_its_next_round() {
     let Some(nodes) = three().await else { return };
     let vote = |owner: char, round: &str| {
         let owner = owner.to_string().repeat(32);
-        let keys = ["counter", "a", "queue", "seats", "members", "details"];
-        let answer = call(&nodes[0], &keys, &["4000000", &owner, "10000", "x", "0", round, "", "1"]);
-        let answer = parts(&answer).last().copied().expect("an answer").to_owned();
-        answer.trim_start_matches(':').parse::<u64>().expect("a number")
+        ask_for_vote(&nodes[0], "a", &[&owner, "10000", "x", "1", "-1", "", "0", round])
     };
-    assert_eq!([vote('a', "1"), vote('a', "1")], [1, 1], "asked again");
-    assert_eq!([vote('b', "1"), vote('a', "1"), vote('a', "2"), vote('a', "2")], [2, 1, 3, 3]);
-    assert_eq!([vote('a', "1"), vote('b', "2")], [0, 4], "one that comes late gets no vote");
+    assert_eq!([vote('a', "1"), vote('a', "1")], [Some(1); 2], "asked again");
+    assert_eq!([vote('b', "1"), vote('a', "1"), vote('a', "2"), vote('a', "2")], [2, 1, 3, 3].map(Some));
+    assert_eq!([vote('a', "1"), vote('b', "2")], [None, Some(4)], "one that comes late gets no vote");
 }

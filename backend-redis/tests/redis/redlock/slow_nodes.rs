@@ -89,11 +89,13 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
     let url = url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()]);
     let locks = client(&format!("{url}?node_timeout=50ms")).await;
-    // From here on the scripts are there.
+    // From here on the scripts are there, that of a vote that is given back as well.
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
-    tell(&nodes[0], &["FLUSHALL"]);
     take(&nodes[1]);
     take(&nodes[2]);
+    assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
+    until("the vote is given back", || keys(&nodes[0]).is_empty()).await;
+    tell(&nodes[0], &["FLUSHALL"]);
     proxy.delay(Duration::from_millis(150));
     for _ in 0..3 {
         assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
@@ -150,5 +152,50 @@ async fn a_release_needs_a_majority_only() {
         }
         nodes[2].resume().expect("it runs");
         until("the third is told as well", || keys(&nodes[2]).is_empty()).await;
+    }
+}
+
+/// The time without any call is no silence.
+#[tokio::test]
+async fn a_few_late_answers_after_a_pause_cost_no_connection() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
+    let url = url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()]);
+    let locks = client(&format!("{url}?node_timeout=50ms")).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let made = proxy.accepted();
+    proxy.delay(Duration::from_millis(60));
+    for _ in 0..4 {
+        locks.lock("a").await.expect("a majority").release().await.expect("held");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    assert_eq!(proxy.accepted(), made, "the connection was replaced");
+}
+
+/// A node that goes silent when it has just been connected to, and is asked what it remembers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_while_it_is_examined_is_given_up() {
+    let Some(nodes) = nodes(3, &on_disk()).await else { return };
+    let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
+    let url = url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()]);
+    let locks = client(&format!("{url}?node_timeout=100ms")).await;
+    let pair = async || locks.lock("a").await.expect("a majority").release().await.expect("held");
+    pair().await;
+    proxy.delay(Duration::from_millis(40));
+    let (heard, made) = (proxy.bytes(Direction::ToClient), proxy.accepted());
+    proxy.cut_existing();
+    let start = Instant::now();
+    // The connection is made; what comes after the answer to its first words is lost.
+    while proxy.bytes(Direction::ToClient) == heard {
+        pair().await;
+        assert!(start.elapsed() < Duration::from_secs(5), "no new connection");
+    }
+    proxy.blackhole(Direction::Both);
+    assert_eq!(proxy.accepted(), made + 1);
+    let start = Instant::now();
+    while proxy.accepted() == made + 1 {
+        pair().await;
+        assert!(start.elapsed() < Duration::from_secs(8), "nobody gives the connection up");
     }
 }

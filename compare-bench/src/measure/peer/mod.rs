@@ -44,7 +44,7 @@ pub(crate) const ALL: [Library; 4] = [
     Library { name: "rslock", schemes: &["redis", "redlock"], language: Language::Rust },
     Library {
         name: "distributed-lock",
-        schemes: &["redis", "postgres", "postgresql"],
+        schemes: &["redis", "redlock", "postgres", "postgresql"],
         language: Language::Rust,
     },
     Library { name: "curator", schemes: &["zk"], language: Language::Java },

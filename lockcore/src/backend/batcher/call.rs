@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom;
 use tokio::runtime::Handle;
 
 use super::flight::{Entry, Flight};
-use super::queues::Part;
+use super::queues::{Part, Queues};
 use super::{Batcher, Inner, Reply, Service, no_answer};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
@@ -62,9 +62,9 @@ impl<S: Service> Call<S> {
         if self.drives.is_none() {
             let part = lock(&self.inner.queues).part(&self.inner, &self.entry.key, self.has_yielded);
             match part {
-                Part::Drive(flight) => {
+                Part::Drive(flight, others_wait) => {
                     self.drives = Some(flight);
-                    if self.inner.bounds.under_way > 1 {
+                    if others_wait && self.inner.bounds.under_way > 1 {
                         // There may be place for another call.
                         self.wake_next();
                     }
@@ -88,12 +88,18 @@ impl<S: Service> Call<S> {
 
     /// A call has ended. Others may begin the next.
     fn finish(&self, flight: &Arc<Flight<S>>) {
-        lock(&self.inner.queues).finish(&self.entry.key, flight);
-        self.wake_next();
+        let mut queues = lock(&self.inner.queues);
+        queues.finish(&self.entry.key, flight);
+        self.wake_one_of(queues);
     }
 
     fn wake_next(&self) {
-        let next = lock(&self.inner.queues).next(&self.entry.key, self.inner.bounds.under_way);
+        self.wake_one_of(lock(&self.inner.queues));
+    }
+
+    fn wake_one_of(&self, queues: MutexGuard<'_, Queues<S>>) {
+        let next = queues.next(&self.entry.key, self.inner.bounds.under_way);
+        drop(queues);
         // The first that is still there. What it takes on it need not finish by itself.
         next.iter().any(|entry| !Arc::ptr_eq(entry, &self.entry) && entry.wake());
     }
@@ -181,8 +187,7 @@ impl<S: Service> Call<S> {
         // Its own call, or one that was left to this caller, who has not polled it yet.
         let flight = self.drives.take().filter(|flight| !flight.has_ended());
         let Some(flight) = flight.or_else(|| queues.take_left(&self.entry.key)) else {
-            drop(queues);
-            return self.wake_next();
+            return self.wake_one_of(queues);
         };
         flight.driven.store(false, Ordering::Release);
         let heirs = queues.heirs(&self.entry.key, &flight);

@@ -195,7 +195,7 @@ impl<S: Service> Flight<S> {
 
 /// Tries a batch until all of it has answers, or nobody waits for them any more.
 async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
-    let mut parts = vec![batch];
+    let mut parts = run_part(&inner, batch).await;
     while let Some(part) = parts.pop() {
         parts.extend(run_part(&inner, part).await);
     }

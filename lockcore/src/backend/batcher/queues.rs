@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
+
 use super::flight::{Entry, Flight};
 use super::{Inner, Service};
 use crate::Moment;
@@ -21,7 +23,7 @@ const IDLE_KEPT: usize = 64;
 
 /// The state of all keys.
 pub(super) struct Queues<S: Service> {
-    queues: HashMap<S::Key, KeyQueue<S>>,
+    queues: HashMap<S::Key, KeyQueue<S>, RandomState>,
     /// How many requests wait, of all keys.
     waiting: usize,
 }
@@ -39,8 +41,8 @@ struct KeyQueue<S: Service> {
 
 /// What a caller is to do.
 pub(super) enum Part<S: Service> {
-    /// Poll this call.
-    Drive(Arc<Flight<S>>),
+    /// Poll this call. Whether others wait, who may begin another.
+    Drive(Arc<Flight<S>>, bool),
     /// Let others run first, and look again.
     Yield,
     /// Wait for the answer.
@@ -58,6 +60,10 @@ impl<S: Service> KeyQueue<S> {
 
     fn live(&self) -> impl Iterator<Item = &Arc<Entry<S>>> {
         self.waiting.iter().filter(|entry| entry.is_queued())
+    }
+
+    fn take_left(&self) -> Option<Arc<Flight<S>>> {
+        self.flights.iter().find(|flight| !flight.driven.swap(true, Ordering::AcqRel)).cloned()
     }
 
     fn note_gone(&mut self) {
@@ -108,7 +114,7 @@ impl<S: Service> KeyQueue<S> {
 
 impl<S: Service> Queues<S> {
     pub(super) fn new() -> Self {
-        Self { queues: HashMap::new(), waiting: 0 }
+        Self { queues: HashMap::default(), waiting: 0 }
     }
 
     /// Puts a request into its queue; false if too many wait.
@@ -139,17 +145,16 @@ impl<S: Service> Queues<S> {
 
     /// A call that its caller has left.
     pub(super) fn take_left(&mut self, key: &S::Key) -> Option<Arc<Flight<S>>> {
-        let flights = &self.queues.get(key)?.flights;
-        flights.iter().find(|flight| !flight.driven.swap(true, Ordering::AcqRel)).cloned()
+        self.queues.get(key)?.take_left()
     }
 
     /// What a caller with this key is to do, which polls no call yet.
     pub(super) fn part(&mut self, inner: &Arc<Inner<S>>, key: &S::Key, has_yielded: bool) -> Part<S> {
-        // A call that its caller has left comes first: others wait for it.
-        if let Some(flight) = self.take_left(key) {
-            return Part::Drive(flight);
-        }
         let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
+        // A call that its caller has left comes first: others wait for it.
+        if let Some(flight) = queue.take_left() {
+            return Part::Drive(flight, !queue.is_empty());
+        }
         if queue.is_empty() || queue.flights.len() >= inner.bounds.under_way {
             return Part::Wait;
         }
@@ -161,7 +166,7 @@ impl<S: Service> Queues<S> {
         self.waiting -= batch.len();
         let flight = Flight::new(inner, batch);
         queue.flights.push(Arc::clone(&flight));
-        Part::Drive(flight)
+        Part::Drive(flight, !queue.is_empty())
     }
 
     /// The calls of a key that are under way.

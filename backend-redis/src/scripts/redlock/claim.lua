@@ -1,0 +1,81 @@
+-- Redlock, phase 1 at one node, in any mode: takes locks that are free here or joins their readers, and raises their token
+-- counters, or joins their queues.
+--
+-- KEYS  for each claim: the lock, its queue, the seats of those in the queue, the members of the group that holds the lock,
+--       their details, the lock's token counter
+-- ARGV  1 to 4: as in claim.lua; then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0:
+--       exclusive, -1: reader), seat ('CLIENT:TICKET'; '' to leave no trace if refused), floor of the token, round
+-- Answer for each claim, in order:
+--       {1, vote}   the lock is the owner's, by this round; it raised the counter to exactly this number, by as many as it
+--                   wants at least
+--       others      as in claim.lua
+--
+-- A writer that was refused at this node has a place in its queue: that lets no new readers in, until the writer has had
+-- its turn or shows no signs of life. A writer is refused by a majority, so a stream of readers cannot starve it.
+
+-- include clock.lua
+-- include raise.lua
+-- include waiters.lua
+-- include group.lua
+-- include record.lua
+-- include each.lua
+
+local function claim(a, value, lock, queue, seats, members, details, counter)
+  local owner, ttl, label, tokens, mode, seat, floor, round = unpack(ARGV, a, a + 7)
+  local group = value and mode_of(value)
+  if group and not is_alive(members, details) then
+    redis.call('DEL', lock)
+    value, group = nil, nil
+  end
+  if group and group ~= '-1' then return {3, tonumber(group)} end
+  -- Whether the lock is in use in the mode that is asked for.
+  local alike = (group or '0') == mode
+  local mine = alike and record_of(value, group, details, owner)
+  local token, since, its_round
+  if is_of(mine, owner, '') then
+    -- What the claim has here, perhaps by an earlier round that has not given it back yet.
+    token, since, its_round = string.match(mine, '^%x+:(%d+):(%d+):(%d+):')
+    -- A late request: its round is over.
+    if tonumber(its_round) > tonumber(round) then return {0, -2, 0, 0, now} end
+  else
+    local held = value and not (group and alike)
+    local first, first_seat
+    if mode == '-1' then first, first_seat = first_of(queue, seats) end
+    if held or (first and first ~= owner and first_seat.mode == '0') then
+      local foreign = held and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
+      local left = held and redis.call('PTTL', lock) or -2
+      return {0, left, seat ~= '' and sit(queue, seats, owner, mode .. ':' .. seat, '') or 0, foreign, now}
+    end
+  end
+  if its_round ~= round then
+    -- Each round gets a vote of its own. The number of an earlier one may be from before the node lost its counters; and a
+    -- reader that was granted in between has not ended the vote of the last round, and must not have the lower token.
+    token = raise(counter, floor, tokens)
+    local rest = token .. ':' .. (since or stamp) .. ':' .. round .. ':' .. label
+    if mode == '0' then
+      redis.call('SET', lock, owner .. ':' .. rest, 'PX', ttl)
+    else
+      if not group then begin_group(lock, members, details, mode, ttl) end
+      redis.call('HSET', details, owner, rest)
+    end
+    if seat ~= '' then leave(queue, seats, owner) end
+    if mode == '-1' then
+      -- The next reader can come in, too. It may be waiting for a word.
+      local first, seat_of_first = first_of(queue, seats)
+      if first and seat_of_first.mode == '-1' then
+        redis.call('PUBLISH', seat_of_first.client, seat_of_first.ticket)
+      end
+    end
+  elseif mode == '0' then
+    -- Asked again after a lost answer, the vote is the same. The lease counts from this request, as the asker's validity
+    -- does.
+    redis.call('PEXPIRE', lock, ttl)
+  end
+  if mode == '-1' then
+    set_lease(members, owner, ttl * 1000)
+    span(lock, members, details)
+  end
+  return {1, token}
+end
+
+return each(0, 6, 8, claim)
