@@ -14,7 +14,6 @@ use crate::child::Data;
 use crate::error::{ErrorClass, class_of, explain};
 use crate::lock::Inner;
 use crate::node::Node;
-use crate::session::Session;
 
 fn of_another_client() -> Error {
     Error::new(ErrorKind::Unsupported, "the lock was granted through another client, whose session keeps it")
@@ -25,23 +24,26 @@ fn of_another_client() -> Error {
 /// One sign of life for each session is one for all of its grants. It also brings our server up to date, so that the
 /// events of all that happened before come ahead of its answer: a node that is watched, and of which no event has come by
 /// then, is there. Only the nodes without a watch are asked for by name. A session gives signs of life all the time, and
-/// the last one serves where it is recent, and newer than what has served before: then nothing is sent, however many locks
-/// there are.
+/// the last one serves for each grant for which it is newer than what has served before: then nothing is sent, however many
+/// locks there are.
 ///
 /// Sessions are waited for side by side: one that is silent until `until` does not take the answers of the others with it.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-    // The sessions, and what their leases have been proven by so far.
-    let mut sessions: HashMap<i64, (&Arc<Session>, Moment)> = HashMap::new();
-    for node in grants.iter().filter_map(Grant::record::<Node>) {
-        let (_, proven) = sessions.entry(node.session.id()).or_insert((&node.session, node.proven()));
-        *proven = node.proven().max(*proven);
-    }
-    // All go out before the first answer is waited for.
-    let signs: Vec<_> = sessions
-        .values()
-        .map(|(session, proven)| match session.recent_sign().filter(|sent| sent > proven) {
-            Some(sent) => (session.id(), futures_util::future::ready(Ok(sent)).boxed()),
-            None => (session.id(), session.sign()),
+    // The last answered sign, for each grant that it serves. One that was proven by a newer sign, a fresh grant for one, needs a
+    // new sign; it does not make the others wait. All new signs go out before the first answer is waited for.
+    let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
+    let mut signs = HashMap::new();
+    let served: Vec<_> = grants
+        .iter()
+        .map(|grant| {
+            let node = grant.record::<Node>()?;
+            let session = &node.session;
+            let recent = *recent.entry(session.id()).or_insert_with(|| session.recent_sign());
+            let served = recent.filter(|sent| *sent > node.proven());
+            if served.is_none() {
+                signs.entry(session.id()).or_insert_with(|| by(until, session.sign()).boxed().shared());
+            }
+            served
         })
         .collect();
     let asking: Vec<_> = grants
@@ -51,13 +53,13 @@ pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -
             Some(node.session.client.check_stat(&node.path))
         })
         .collect();
-    // All grants of the session wait for its sign.
-    let signs: HashMap<i64, _> =
-        signs.into_iter().map(|(id, sign)| (id, by(until, sign).boxed().shared())).collect();
-    let renewals = grants.iter().zip(asking).map(async |(grant, asked)| {
+    let renewals = grants.iter().zip(asking).zip(served).map(async |((grant, asked), served)| {
         let Some(node) = grant.record::<Node>() else { return Renewal::Unknown(of_another_client()) };
         let proven = async {
-            let sent = signs[&node.session.id()].clone().await?;
+            let sent = match served {
+                Some(sent) => sent,
+                None => signs[&node.session.id()].clone().await?,
+            };
             let there = match asked {
                 Some(asked) => by(until, asked).await?.is_some_and(|stat| node.is(&stat)),
                 None => is_there(node, until).await?,
