@@ -9,6 +9,7 @@ use sqlx::Result as Answer;
 use uuid::Uuid;
 
 use crate::groups::Groups;
+use crate::look::Look;
 
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
@@ -122,7 +123,7 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> 
 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
-pub trait Dialect: Groups {
+pub trait Dialect: Groups + Look {
     /// Whether [`take`](Self::take) gives up the places of those who get their locks, so that nobody need tidy up.
     const TIDIES_UP: bool = false;
 

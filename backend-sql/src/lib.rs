@@ -17,6 +17,7 @@ mod error;
 mod groups;
 mod idle;
 mod lock;
+mod look;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod options;
@@ -31,6 +32,7 @@ mod verify;
 mod wake;
 
 pub use lock::SqlLock;
+pub use look::schema;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};
 #[cfg(feature = "postgres")]

@@ -6,6 +6,7 @@ mod contended;
 mod group_statements;
 mod groups;
 mod locks;
+mod look;
 mod push;
 mod rows;
 mod session;
@@ -18,6 +19,8 @@ use lockcore::{Capabilities, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
+
+pub(crate) use self::look::ddl;
 
 use self::contended::Contended;
 use self::group_statements::GroupStatements;

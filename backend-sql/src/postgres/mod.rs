@@ -5,6 +5,7 @@ mod call;
 mod group_statements;
 mod groups;
 mod locks;
+mod look;
 mod session;
 mod statements;
 
@@ -17,6 +18,8 @@ use lockcore::{Capabilities, Claim, Moment, Operation, Result, ServerUrl};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
+
+pub(crate) use self::look::ddl;
 
 use self::call::{Call, Style};
 use self::group_statements::GroupStatements;
@@ -226,7 +229,7 @@ impl Database for Postgres {
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(std::slice::from_ref(&self.sql.unlog))
+        self.sql.ddl()
     }
 
     fn ddl_of_upgrade(&self) -> String {

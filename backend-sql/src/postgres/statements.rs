@@ -4,6 +4,7 @@
 //! waited for a row would see an old time. The single form of a statement serves the usual case, one claim, and touches
 //! one row once. The batch form serves many claims, and passes over rows that a transaction has locked.
 
+use super::look::{ABOUT, NAMES};
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -276,6 +277,8 @@ pub(super) struct Statements {
     pub(super) announce: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
+    pub(super) names: Sql,
+    pub(super) about: Sql,
     pub(super) force: Sql,
     pub(super) force_members: Sql,
     pub(super) purge: Sql,
@@ -310,6 +313,8 @@ impl Statements {
             announce: sql(ANNOUNCE),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
+            names: sql(NAMES),
+            about: sql(ABOUT),
             force: sql(FORCE),
             force_members: sql(FORCE_MEMBERS),
             purge: sql(PURGE),
@@ -322,6 +327,13 @@ impl Statements {
             create: [LOCKS, QUEUE, QUEUE_INDEX, MEMBERS].map(sql),
             upgrade: UPGRADE.map(sql),
         }
+    }
+}
+
+impl Statements {
+    /// The statements that create the tables, for a person.
+    pub(super) fn ddl(&self) -> String {
+        Sql::script(&self.create) + &Sql::script(std::slice::from_ref(&self.unlog))
     }
 }
 

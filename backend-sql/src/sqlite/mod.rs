@@ -6,6 +6,7 @@ mod filesystem;
 mod group_statements;
 mod groups;
 mod locks;
+mod look;
 mod statements;
 mod watch;
 
@@ -19,6 +20,8 @@ use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use uuid::Uuid;
+
+pub(crate) use self::look::ddl;
 
 use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
@@ -74,6 +77,9 @@ impl SqliteLock {
         // begin with "file:" either, which SQLite takes for an address.
         let file = absolute(file)
             .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
+        if !options.create {
+            look::refuse_strange(&file, &table).await?;
+        }
         let connect = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(options.create)
