@@ -165,7 +165,7 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
 }
 
 /// Asks with patience for a server that is loading, busy or just restarting. The inner error is the server's final word.
-async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
+pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);
     let mut last = None;
     while !end.has_passed() {
