@@ -29,6 +29,7 @@ mod clock;
 mod connect;
 mod downgrade;
 mod error;
+mod examine;
 mod four_letters;
 mod granted;
 mod guarded;

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockcore::backend::Backoff;
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Result, ServerUrl, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
+    Operation, Released, Renewal, Result, ServerUrl, async_trait,
 };
 use zookeeper_client::{self as zk, EventType};
 
@@ -23,7 +23,7 @@ use crate::options::{Options, Recipe};
 use crate::pool::Pool;
 use crate::probe::{Limits, probe};
 use crate::shared::Shared;
-use crate::{acquire, downgrade, release, renew, simple, thread};
+use crate::{acquire, downgrade, examine, release, renew, simple, thread};
 
 /// Locks in ZooKeeper.
 ///
@@ -99,6 +99,7 @@ fn capabilities(options: &Options, limits: Limits) -> Capabilities {
     promised.across_hosts = true;
     promised.durable = true;
     promised.failover_safe = true;
+    promised.session_bound = true;
     promised.min_ttl = limits.least;
     promised.max_ttl = limits.most;
     promised
@@ -133,6 +134,14 @@ impl DistributedLock for ZkLock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         self.again(|| inspect::status(&self.shared, name).boxed()).await
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        self.again(|| examine::names(&self.shared).boxed()).await
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        Ok(examine::findings(&self.shared))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
