@@ -5,6 +5,8 @@ pub use lockcore::*;
 
 /// The guides of the `docs` folder, so that their code is compiled.
 pub mod guides {
+    #[doc = include_str!("../docs/command.md")]
+    pub mod command {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
     #[doc = include_str!("../docs/modes.md")]
