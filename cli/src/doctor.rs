@@ -29,7 +29,11 @@ pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8,
     match address.clone().connect(registry, Purpose::Looking, None, Voice::Usual).await {
         Err(failure) if failure.status == USAGE => return Err(failure),
         Err(failure) => {
-            findings.push(Finding::bad("connection", failure.message, "see above; then ask again"))
+            findings.push(Finding::bad(
+                "connection",
+                failure.message,
+                "make the server reachable as the message says, and ask again",
+            ));
         }
         Ok(connection) => {
             findings.push(Finding::good("connection", format!("made within {}", rounded(began.elapsed()))));

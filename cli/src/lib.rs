@@ -50,6 +50,10 @@ use crate::exit::Failure;
 ///
 /// It is the whole of `main`: it takes the process's arguments, environment and signals for its own, and the thread that calls
 /// it must be the one that lives as long as the process.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is the whole of `main`, and nobody needs the registry afterwards"
+)]
 pub fn run(registry: Registry) -> ExitCode {
     if let Some(status) = helper::perform(std::env::args_os()) {
         return status;

@@ -18,16 +18,13 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
 }
 
 pub(crate) fn man(folder: Option<&Path>) -> Result<u8, Failure> {
-    match folder {
-        Some(folder) => {
-            std::fs::create_dir_all(folder)?;
-            clap_mangen::generate_to(Cli::command(), folder)?;
-        }
-        None => {
-            let mut text = Vec::new();
-            Man::new(Cli::command()).render(&mut text)?;
-            json::print(&String::from_utf8_lossy(&text))?;
-        }
+    if let Some(folder) = folder {
+        std::fs::create_dir_all(folder)?;
+        clap_mangen::generate_to(Cli::command(), folder)?;
+    } else {
+        let mut text = Vec::new();
+        Man::new(Cli::command()).render(&mut text)?;
+        json::print(&String::from_utf8_lossy(&text))?;
     }
     Ok(0)
 }
