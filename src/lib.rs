@@ -5,6 +5,8 @@ pub use lockcore::*;
 
 /// The guides of the `docs` folder, so that their code is compiled.
 pub mod guides {
+    #[doc = include_str!("../docs/command.md")]
+    pub mod command {}
     #[doc = include_str!("../docs/fencing.md")]
     pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]
@@ -25,7 +27,10 @@ pub mod guides {
     pub mod changelog {}
 }
 
+mod registry;
 mod schemes;
+
+pub use registry::Registry;
 
 /// The SQL lock table: PostgreSQL, MySQL/MariaDB, SQLite.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -55,6 +60,8 @@ use std::sync::Arc;
 /// | `redlock://NODE,NODE,NODE` | Redlock: a majority of independent Redis nodes | `redis` |
 /// | `zk://HOST,HOST,HOST/BASE/PATH` | ZooKeeper | `zk` |
 ///
+/// A backend from another crate adds its scheme to a [`Registry`].
+///
 /// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
 /// the first lock.
 ///
@@ -78,9 +85,7 @@ pub async fn connect(url: impl Into<String>) -> Result<Locks> {
 /// # Cancel safety
 /// Cancel safe: nothing is locked.
 pub async fn connect_with(config: LockConfig) -> Result<Locks> {
-    let (url, config) = config.resolve().map_err(|error| error.during(Operation::Connect))?;
-    let backend = connect_backend(&url).await?;
-    Locks::with_config(backend, &config)
+    Registry::installed().connect_with(config).await
 }
 
 /// Connects to the backend alone: for tools that work on [`DistributedLock`] itself.
@@ -88,10 +93,10 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 /// # Cancel safety
 /// Cancel safe: nothing is locked.
 pub async fn connect_backend(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
-    schemes::connect(url).await.map_err(|error| error.during(Operation::Connect))
+    Registry::installed().connect_backend(url).await
 }
 
-/// The schemes of the backends that are compiled in, such as `memory` and `sqlite`.
+/// The schemes that [`connect`] knows, such as `memory` and `sqlite`.
 pub fn schemes() -> impl Iterator<Item = &'static str> {
-    schemes::compiled()
+    Registry::installed().schemes()
 }

@@ -1,103 +1,56 @@
-//! Which scheme belongs to which backend.
+//! The schemes of the backends that are in this repository.
 
-use std::sync::Arc;
+use lockcore::MemoryLock;
 
-use lockcore::{DistributedLock, Error, ErrorKind, MemoryLock, Result, ServerUrl};
+use crate::Registry;
 
-/// Every scheme that lockwell knows, and the feature that compiles it in.
-const SCHEMES: [(&str, &str, bool); 16] = [
-    ("memory", "", true),
-    ("sqlite", "sqlite", cfg!(feature = "sqlite")),
-    ("postgres", "postgres", cfg!(feature = "postgres")),
-    ("postgresql", "postgres", cfg!(feature = "postgres")),
-    ("mysql", "mysql", cfg!(feature = "mysql")),
-    ("mariadb", "mysql", cfg!(feature = "mysql")),
-    ("redis", "redis", cfg!(feature = "redis")),
-    ("rediss", "redis", cfg!(feature = "redis")),
-    ("redis+unix", "redis", cfg!(feature = "redis")),
-    ("redis+sentinel", "redis", cfg!(feature = "redis")),
-    ("rediss+sentinel", "redis", cfg!(feature = "redis")),
-    ("redis+cluster", "redis", cfg!(feature = "redis")),
-    ("rediss+cluster", "redis", cfg!(feature = "redis")),
-    ("redlock", "redis", cfg!(feature = "redis")),
-    ("redlocks", "redis", cfg!(feature = "redis")),
-    ("zk", "zk", cfg!(feature = "zk")),
+/// Each scheme, and the feature that compiles it in.
+pub(crate) const ALL: [(&str, &str); 16] = [
+    ("memory", ""),
+    ("sqlite", "sqlite"),
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
+    ("mysql", "mysql"),
+    ("mariadb", "mysql"),
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("redis+unix", "redis"),
+    ("redis+sentinel", "redis"),
+    ("rediss+sentinel", "redis"),
+    ("redis+cluster", "redis"),
+    ("rediss+cluster", "redis"),
+    ("redlock", "redis"),
+    ("redlocks", "redis"),
+    ("zk", "zk"),
 ];
 
-/// The schemes that are compiled in.
-pub(crate) fn compiled() -> impl Iterator<Item = &'static str> {
-    SCHEMES.iter().filter(|(_, _, on)| *on).map(|(name, ..)| *name)
+/// The feature that compiles this scheme in, if it is one of ours.
+pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
+    ALL.iter().find(|(name, _)| *name == scheme).map(|(_, feature)| *feature)
 }
 
-#[cfg_attr(
-    not(any(
-        feature = "postgres",
-        feature = "mysql",
-        feature = "sqlite",
-        feature = "redis",
-        feature = "zk"
-    )),
-    allow(clippy::unused_async, reason = "memory needs no connection")
-)]
-pub(crate) async fn connect(url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
-    let scheme = url.scheme();
-    check(scheme)?;
-    match scheme {
-        "memory" => Ok(Arc::new(MemoryLock::from_url(url)?)),
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(backend_sql::SqliteLock::connect(url).await?)),
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Arc::new(backend_sql::PostgresLock::connect(url).await?)),
-        #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Arc::new(backend_sql::MySqlLock::connect(url).await?)),
-        #[cfg(feature = "redis")]
-        "redlock" | "redlocks" => Ok(Arc::new(backend_redis::Redlock::connect(url).await?)),
-        #[cfg(feature = "redis")]
-        _ if scheme.starts_with("redis") => Ok(Arc::new(backend_redis::RedisLock::connect(url).await?)),
-        #[cfg(feature = "zk")]
-        "zk" => Ok(Arc::new(backend_zk::ZkLock::connect(url).await?)),
-        _ => Err(Error::new(ErrorKind::Internal, format!("the scheme {scheme} is listed but not handled"))),
+/// Adds the backends that are compiled in.
+pub(crate) fn compiled_in(mut registry: Registry) -> Registry {
+    registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
+    #[cfg(feature = "sqlite")]
+    registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
+    #[cfg(feature = "postgres")]
+    for scheme in ["postgres", "postgresql"] {
+        registry.add(scheme, |url| async move { backend_sql::PostgresLock::connect(&url).await });
     }
-}
-
-fn check(scheme: &str) -> Result<()> {
-    let compiled: Vec<_> = compiled().map(|name| format!("{name}://")).collect();
-    let compiled = compiled.join(", ");
-    match SCHEMES.iter().find(|(name, ..)| *name == scheme) {
-        Some((_, _, true)) => Ok(()),
-        Some((_, feature, false)) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{scheme}:// needs the feature {feature:?} of lockwell; compiled in are {compiled}"),
-        )),
-        None => Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!("no backend is known for {scheme}://; compiled in are {compiled}"),
-        )),
+    #[cfg(feature = "mysql")]
+    for scheme in ["mysql", "mariadb"] {
+        registry.add(scheme, |url| async move { backend_sql::MySqlLock::connect(&url).await });
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_scheme_gets_the_list() {
-        let error = check("mongodb").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("compiled in are memory://"), "{error}");
-    }
-
-    #[test]
-    fn a_scheme_that_is_off_names_its_feature() {
-        for (scheme, feature, on) in SCHEMES {
-            match check(scheme) {
-                Ok(()) => assert!(on),
-                Err(error) => {
-                    assert!(!on);
-                    assert_eq!(error.kind(), ErrorKind::Unsupported);
-                    assert!(error.to_string().contains(&format!("{feature:?}")), "{error}");
-                }
-            }
+    #[cfg(feature = "redis")]
+    for (scheme, _) in ALL.iter().filter(|(_, feature)| *feature == "redis") {
+        if scheme.starts_with("redlock") {
+            registry.add(scheme, |url| async move { backend_redis::Redlock::connect(&url).await });
+        } else {
+            registry.add(scheme, |url| async move { backend_redis::RedisLock::connect(&url).await });
         }
     }
+    #[cfg(feature = "zk")]
+    registry.add("zk", |url| async move { backend_zk::ZkLock::connect(&url).await });
+    registry
 }

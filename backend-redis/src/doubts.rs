@@ -1,5 +1,6 @@
 //! Whether a server may lose locks, as far as it tells.
 
+use lockcore::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::check::{Info, one_text};
@@ -19,32 +20,29 @@ impl Demands {
     /// What is wrong with keeping locks on this server. `every_change`: whether it answers only after its change is on
     /// the disk; `None` if it does not say.
     pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
-        let mut doubts = Vec::new();
-        // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
-        let evicts = !matches!(info.get("maxmemory_policy"), "" | "noeviction");
-        if evicts && info.get("maxmemory") != "0" {
-            let text = "its maxmemory-policy lets it evict locks that are held: set it to noeviction";
-            doubts.push(text.to_owned());
-        }
-        if info.get("aof_enabled") == "0" {
-            let text = "it has no append-only file: locks and queues are lost when it restarts";
-            doubts.push(text.to_owned());
-        } else if every_change == Some(false) {
-            let text = "it answers before its change is on the disk: set appendfsync to always and \
-                        no-appendfsync-on-rewrite to no";
-            doubts.push(text.to_owned());
-        }
+        let findings = self.findings(info, every_change).into_iter();
+        let wrong = findings.filter(|finding| finding.severity > Severity::Good);
+        wrong.map(|finding| format!("{}: {}", finding.message, finding.remedy)).collect()
+    }
+
+    /// The same for an operator, with what is right.
+    pub(crate) fn findings(self, info: &Info, every_change: Option<bool>) -> Vec<Finding> {
+        vec![eviction(info), persistence(info, every_change), self.replication(info)]
+    }
+
+    fn replication(self, info: &Info) -> Finding {
         let replicas: u32 = info.get("connected_slaves").parse().unwrap_or(0);
         let can_move = replicas > 0 || (self.by_sentinels && info.get("role") == "master");
         // A failover takes any replica: each must have confirmed a grant.
         if can_move && (self.wait_replicas == 0 || self.wait_replicas < replicas) {
             let waits = self.wait_replicas;
-            doubts.push(format!(
+            let text = format!(
                 "it has replicas, {replicas} just now, and grants wait for {waits} of them: a failover to one that lags \
-                 behind can grant a lock twice (see wait_replicas)"
-            ));
+                 behind can grant a lock twice"
+            );
+            return Finding::doubtful("replication", text, "see wait_replicas");
         }
-        doubts
+        Finding::good("replication", format!("{replicas} replicas; grants wait for {}", self.wait_replicas))
     }
 
     /// Refuses the server behind a new connection if it may lose locks, or does not say.
@@ -73,6 +71,33 @@ impl Demands {
         }
         if every_change.is_none() { unchecked() } else { Ok(()) }
     }
+}
+
+fn eviction(info: &Info) -> Finding {
+    // Every lock has an expiry, so that the policies which evict "volatile" keys evict locks.
+    let evicts = !matches!(info.get("maxmemory_policy"), "" | "noeviction");
+    if evicts && info.get("maxmemory") != "0" {
+        let text = "its maxmemory-policy lets it evict locks that are held";
+        return Finding::bad("eviction", text, "set it to noeviction");
+    }
+    Finding::good("eviction", "locks are not evicted")
+}
+
+fn persistence(info: &Info, every_change: Option<bool>) -> Finding {
+    if info.get("aof_enabled") == "0" {
+        let text = "it has no append-only file: locks and queues are lost when it restarts";
+        return Finding::bad("persistence", text, "set appendonly and appendfsync to yes and always");
+    }
+    if every_change == Some(false) {
+        let text = "it answers before its change is on the disk";
+        let remedy = "set appendfsync to always and no-appendfsync-on-rewrite to no";
+        return Finding::doubtful("persistence", text, remedy);
+    }
+    let text = match every_change {
+        Some(_) => "grants are on the disk before they are answered",
+        None => "it has an append-only file, as far as it says",
+    };
+    Finding::good("persistence", text)
 }
 
 fn is_denied(error: &redis::RedisError) -> bool {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use lockcore::{Error, ErrorKind, LockName, Result};
 
 /// Stands between the parts of our own keys. Lock names hold no control characters, so no lock can have such a key.
-const SEPARATOR: &str = "\u{1f}";
+pub(crate) const SEPARATOR: &str = "\u{1f}";
 
 /// How many slots a cluster has.
 pub(crate) const SLOTS: u16 = 16384;

@@ -20,6 +20,7 @@ mod fenced;
 mod items;
 mod keys;
 mod lock;
+mod look;
 mod options;
 mod redlock;
 mod renewal;

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicI64;
 use futures_util::future::join_all;
 use lockcore::backend::{Hot, PerRuntime, Queue, Waiters, wait_for_turn};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
+    Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::address::{Address, Place};
@@ -19,6 +19,7 @@ use crate::cluster::Cluster;
 use crate::doubts::Demands;
 use crate::items;
 use crate::keys::{self, Keys};
+use crate::look;
 use crate::options::Options;
 use crate::replicas::time_to_confirm;
 use crate::route::Route;
@@ -213,6 +214,26 @@ impl DistributedLock for RedisLock {
         let client = self.client()?;
         let answer = client.calls.call(items::inspection(&self.shared.keys, name)).await?;
         Ok(answers::look(&answer.value)?.status(name))
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let client = self.client()?;
+        let Settings { options, .. } = &self.shared.settings;
+        let mut names = Vec::new();
+        for wire in client.calls.route().masters() {
+            names.extend(look::names(&wire, &self.shared.keys, options.timeout).await?);
+        }
+        Ok(names)
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        let (client, settings) = (self.client()?, &self.shared.settings);
+        let masters = client.calls.route().masters();
+        let mut found = Vec::new();
+        for wire in &masters {
+            found.push((wire, look::examine(wire, settings.demands(), settings.options.timeout).await?));
+        }
+        Ok(look::of_each(found))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -71,6 +71,14 @@ impl Route {
         }
     }
 
+    /// The servers that have locks, as far as they are known.
+    pub(crate) fn masters(&self) -> Vec<Arc<Wire>> {
+        match self {
+            Self::One(wire) => vec![Arc::clone(wire)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
     /// Closes all connections.
     pub(crate) fn close(&self) {
         match self {

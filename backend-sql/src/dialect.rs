@@ -8,6 +8,7 @@ use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode};
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
+use crate::examine::Examine;
 use crate::groups::Groups;
 use crate::places::{Look, Seat};
 
@@ -186,7 +187,7 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> 
 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
-pub trait Dialect: Groups {
+pub trait Dialect: Groups + Examine {
     /// Takes each lock that is free for its claim, alone. The names differ from each other.
     fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
 

@@ -14,6 +14,7 @@ mod client;
 mod database;
 mod dialect;
 mod error;
+mod examine;
 mod groups;
 mod idle;
 mod lock;
@@ -32,6 +33,7 @@ mod turn;
 mod verify;
 mod wake;
 
+pub use examine::schema;
 pub use lock::SqlLock;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockcore::backend::{Answer, PerRuntime, valid_until, wait_for_turn};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    Released, Renewal, Result, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
+    Operation, Released, Renewal, Result, async_trait,
 };
 
 use crate::batch;
@@ -271,6 +271,17 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             Box::pin(async move { dialect.inspect(conn, &name).await })
         });
         status.await
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let client = self.0.client()?;
+        let names = client.run(Route::Main, |Context { dialect, conn, .. }| Box::pin(dialect.names(conn)));
+        Ok(names.await?.into_iter().filter_map(|name| LockName::new(name).ok()).collect())
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        let client = self.0.client()?;
+        client.run(Route::Main, |Context { dialect, conn, .. }| Box::pin(dialect.examine(conn))).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -1,9 +1,9 @@
 //! Looking at a lock from outside, and the operator's release.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockcore::{FencingToken, Finding, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
 use crate::child::{Child, Data, Kind};
@@ -159,6 +159,14 @@ impl ServerClock {
     /// The server wrote this time in answer to a request of that moment.
     pub(crate) fn saw(&self, millis: i64, sent: Moment) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
+    }
+
+    /// How far it is from our own clock. `None`: it has not been seen.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let (seen, sent) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let server = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(seen).ok()?);
+        let ours = SystemTime::now() - Moment::now().since(sent);
+        Some(Finding::clock(server, ours, ours))
     }
 
     /// How long ago the server wrote this time.

@@ -25,6 +25,7 @@
 mod child;
 mod connect;
 mod error;
+mod examine;
 mod four_letters;
 mod guarded;
 mod held;

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockcore::backend::{Backoff, LeaseTable, valid_until};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Operation,
-    OwnerId, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
+    Operation, OwnerId, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::child::Child;
@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::pool::Pool;
 use crate::probe::{Limits, probe};
 use crate::session::{SESSIONS, Session};
-use crate::{held, release, waiter};
+use crate::{examine, held, release, waiter};
 
 /// Locks in ZooKeeper.
 ///
@@ -161,6 +161,7 @@ fn capabilities(limits: Limits) -> Capabilities {
     promised.across_hosts = true;
     promised.durable = true;
     promised.failover_safe = true;
+    promised.session_bound = true;
     promised.min_ttl = limits.least;
     promised.max_ttl = limits.most;
     promised
@@ -192,6 +193,14 @@ impl DistributedLock for ZkLock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         self.again(|| inspect::status(&self.inner, name).boxed()).await
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        self.again(|| examine::names(&self.inner).boxed()).await
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        Ok(examine::findings(&self.inner))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -57,6 +57,11 @@ impl Pool {
         Self { options, limits, slots: Arc::default() }
     }
 
+    /// What the servers allow.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,12 +4,17 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitStatus;
 
-use lockwell::LockGuard;
+use lockwell::{LockConfig, LockName};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
 use tokio::process;
+
+use crate::args::Holding;
+use crate::helper::{self, Watcher};
+use crate::hold::Hold;
+use crate::nested;
 
 /// What the command finds in its environment.
 const NAME: &str = "LOCKWELL_NAME";
@@ -20,6 +25,8 @@ pub(crate) struct Child {
     process: process::Child,
     pid: Pid,
     group: Group,
+    /// Kills the group if we are killed.
+    watcher: Option<Watcher>,
 }
 
 /// Which process group the command is in.
@@ -33,18 +40,48 @@ enum Group {
 }
 
 impl Child {
-    pub(crate) fn start(command: &[OsString], guard: &LockGuard) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
+    /// Starts the command on this thread, which must live for as long as the command may: a command that is bound to us dies
+    /// with the thread that has started it.
+    pub(crate) fn start(
+        words: &[OsString],
+        name: &LockName,
+        hold: &Hold,
+        holding: &Holding,
+        address: &str,
+    ) -> io::Result<Self> {
+        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::NotFound)?;
         let group = if io::stdin().is_terminal() { Group::Ours } else { Group::Own };
-        let mut command = process::Command::new(program);
-        command.args(arguments).env(NAME, guard.name().as_str()).env(TOKEN, guard.token().to_string());
+        let mut command = if holding.keep_child || !cfg!(target_os = "linux") {
+            let mut command = process::Command::new(program);
+            command.args(arguments);
+            command
+        } else {
+            helper::bound_to_us(words).into()
+        };
+        command.env(NAME, name.as_str()).env(nested::HELD, nested::extended(hold.tokens()));
+        if let Some(token) = hold.token(name) {
+            command.env(TOKEN, token.to_string());
+        }
+        if holding.pass_url {
+            command.env(LockConfig::ENV, address);
+        } else {
+            command.env_remove(LockConfig::ENV);
+        }
+        let mut watcher = None;
         if group == Group::Own {
             command.process_group(0);
+            if !holding.keep_child {
+                watcher = Some(Watcher::start()?);
+            }
         }
         let process = command.spawn()?;
         let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = pid.ok_or_else(|| io::Error::other("the command has no process id"))?;
-        Ok(Self { process, pid, group })
+        if let Some(Err(error)) = watcher.as_mut().map(|watcher| watcher.watch(pid)) {
+            // The command runs, and is bound to us by itself.
+            tracing::warn!(%error, "nobody watches over the processes that the command starts");
+        }
+        Ok(Self { process, pid, group, watcher })
     }
 
     /// Waits for the end of the command.
@@ -53,6 +90,13 @@ impl Child {
     /// Cancel safe: nothing is lost.
     pub(crate) async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.process.wait().await
+    }
+
+    /// Says that the command, or its whole group where that was to be ended, is over.
+    pub(crate) fn over(&mut self) {
+        if let Some(watcher) = self.watcher.take() {
+            watcher.dismiss();
+        }
     }
 
     /// Sends a signal to the command's group.

@@ -1,41 +1,169 @@
 //! The way to the lock server.
 
+use std::fs;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::{DistributedLock, Error, ErrorKind, LockConfig, Operation, Result};
+use lockwell::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Operation, Registry, ServerUrl};
 
 use crate::args::Server;
+use crate::exit::Failure;
+use crate::reach;
+use crate::say::{Voice, rounded};
 
 /// How long connecting may take: as long as the caller would wait for the lock, within these bounds.
 const SHORTEST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Connects to the server that the command line or the environment names. Also returns what the address says beside
-/// the way to the server.
-pub(crate) async fn connect(
-    server: &Server,
-    label: Option<&str>,
-    wait: Option<Duration>,
-) -> Result<(Arc<dyn DistributedLock>, LockConfig)> {
-    let mut config = match server.url.as_deref() {
-        Some(url) if !url.is_empty() => LockConfig::new(url),
-        _ => {
-            let message = format!(
-                "no lock server is named: give --url or set {} to an address such as sqlite://locks.db",
-                LockConfig::ENV
-            );
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+/// The backends that make something at the server when they connect, unless they are told not to.
+const CREATING: [&str; 6] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "zk"];
+
+/// What the connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To take locks. What is missing at the server is made, if the address does not forbid it.
+    Locking,
+    /// To look. Nothing is made.
+    Looking,
+}
+
+/// The lock server that the command line or the environment names.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// The address as it was given, for a command that is to have it.
+    pub(crate) given: String,
+    pub(crate) url: ServerUrl,
+    /// What the address and the configuration say beside the way to the server.
+    pub(crate) config: LockConfig,
+}
+
+/// A lock server that was reached.
+pub(crate) struct Connection {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) config: LockConfig,
+}
+
+impl Connection {
+    pub(crate) fn locks(&self) -> Result<Locks, Failure> {
+        Ok(Locks::with_config(Arc::clone(&self.backend), &self.config)?)
+    }
+}
+
+impl Address {
+    pub(crate) fn of(server: &Server) -> Result<Self, Failure> {
+        let config = read(server)?;
+        let given = config.url.clone();
+        let (url, config) = config.resolve()?;
+        if url.scheme() == "memory" {
+            return Err(Failure::usage(
+                "memory:// excludes nobody outside of this process: name a server or a file, as in \
+                 sqlite:///var/lib/app/locks.db",
+            ));
         }
+        Ok(Self { given, url, config })
+    }
+
+    /// Connects, within the time that the caller would wait.
+    pub(crate) async fn connect(
+        mut self,
+        registry: &Registry,
+        purpose: Purpose,
+        wait: Option<Duration>,
+        voice: Voice,
+    ) -> Result<Connection, Failure> {
+        self.look_at_file(purpose, voice)?;
+        if purpose == Purpose::Looking && CREATING.contains(&self.url.scheme()) {
+            self.url = self.url.with_option("create", "false");
+        }
+        let limit = wait.or(self.config.wait).map_or(LONGEST, |wait| wait.clamp(SHORTEST, LONGEST));
+        let connecting = registry.connect_backend(&self.url);
+        tokio::pin!(connecting);
+        let backend = tokio::select! {
+            biased;
+            connected = tokio::time::timeout(limit, &mut connecting) => match connected {
+                Ok(Ok(connected)) => connected,
+                Ok(Err(error)) => return Err(explained(error, &self.url).await),
+                Err(_) => {
+                    let why = reach::describe(&self.url).await;
+                    return Err(unreachable(format!("{why}: no answer within {}", rounded(limit))));
+                }
+            },
+            // The backends ask again for a while, in case the server is just being restarted. Nobody waits for that at a
+            // prompt.
+            why = reach::nobody_there(&self.url) => return Err(unreachable(why)),
+        };
+        Ok(Connection { backend, config: self.config })
+    }
+
+    /// Looks at the file of an SQLite address.
+    fn look_at_file(&self, purpose: Purpose, voice: Voice) -> Result<(), Failure> {
+        let location = self.url.location();
+        let path = Path::new(&location);
+        if self.url.scheme() != "sqlite" || location.is_empty() {
+            return Ok(());
+        }
+        let whole = absolute(path)?;
+        if path.is_relative() {
+            voice.warn(&format!(
+                "the lock file is {}; from another working directory it is another file, with other locks: write \
+                 sqlite://{0}",
+                whole.display()
+            ));
+        }
+        if purpose == Purpose::Looking && !whole.exists() {
+            let text = format!(
+                "there is no lock file {}: nothing has been locked there yet, or the path is mistyped",
+                whole.display()
+            );
+            return Err(unreachable(text));
+        }
+        Ok(())
+    }
+}
+
+/// The error of a connection, with the hosts that are to blame.
+async fn explained(error: Error, url: &ServerUrl) -> Failure {
+    let hosts = match error.kind() {
+        ErrorKind::Unreachable => reach::missing(url).await,
+        _ => None,
     };
-    config.label = label.map(str::to_owned);
-    let (url, config) = config.resolve()?;
-    let limit = wait.or(config.wait).map_or(LONGEST, |wait| wait.clamp(SHORTEST, LONGEST));
-    let backend =
-        tokio::time::timeout(limit, lockwell::connect_backend(&url)).await.unwrap_or_else(|_| {
-            let limit = humantime::format_duration(limit);
-            let message = format!("no answer from the lock server within {limit}");
-            Err(Error::new(ErrorKind::Unreachable, message).during(Operation::Connect))
-        })?;
-    Ok((backend, config))
+    let mut failure = Failure::from(error);
+    if let Some(hosts) = hosts {
+        failure.message = format!("{}; {hosts}", failure.message);
+    }
+    failure
+}
+
+fn unreachable(why: String) -> Failure {
+    Error::new(ErrorKind::Unreachable, why).during(Operation::Connect).into()
+}
+
+/// The configuration that the command line or the environment gives.
+fn read(server: &Server) -> Result<LockConfig, Failure> {
+    if let Some(url) = server.url.as_deref().filter(|url| !url.is_empty()) {
+        return Ok(LockConfig::new(url));
+    }
+    if let Some(file) = &server.url_file {
+        let text = text_of(file)?;
+        let url = text.trim();
+        if url.is_empty() || url.contains('\n') {
+            return Err(Failure::usage(format!("{}: one line with an address is expected", file.display())));
+        }
+        return Ok(LockConfig::new(url));
+    }
+    if let Some(file) = &server.config {
+        return Ok(LockConfig::from_toml(&text_of(file)?)?);
+    }
+    LockConfig::from_env().map_err(|_| {
+        Failure::usage(format!(
+            "no lock server is named: give --url, --url-file or --config, or set {} to an address such as \
+             sqlite:///var/lib/app/locks.db",
+            LockConfig::ENV
+        ))
+    })
+}
+
+fn text_of(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }

@@ -6,6 +6,8 @@ use std::process::{ExitCode, ExitStatus};
 
 use lockwell::{Error, ErrorKind, ServerUrl};
 
+use crate::say;
+
 /// Wrong usage, name or address.
 pub(crate) const USAGE: u8 = 64;
 /// The lock server cannot be reached.
@@ -24,8 +26,10 @@ const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// The end of an unsuccessful run: what to say, and the exit status.
+#[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
+    /// Empty: nothing is to be said.
     pub(crate) message: String,
 }
 
@@ -38,6 +42,17 @@ impl Failure {
         Self::new(USAGE, message)
     }
 
+    /// An exit status without a word.
+    pub(crate) fn silent(status: u8) -> Self {
+        Self::new(status, "")
+    }
+
+    pub(crate) fn tell(&self) {
+        if !self.message.is_empty() {
+            say::line(&self.message);
+        }
+    }
+
     /// The command did not start. The statuses are those of a shell.
     pub(crate) fn not_started(command: &str, error: &io::Error) -> Self {
         let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
@@ -47,7 +62,11 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(status_of(error.kind()), format!("{error:#}"))
+        let text = match remedy(error.kind()) {
+            Some(remedy) => format!("{error:#}; {remedy}"),
+            None => format!("{error:#}"),
+        };
+        Self::new(status_of(error.kind()), text)
     }
 }
 
@@ -57,13 +76,26 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// What can be done about an error whose message does not say it.
+fn remedy(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Refused => Some("check user, password and rights (lockwell doctor looks at them)"),
+        ErrorKind::UnknownOutcome => Some("nothing was run; what it may have locked ends with its ttl"),
+        ErrorKind::Overloaded | ErrorKind::Conflict => Some("try again"),
+        _ => None,
+    }
+}
+
 /// The exit status for an error of the library.
 pub(crate) fn status_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::TimedOut | ErrorKind::Held => NOT_OBTAINED,
         ErrorKind::Lost => LOST,
         // A clash of kinds is a mistake on the command line: `--permits 3` here, `--permits 4` there.
-        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::KindClash => USAGE,
+        ErrorKind::InvalidInput
+        | ErrorKind::Unsupported
+        | ErrorKind::KindClash
+        | ErrorKind::WouldDeadlock => USAGE,
         // "Unknown outcome" is an answer that never came. Nothing is run on it, and it is cleaned up.
         ErrorKind::Unreachable | ErrorKind::UnknownOutcome => UNREACHABLE,
         ErrorKind::Refused => REFUSED,
@@ -117,6 +149,7 @@ mod tests {
             (ErrorKind::Lost, 76),
             (ErrorKind::NotHeld, 70),
             (ErrorKind::KindClash, 64),
+            (ErrorKind::WouldDeadlock, 64),
             (ErrorKind::InvalidInput, 64),
             (ErrorKind::Unsupported, 64),
             (ErrorKind::Unreachable, 69),

@@ -1,44 +1,50 @@
 //! `lockwell run`: a command under a lock.
 
-use std::process::ExitStatus;
 use std::time::Duration;
 
-use lockwell::{Error, ErrorKind, LockGuard, LockRequest, Locks, Loss, Mode};
-use rustix::process::Signal;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use lockwell::{LockConfig, Locks, Registry};
+use tokio::time::{Instant, sleep_until};
 
 use crate::args::RunArgs;
-use crate::child::Child;
-use crate::connect::connect;
+use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
+use crate::hold::Hold;
+use crate::obtain::{Patience, Wish};
+use crate::say::rounded;
 use crate::signals::{self, Signals};
+use crate::supervise::{Ended, Work, release};
+use crate::{nested, program};
 
-/// How long to try to free a lock that is lost, or to leave the queue.
+/// How long to try to leave the queue.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
 
-/// How a run under the lock ended.
-enum Ended {
-    /// The command ended, under the lock for all that is known.
-    Child(ExitStatus),
-    /// The lock was lost, and the command has been ended.
-    Lost,
-}
-
-pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
+pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failure> {
+    program::check(&args.command[0])?;
+    check(args)?;
     let mut signals = Signals::listen()?;
-    let patience = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let (backend, config) = tokio::select! {
+    let voice = args.holding.voice();
+    let patience = Patience::new(args.no_wait, args.wait);
+    let mut address = Address::of(&args.server)?;
+    if args.holding.label.is_some() {
+        address.config.label.clone_from(&args.holding.label);
+    }
+    let given = address.given.clone();
+    let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = connect(&args.server, args.label.as_deref(), patience) => connected?,
+        connected = address.connect(registry, Purpose::Locking, patience.limit(), voice) => connected?,
     };
-    let locks = Locks::with_config(backend, &config)?;
+    let locks = connection.locks()?;
+    refuse_at_least(args, &locks)?;
+    let (names, rest) = (args.names(), rest(args, &connection.config));
+    nested::check(&locks, &names).await?;
+    let wish = Wish { names: &names, mode: args.mode(), patience, rest, holding: &args.holding };
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
-        guard = obtain(&locks, args) => match guard {
-            Ok(guard) => return under_lock(args, guard, &mut signals).await,
-            Err(failure) => Err(failure),
+        hold = wish.obtain(&locks) => match hold {
+            Ok(hold) => return under_lock(args, hold, &given, &mut signals).await,
+            Err(error) => Err(not_obtained(args, wish.explain(error, &locks).await)),
         },
     };
     // A claim that is given up leaves its queue in the background. A process that ends at once would cut that off, and the
@@ -49,152 +55,92 @@ pub(crate) async fn run(args: &RunArgs) -> Result<u8, Failure> {
     not_obtained
 }
 
-/// Waits for the lock as the command line says.
-async fn obtain(locks: &Locks, args: &RunArgs) -> Result<LockGuard, Failure> {
-    let request = request(locks, args);
-    if !args.no_wait {
-        return Ok(request.await?);
+/// Refuses what contradicts itself.
+fn check(args: &RunArgs) -> Result<(), Failure> {
+    match (args.at_least, args.holding.max_hold) {
+        (Some(least), Some(most)) if least > most => {
+            Err(Failure::usage("--at-least is longer than --max-hold"))
+        }
+        _ => Ok(()),
     }
-    request.try_now().await?.ok_or_else(|| {
-        let held = Error::new(ErrorKind::Held, "").for_lock(&args.name);
-        Failure::from(held.on_backend(locks.capabilities().backend))
-    })
 }
 
-fn request(locks: &Locks, args: &RunArgs) -> LockRequest {
-    let mut request = match args.mode() {
-        Mode::Shared => locks.read(&args.name),
-        Mode::Permit { limit } => locks.permit(&args.name, limit.get()),
-        _ => locks.lock(&args.name),
-    };
-    if let Some(ttl) = args.ttl {
-        request = request.ttl(ttl);
+fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
+    let promised = locks.capabilities();
+    if args.at_least.is_some() && promised.session_bound {
+        let text = format!(
+            "--at-least cannot be kept on {}: a lock there ends with lockwell's session; use another backend, or a command \
+             that lasts for that time",
+            promised.backend
+        );
+        return Err(Failure::usage(text));
     }
-    if let Some(wait) = args.wait {
-        request = request.wait(wait);
-    }
-    if let Some(longest) = args.max_hold {
-        request = request.max_hold(longest);
-    }
-    if let Some(rest) = args.lock_delay {
-        request = request.lock_delay(rest);
-    }
-    request
+    Ok(())
 }
 
-/// Runs the command under the lock, and frees the lock.
-async fn under_lock(args: &RunArgs, guard: LockGuard, signals: &mut Signals) -> Result<u8, Failure> {
-    let mut child = match Child::start(&args.command, &guard) {
-        Ok(child) => child,
-        Err(error) => {
-            release(guard).await;
-            return Err(Failure::not_started(&args.command[0].to_string_lossy(), &error));
+/// How long the lock rests after a crash: what is asked for, and what makes the least time full. A crash comes after the lock
+/// was obtained, and so does the renewal that it lives on.
+fn rest(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
+    let holding = &args.holding;
+    let ttl = holding.ttl.or(config.ttl).unwrap_or(lockwell::DEFAULT_TTL);
+    let rest = args.at_least.map(|least| least.saturating_sub(ttl));
+    holding.lock_delay.max(rest.filter(|rest| !rest.is_zero()))
+}
+
+fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
+    if failure.status == exit::NOT_OBTAINED {
+        failure.status = args.exit_code_held;
+        if args.holding.quiet {
+            return Failure::silent(failure.status);
         }
-    };
-    let status = match supervise(&mut child, &guard, signals, args.grace).await? {
-        Ended::Child(status) => status,
-        Ended::Lost => {
-            // The lease is over, or nearly. There is nothing to wait for if the server does not answer.
-            drop(timeout(LAST_RELEASE, guard.release()).await);
-            return Ok(exit::LOST);
-        }
+    }
+    failure
+}
+
+async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Signals) -> Result<u8, Failure> {
+    let began = Instant::now();
+    let work = Work { command: &args.command, name: &args.name, holding: &args.holding, address };
+    let (status, hold) = match work.under(hold, signals).await? {
+        Ended::Command(status, hold) => (status, hold),
+        Ended::Lost => return Ok(exit::LOST),
     };
     // Read before the release, which ends the belief.
-    let held = guard.is_held();
-    if release(guard).await && held {
+    let held = hold.is_held();
+    let lost =
+        || Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name));
+    if !held {
+        release(hold).await;
+        return Err(lost());
+    }
+    if let Some(end) = args.at_least.and_then(|least| began.checked_add(least)) {
+        // The work is done, and was under the lock. What becomes of the rest of the time is no failure of it.
+        keep(args, hold, end, signals).await;
         return Ok(exit::status_of_child(status));
     }
-    Err(Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name)))
-}
-
-/// Frees the lock. False: it had been lost before.
-async fn release(guard: LockGuard) -> bool {
-    match guard.release().await {
-        Ok(()) => true,
-        Err(error) if error.kind() == ErrorKind::Lost => false,
-        Err(error) => {
-            // The command has done its work under the lock, so its status is what counts.
-            crate::complain(&format!("{error:#}; the lock ends with its ttl"));
-            true
-        }
+    if release(hold).await {
+        args.holding.voice().tell(&format!("freed {:?} after {}", args.name, rounded(began.elapsed())));
+        return Ok(exit::status_of_child(status));
     }
+    Err(lost())
 }
 
-/// Waits for the end of the command or of the lock, and passes signals on meanwhile.
-async fn supervise(
-    child: &mut Child,
-    guard: &LockGuard,
-    signals: &mut Signals,
-    grace: Duration,
-) -> Result<Ended, Failure> {
-    loop {
-        tokio::select! {
-            biased;
-            status = child.ended() => return Ok(Ended::Child(status?)),
-            loss = guard.lost() => {
-                report(guard, loss, grace);
-                stop(child, signals, grace).await?;
-                return Ok(Ended::Lost);
-            }
-            signal = signals.next() => pass_on(child, signal, || guard.is_held()),
-        }
+/// Keeps the lock until its least time is over. Whoever ends this process before that leaves the lock to its lease, which
+/// lasts for the rest of the time at least.
+async fn keep(args: &RunArgs, hold: Hold, end: Instant, signals: &mut Signals) {
+    let voice = args.holding.voice();
+    let left = end.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        voice.tell(&format!("the command has ended; {:?} is kept for another {}", args.name, rounded(left)));
     }
-}
-
-fn report(guard: &LockGuard, loss: Loss, grace: Duration) {
-    let why = match loss {
-        Loss::Expired => "its lease ran out before it could be renewed",
-        Loss::HeldTooLong => "it was held for as long as --max-hold allows",
-        Loss::Taken => "the lock server says that another has it, or that it was freed by force",
-        _ => "reason unknown",
-    };
-    let (name, grace) = (guard.name(), humantime::format_duration(grace));
-    crate::complain(&format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}"));
-}
-
-fn pass_on(child: &Child, signal: Signal, may_go_on: impl FnOnce() -> bool) {
-    match signal {
-        // We stop together, or the command would go on while nobody renews the lease.
-        Signal::TSTP => {
-            child.pass_on(signal);
-            signals::stop_self();
-        }
-        // After a long stop the lock may be gone. Then the command gets TERM before it goes on.
-        Signal::CONT if !may_go_on() => (),
-        _ => child.pass_on(signal),
-    }
-}
-
-/// Ends the command and all that it has started: TERM, and KILL after the grace.
-async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
-    let end = Instant::now().checked_add(grace);
-    let over = async move {
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
-    };
-    child.signal(Signal::TERM);
-    // A process that is stopped takes TERM only when it goes on.
-    child.signal(Signal::CONT);
-    let all_gone = async {
-        loop {
-            tokio::select! {
-                status = child.ended() => break status,
-                signal = signals.next() => pass_on(child, signal, || true),
-            }
-        }?;
-        while child.is_left() {
-            sleep(Duration::from_millis(20)).await;
-        }
-        Ok::<_, Failure>(())
-    };
     tokio::select! {
         biased;
-        gone = all_gone => return gone,
-        () = over => (),
+        () = sleep_until(end) => drop(release(hold).await),
+        _ = signals.next_ending() => {
+            voice.tell("the lock is left to its lease");
+            hold.leave();
+        }
+        (name, _) = hold.lost() => {
+            voice.warn(&format!("the lock {name:?} was lost before the time of --at-least; the command had ended"));
+        }
     }
-    child.signal(Signal::KILL);
-    child.ended().await?;
-    Ok(())
 }

@@ -1,74 +1,79 @@
-//! `lockwell status`: who holds a lock.
+//! `lockwell status`: who holds locks.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use lockwell::{Holder, LockStatus, Locks, Mode};
-use serde::Serialize;
+use lockwell::{Holder, LockStatus, Locks, Mode, Registry};
+use tokio::time::sleep;
 
 use crate::args::StatusArgs;
-use crate::connect::connect;
-use crate::exit::{Failure, SOFTWARE};
+use crate::connect::{Address, Purpose};
+use crate::exit::{Failure, NOT_OBTAINED};
+use crate::json::{self, ManyReport, OneReport};
+use crate::say::{Voice, rounded};
 
-pub(crate) async fn status(args: &StatusArgs) -> Result<u8, Failure> {
-    let (backend, config) = connect(&args.server, None, None).await?;
-    let status = Locks::with_config(backend, &config)?.inspect(&args.name).await?;
-    let text = if args.json { json(&status)? } else { human(&status) };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader has seen enough, as `head` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        written => written.map(|()| 0).map_err(Failure::from),
+/// How often a watcher looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8, Failure> {
+    let connection =
+        Address::of(&args.server)?.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
+    let locks = connection.locks()?;
+    let statuses = look(&locks, args).await?;
+    let goes_on = json::print(&text(args, &statuses)?)?;
+    if args.watch && goes_on {
+        return watch(&locks, args, statuses).await;
     }
+    let held = args.exit_code && statuses.iter().any(LockStatus::is_held);
+    Ok(if held { NOT_OBTAINED } else { 0 })
 }
 
-/// A status as JSON. Fields may be added, and are never renamed.
-#[derive(Serialize)]
-struct Report<'a> {
-    name: &'a str,
-    held: bool,
-    holders: Vec<HolderReport<'a>>,
-    waiters: usize,
+async fn look(locks: &Locks, args: &StatusArgs) -> Result<Vec<LockStatus>, Failure> {
+    if args.names.is_empty() {
+        return Ok(locks.held().await?);
+    }
+    let mut statuses = Vec::new();
+    for name in &args.names {
+        statuses.push(locks.inspect(name).await?);
+    }
+    Ok(statuses)
 }
 
-#[derive(Serialize)]
-struct HolderReport<'a> {
-    token: u64,
-    label: &'a str,
-    mode: &'static str,
-    /// How many may hold it at the same time, for a permit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
-    ttl_ms: u64,
-    held_ms: u64,
-}
-
-impl<'a> HolderReport<'a> {
-    fn new(holder: &'a Holder) -> Self {
-        let limit = match holder.mode {
-            Mode::Permit { limit } => Some(limit.get()),
-            _ => None,
-        };
-        Self {
-            token: holder.token.get(),
-            label: &holder.label,
-            mode: holder.mode.name(),
-            limit,
-            ttl_ms: millis(holder.ttl_left),
-            held_ms: millis(holder.held_for),
+/// Shows every change, until nobody reads it any more. A server that cannot be asked for a while is asked again.
+async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Vec<LockStatus>) -> Result<u8, Failure> {
+    loop {
+        sleep(EVERY).await;
+        match look(locks, args).await {
+            Ok(now) if is_same(&seen, &now) => (),
+            Ok(now) => {
+                if !json::print(&text(args, &now)?)? {
+                    return Ok(0);
+                }
+                seen = now;
+            }
+            Err(failure) => Voice::Usual.warn(&failure.message),
         }
     }
 }
 
-fn json(status: &LockStatus) -> Result<String, Failure> {
-    let report = Report {
-        name: status.name.as_str(),
-        held: status.is_held(),
-        holders: status.holders.iter().map(HolderReport::new).collect(),
-        waiters: status.waiters,
+/// Whether the same hold and as many wait. Times always differ.
+fn is_same(a: &[LockStatus], b: &[LockStatus]) -> bool {
+    let tokens = |status: &LockStatus| status.holders.iter().map(|one| one.token).collect::<Vec<_>>();
+    let same = |(a, b): (&LockStatus, &LockStatus)| {
+        a.name == b.name && a.waiters == b.waiters && tokens(a) == tokens(b)
     };
-    let text =
-        serde_json::to_string_pretty(&report).map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
-    Ok(text + "\n")
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+fn text(args: &StatusArgs, statuses: &[LockStatus]) -> Result<String, Failure> {
+    match (statuses, args.json) {
+        ([one], true) if args.names.len() == 1 && args.watch => json::line(&OneReport::new(one)),
+        ([one], true) if args.names.len() == 1 => json::pretty(&OneReport::new(one)),
+        (many, true) if args.watch => json::line(&ManyReport::new(many)),
+        (many, true) => json::pretty(&ManyReport::new(many)),
+        ([], false) => Ok("no lock is held\n".to_owned()),
+        (many, false) => Ok(many.iter().map(human).collect()),
+    }
 }
 
 fn human(status: &LockStatus) -> String {
@@ -77,25 +82,23 @@ fn human(status: &LockStatus) -> String {
         1 => "1 waits".to_owned(),
         many => format!("{many} wait"),
     };
-    let held = if status.is_held() { "held" } else { "free" };
+    let held = match status.holders.as_slice() {
+        [] => "free".to_owned(),
+        [Holder { mode: Mode::Permit { limit }, .. }, ..] => {
+            format!("{} of {limit} held", status.holders.len())
+        }
+        [Holder { mode: Mode::Shared, .. }] => "held by 1 reader".to_owned(),
+        [Holder { mode: Mode::Shared, .. }, ..] => format!("held by {} readers", status.holders.len()),
+        _ => "held".to_owned(),
+    };
     let mut text = format!("{}: {held}, {waiting}\n", status.name);
-    text.extend(status.holders.iter().map(line));
+    for holder in &status.holders {
+        let (left, since) = (rounded(holder.ttl_left), rounded(holder.held_for));
+        let (label, token) = (&holder.label, holder.token);
+        writeln!(text, "  {label}: token {token}, for {since}, lease ends in {left} unless renewed")
+            .unwrap_or_default();
+    }
     text
-}
-
-fn line(holder: &Holder) -> String {
-    let Holder { token, label, mode, .. } = holder;
-    let (left, since) = (rounded(holder.ttl_left), rounded(holder.held_for));
-    format!("  {label}: {mode}, token {token}, for {since}, lease ends in {left} unless renewed\n")
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A time for people: nobody wants nanoseconds.
-fn rounded(time: Duration) -> impl std::fmt::Display {
-    humantime::format_duration(Duration::from_millis(millis(time)))
 }
 
 #[cfg(test)]
@@ -121,20 +124,12 @@ mod tests {
         assert_eq!(
             human(&example(vec![holder(Mode::Exclusive)], 1)),
             "orders/42: held, 1 waits\n  \
-             web-1:4711: exclusive, token 7, for 1m 1s, lease ends in 9s 500ms unless renewed\n"
+             web-1:4711: token 7, for 1m 1s, lease ends in 9s 500ms unless renewed\n"
         );
-    }
-
-    #[test]
-    fn for_programs() {
-        let mode = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
-        let text = json(&example(vec![holder(mode)], 2)).ok().expect("it can be written");
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let expected = serde_json::json!({
-            "name": "orders/42", "held": true, "waiters": 2, "holders": [{
-                "token": 7, "label": "web-1:4711", "mode": "permit", "limit": 3, "ttl_ms": 9500, "held_ms": 61000,
-            }],
-        });
-        assert_eq!(value, expected);
+        let permit = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
+        let two = human(&example(vec![holder(permit), holder(permit)], 0));
+        assert!(two.starts_with("orders/42: 2 of 3 held, nobody waits\n"), "{two}");
+        let readers = human(&example(vec![holder(Mode::Shared)], 0));
+        assert!(readers.starts_with("orders/42: held by 1 reader,"), "{readers}");
     }
 }

@@ -52,8 +52,9 @@ pub use async_trait::async_trait;
 pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
 pub use config::{HandOver, Host, LockConfig, Secret, ServerUrl, tls};
 pub use contract::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Grant, Holder, LockName,
-    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Stats, Wait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, Holder,
+    LockName, LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Stats,
+    Wait,
 };
 pub use hold::{Held, LockAllGuard, LockGuard};
 pub use lease::{Loss, Standing};

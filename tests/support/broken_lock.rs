@@ -235,6 +235,10 @@ impl DistributedLock for Broken {
         self.at_home(async move { store.release(&claim).await }).await
     }
 
+    async fn names(&self) -> Result<Vec<LockName>> {
+        self.right.names().await
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let status = self.right.inspect(&self.seen_name(name)).await?;
         let waiters = status.waiters + self.waiting.load(Ordering::SeqCst);

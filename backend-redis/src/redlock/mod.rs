@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use lockcore::backend::{Hot, PerRuntime, Waiters};
 use lockcore::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Mode, Moment,
-    Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Mode,
+    Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 use tokio::sync::Semaphore;
 
@@ -35,8 +35,10 @@ use self::settings::Settings;
 use crate::answers::{self, Look};
 use crate::calls::Item;
 use crate::check;
+use crate::doubts::Demands;
 use crate::items::inspection;
 use crate::keys::Keys;
+use crate::look;
 use crate::wire::Subscriber;
 
 /// How long slow nodes are waited for when a majority has answered a question.
@@ -331,6 +333,46 @@ impl DistributedLock for Redlock {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.quorum()?.force_release(name).await
+    }
+
+    /// A lock has a majority of the nodes, so all but a minority would do; those that cannot be asked are passed over.
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
+        let asked = quorum.nodes.iter().map(|node| look::names(node.calls.wire(), &self.common.keys, limit));
+        let answers = gather(asked, quorum.majority(), GRACE).await;
+        let (mut names, mut told, mut complaint) = (Vec::new(), 0, None);
+        for answer in answers.into_iter().flatten() {
+            match answer {
+                Ok(found) => {
+                    told += 1;
+                    names.extend(found);
+                }
+                Err(error) => complaint = Some(error),
+            }
+        }
+        match complaint {
+            Some(error) if told < quorum.majority() => Err(error),
+            _ => Ok(names),
+        }
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
+        // Nodes of Redlock have no replicas that count.
+        let demands = Demands { wait_replicas: 0, by_sentinels: false };
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for node in &quorum.nodes {
+            let wire = node.calls.wire();
+            match look::examine(wire, demands, limit).await {
+                Ok(findings) => found.push((wire, look::of_node(findings))),
+                Err(error) => missing.push(format!("{:?}: {error:#}", wire.address.place)),
+            }
+        }
+        let mut findings = look::of_each(found);
+        findings.extend(missing.into_iter().map(|text| {
+            Finding::doubtful("node", text, "bring it back: without a majority nobody gets a lock")
+        }));
+        Ok(findings)
     }
 
     async fn close(&self) {

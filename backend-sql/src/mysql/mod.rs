@@ -3,6 +3,7 @@
 mod address;
 mod batches;
 mod contended;
+mod examine;
 mod group_statements;
 mod groups;
 mod locks;
@@ -18,6 +19,8 @@ use lockcore::{Capabilities, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
+
+pub(crate) use self::examine::ddl;
 
 use self::contended::Contended;
 use self::group_statements::GroupStatements;

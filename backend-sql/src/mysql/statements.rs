@@ -16,6 +16,7 @@
 //! it reads for sharing, and deadlock when two want to change it.) Where even a row that nobody holds may be locked, it is
 //! read with `NOWAIT` or `SKIP LOCKED`.
 
+use super::examine::{ABOUT, NAMES};
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -267,6 +268,8 @@ pub(super) struct Statements {
     pub(super) due: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
+    pub(super) names: Sql,
+    pub(super) about: Sql,
     pub(super) held: Sql,
     pub(super) force: Sql,
     pub(super) alive: Sql,
@@ -306,6 +309,8 @@ impl Statements {
             due: sql(DUE),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
+            names: sql(NAMES),
+            about: sql(ABOUT),
             held: sql(HELD),
             force: sql(FORCE),
             alive: sql(ALIVE),

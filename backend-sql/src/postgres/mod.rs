@@ -3,6 +3,7 @@
 mod address;
 mod call;
 mod claims;
+mod examine;
 mod groups;
 mod locks;
 mod session;
@@ -17,6 +18,8 @@ use lockcore::{Capabilities, Claim, Moment, Operation, Result, ServerUrl};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
+
+pub(crate) use self::examine::ddl;
 
 use self::call::{Call, Style};
 use self::session::{FOR_ONE, Session};
@@ -227,7 +230,7 @@ impl Database for Postgres {
     }
 
     fn ddl(&self) -> String {
-        Sql::script(self.sql.tables())
+        self.sql.ddl()
     }
 
     fn ddl_of_upgrade(&self) -> String {

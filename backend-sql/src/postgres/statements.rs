@@ -89,7 +89,7 @@ macro_rules! statements {
 
 statements! {
     take take_new take_many claim enter look release hand_over hand_on hand_over_many leave call_next turns announce
-    holders count_waiters force force_members purge purge_waiters purge_clients
+    holders count_waiters names about force force_members purge purge_waiters purge_clients
     join_one join make part_one part reap deserted downgrade member call
     locks members waiters clients upgrade check_locks check_members check_waiters check_clients forgets
     ;
@@ -100,6 +100,11 @@ impl Statements {
     /// What makes the tables.
     pub(super) fn tables(&self) -> [&Sql; 4] {
         [&self.locks, &self.members, &self.waiters, &self.clients]
+    }
+
+    /// The same as a script for a person.
+    pub(super) fn ddl(&self) -> String {
+        Sql::script(self.tables())
     }
 
     /// What fails where a table is missing or of an older form.

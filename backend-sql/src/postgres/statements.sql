@@ -343,6 +343,15 @@ RETURNING held.mode
 -- A statement of its own: it sees all members who came in before the lock's row was locked.
 DELETE FROM {members} WHERE name = $1 RETURNING expires_at > clock_timestamp()
 
+-- name: names
+-- Of the locks that are held. The row of a lock that a group holds has a lease without an end.
+SELECT name FROM {locks} WHERE expires_at > clock_timestamp() ORDER BY name
+
+-- name: about
+-- Its clock, whether a crash can lose what was committed, how many replicas stream from it, and which of them it waits for.
+SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
+    (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names')
+
 -- name: purge
 -- A row goes only when its token is lower than what a new row would start with.
 DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use lockcore::Finding;
+
 /// What a file system means for locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
@@ -47,6 +49,24 @@ const FUSE_NETWORK: [&str; 12] = [
     "juicefs",
     "nfs",
 ];
+
+/// What the file system of this path means for locks, for a person.
+pub(super) fn finding(path: &Path) -> Finding {
+    let remedy = "put the file on a local disk, or use a server for locks between hosts";
+    match kind_of(path) {
+        Some(Kind::Local) => Finding::good("file system", "local"),
+        Some(Kind::Network(name)) => {
+            let text = format!("a network file system ({name}): two hosts can hold the same lock");
+            Finding::bad("file system", text, remedy)
+        }
+        Some(Kind::Unknown(name)) => {
+            let text =
+                format!("a program serves it ({name}); if that goes over a network, locks are not exclusive");
+            Finding::doubtful("file system", text, remedy)
+        }
+        None => Finding::doubtful("file system", "its kind is unknown", remedy),
+    }
+}
 
 /// Says why the file system of this path is no good. What is doubtful is logged.
 pub(super) fn refusal(path: &Path) -> Option<String> {
@@ -140,6 +160,7 @@ mod tests {
     #[test]
     fn the_file_system_of_the_tests_is_accepted() {
         let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(finding(folder.path()).severity, lockcore::Severity::Good);
         assert_eq!(refusal(&folder.path().join("not yet there")), None);
     }
 }

@@ -1,6 +1,7 @@
 //! SQLite: the embedded default. Several processes on one file of one host are a real use.
 
 mod connection;
+mod examine;
 mod files;
 mod filesystem;
 mod group_statements;
@@ -19,6 +20,8 @@ use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use uuid::Uuid;
+
+pub(crate) use self::examine::ddl;
 
 use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
@@ -75,6 +78,9 @@ impl SqliteLock {
         // begin with "file:" either, which SQLite takes for an address.
         let file = absolute(file)
             .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
+        if !options.create {
+            examine::refuse_strange(&file, &table).await?;
+        }
         let connect = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(options.create)

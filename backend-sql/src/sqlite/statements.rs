@@ -4,6 +4,7 @@
 //! one host. The clock is read after the write lock has been taken, so waiting for it does not age a lease.
 
 use super::connection::Alone;
+use super::examine::NAMES;
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -163,6 +164,7 @@ pub(super) struct Statements {
     pub(super) turns: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
+    pub(super) names: Sql,
     pub(super) held: Sql,
     pub(super) force: Sql,
     pub(super) force_members: Sql,
@@ -192,6 +194,7 @@ impl Statements {
             turns: sql(TURNS),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
+            names: sql(NAMES),
             held: sql(HELD),
             force: sql(FORCE),
             force_members: sql(FORCE_MEMBERS),

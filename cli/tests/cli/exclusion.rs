@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Group, Running, Site, block_on, is_alive};
+use crate::support::{Group, Running, Site, block_on};
 
 /// Reads a number from a file, thinks, and writes the next number back.
 const COUNT: &str = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
@@ -44,12 +44,12 @@ fn the_lock_is_renewed_for_as_long_as_the_command_runs() {
     let run = Running::start(&mut site.lockwell(&[
         "run",
         "--ttl",
-        "600ms",
+        "1500ms",
         "a",
         "--",
         "sh",
         "-c",
-        "echo started > started; sleep 2.5; echo ended > ended",
+        "echo started > started; sleep 4; echo ended > ended",
     ]));
     site.wait_for_file("started");
     block_on(async {
@@ -58,21 +58,6 @@ fn the_lock_is_renewed_for_as_long_as_the_command_runs() {
         guard.release().await.unwrap();
     });
     assert_eq!(run.finish().status, 0);
-}
-
-#[test]
-fn a_killed_lockwell_loses_the_lock_with_its_ttl() {
-    let site = Site::new();
-    let script = "echo $$ > pid; exec sleep 60";
-    let run = Running::start(&mut site.lockwell(&["run", "--ttl", "1s", "a", "--", "sh", "-c", script]));
-    let command = Group::of(&site.wait_for_file("pid"));
-    let killed = Instant::now();
-    drop(run);
-    assert!(is_alive(command.0), "the command goes on, as the help says");
-    let next = site.finish(&["run", "--wait", "10s", "a", "--", "true"]);
-    assert_eq!(next.status, 0, "{next:?}");
-    let took = killed.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]

@@ -39,8 +39,9 @@ fn a_wrong_address_is_64() {
     let run = |url: &str| finish(lockwell(&["run", "a", "--", "true"]).env("LOCKWELL_URL", url));
     run("").complains(64, "LOCKWELL_URL");
     run("locks.db").complains(64, "starts with a scheme");
-    run("mongodb://host").complains(64, "compiled in are memory://");
-    run("memory://?tll=3s").complains(64, "\"tll\"");
+    run("mongodb://host").complains(64, "no backend is known for mongodb://");
+    run("memory://").complains(64, "excludes nobody outside of this process");
+    run("sqlite:///tmp/x.db?tll=3s").complains(64, "\"tll\"");
     finish(&mut lockwell(&["run", "a", "--", "true"])).complains(64, "--url");
 }
 
@@ -72,9 +73,10 @@ fn a_held_lock_is_75() {
     block_on(async {
         let locks = site.locks().await;
         let guard = locks.lock("a").await.unwrap();
-        site.finish(&["run", "--no-wait", "a", "--", "touch", "ran"]).complains(75, "held by another");
+        site.finish(&["run", "--no-wait", "a", "--", "touch", "ran"]).complains(75, "\"a\" is held by ");
         let begun = Instant::now();
-        site.finish(&["run", "--wait", "300ms", "a", "--", "touch", "ran"]).complains(75, "timed out");
+        site.finish(&["run", "--wait", "300ms", "a", "--", "touch", "ran"])
+            .complains(75, "not obtained within 300ms");
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(3), "{took:?}");
         assert!(!site.path("ran").exists());
@@ -87,6 +89,17 @@ fn a_held_lock_is_75() {
 #[test]
 fn a_command_that_cannot_be_run_is_126_or_127_and_frees_the_lock() {
     let site = Site::new();
+    // What is clearly not there is not even locked for.
+    finish(&mut lockwell(&["run", "a", "--", "no-such-command"])).complains(127, "no-such-command");
+    // This one shows only when it is to be run.
+    std::fs::write(site.path("script"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(site.path("script"), mode).unwrap();
+    for keep in [&[][..], &["--keep-child"]] {
+        let script = site.path("script");
+        let args = [&["run"], keep, &["a", "--", script.to_str().unwrap()]].concat();
+        site.finish(&args).complains(127, "script");
+    }
     site.finish(&["run", "a", "--", "no-such-command"]).complains(127, "no-such-command");
     site.finish(&["run", "--no-wait", "a", "--", "/"]).complains(126, "/");
     assert_eq!(site.finish(&["run", "--no-wait", "a", "--", "true"]).status, 0);
@@ -96,7 +109,35 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_frees_the_lock() {
 #[cfg(feature = "postgres")]
 fn a_server_that_is_not_there_is_69() {
     let run = finish(&mut lockwell(&["run", "--url", "postgres://127.0.0.1:1/app", "a", "--", "true"]));
-    run.complains(69, "unreachable");
+    run.complains(69, "127.0.0.1:1: connection refused");
+}
+
+/// Nobody waits for a server that is not there, and a short wait does not hide the reason.
+#[test]
+fn refused_and_unknown_hosts_fail_fast() {
+    let schemes = [
+        ("postgres", cfg!(feature = "postgres")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("redis", cfg!(feature = "redis")),
+        ("redlock", cfg!(feature = "redis")),
+        ("zk", cfg!(feature = "zk")),
+    ];
+    for (scheme, _) in schemes.into_iter().filter(|(_, on)| *on) {
+        for (hosts, why) in [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid", "unknown")] {
+            let hosts =
+                if scheme == "redlock" { format!("{hosts},{hosts}0,{hosts}1") } else { hosts.to_owned() };
+            let url = format!("{scheme}://{hosts}/db");
+            let url = if scheme == "redlock" { url.trim_end_matches("/db") } else { &url };
+            let url = if scheme == "redis" { url.trim_end_matches("/db") } else { url };
+            for wait in [&["--wait", "1s"][..], &[]] {
+                let args = [&["run", "--url", url], wait, &["a", "--", "true"]].concat();
+                let begun = Instant::now();
+                let run = finish(&mut lockwell(&args));
+                assert!(begun.elapsed() < Duration::from_secs(4), "{url}: {:?}", begun.elapsed());
+                run.complains(69, why);
+            }
+        }
+    }
 }
 
 #[test]
@@ -107,6 +148,6 @@ fn a_server_that_does_not_answer_is_69_soon() {
     let url = format!("postgres://{}/app", silent.local_addr().unwrap());
     let begun = Instant::now();
     finish(&mut lockwell(&["run", "--url", &url, "--no-wait", "a", "--", "true"]))
-        .complains(69, "unreachable");
+        .complains(69, "takes connections but does not answer");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

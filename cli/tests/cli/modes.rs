@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Group, Running, Site, finish, wait_until};
+use crate::support::{Running, Site, finish, wait_until};
 
 /// Starts a holder that stays until the file `go` is there.
 fn holder(site: &Site, number: usize, options: &[&str]) -> Running {
@@ -61,7 +61,7 @@ fn a_crash_is_followed_by_the_lock_delay() {
     let script = "echo $$ > pid; exec sleep 30";
     let options = ["run", "--ttl", "300ms", "--lock-delay", "2s", "a", "--", "sh", "-c", script];
     let run = Running::start(&mut site.lockwell(&options));
-    let _orphan = Group::of(&site.wait_for_file("pid"));
+    site.wait_for_file("pid");
     run.signal(rustix::process::Signal::KILL);
     let died = Instant::now();
     assert_eq!(finish(&mut site.lockwell(&["run", "--wait", "20s", "a", "--", "true"])).status, 0);

@@ -1,5 +1,6 @@
 //! What only a real server shows.
 
+use std::process::Command;
 use std::time::Duration;
 #[cfg(feature = "postgres")]
 use std::time::Instant;
@@ -28,15 +29,57 @@ fn installed(answer: Result<(), testbed::Error>) -> bool {
 }
 
 #[cfg(feature = "postgres")]
-async fn postgres() -> Option<Postgres> {
+pub(crate) async fn postgres() -> Option<Postgres> {
     if !installed(Postgres::installed()) {
         return None;
     }
     Some(Postgres::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap())
 }
 
+/// What a server makes of the verbs beside `run`, with a lock `a` that is held.
+struct Expected {
+    /// Whether a lock can outlive its lockwell.
+    outlives: bool,
+    /// What a doctor finds of a server as the tests start it: subjects, and the exit status.
+    subjects: &'static [&'static str],
+    doctor: i32,
+}
+
+impl Expected {
+    fn check(&self, at: impl Fn(&[&str]) -> Command) {
+        let run = |args: &[&str]| finish(&mut at(args));
+        let held = run(&["status"]);
+        assert!(held.status == 0 && held.out.contains("a: held, "), "{held:?}");
+        run(&["wait", "a", "--for", "200ms"]).complains(75, "is held by job 7");
+        assert_eq!(run(&["wait", "b"]).status, 0);
+        let taken = run(&["acquire", "--for", "30s", "--no-wait", "b ü/1"]);
+        if self.outlives {
+            assert_eq!(taken.status, 0, "{taken:?}");
+            run(&["run", "--no-wait", "b ü/1", "--", "true"]).complains(75, "is held by");
+            assert_eq!(run(&["release", taken.out.trim_end()]).status, 0);
+            assert_eq!(run(&["run", "--no-wait", "--at-least", "100ms", "b ü/1", "--", "true"]).status, 0);
+            run(&["release", taken.out.trim_end()]).complains(76, "held no longer");
+        } else {
+            taken.complains(64, "ends with lockwell");
+            run(&["run", "--at-least", "1s", "b", "--", "true"]).complains(64, "--at-least");
+        }
+        let doctor = run(&["doctor", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&doctor.out).expect(&doctor.err);
+        let findings = report["findings"].as_array().unwrap();
+        for subject in self.subjects.iter().chain(&["connection", "trial", "push", "clock"]) {
+            assert!(findings.iter().any(|one| one["subject"] == *subject), "{subject}: {}", doctor.out);
+        }
+        for one in findings {
+            assert!((one["severity"] == "good") == one["remedy"].is_null(), "{one}");
+            let of_the_server = ["persistence", "session"].contains(&one["subject"].as_str().unwrap());
+            assert!(of_the_server || one["severity"] == "good", "{one}");
+        }
+        assert_eq!(doctor.status, self.doctor, "{}", doctor.out);
+    }
+}
+
 /// The commands that scripts build upon, on any server.
-fn everyday_use(url: &str) {
+fn everyday_use(url: &str, expected: &Expected) {
     let site = Site::new();
     std::fs::write(site.path("count"), "0\n").unwrap();
     let at = |args: &[&str]| {
@@ -55,11 +98,12 @@ fn everyday_use(url: &str) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 
     let script = "echo > started; while [ ! -e go ]; do sleep 0.02; done";
-    let args = ["run", "--label", "job 7", "--ttl", "1s", "a", "--", "sh", "-c", script];
+    let args = ["run", "--label", "job 7", "--ttl", "3s", "a", "--", "sh", "-c", script];
     let holder = Running::start(&mut at(&args));
     site.wait_for_file("started");
     finish(&mut at(&["run", "--no-wait", "a", "--", "true"])).complains(75, "held");
-    finish(&mut at(&["run", "--wait", "300ms", "a", "--", "true"])).complains(75, "timed out");
+    finish(&mut at(&["run", "--wait", "300ms", "a", "--", "true"]))
+        .complains(75, "\"a\" is held by job 7 for ");
     let waiters = || {
         let status = finish(&mut at(&["status", "--json", "a"]));
         let status: serde_json::Value = serde_json::from_str(&status.out).expect(&status.err);
@@ -72,8 +116,9 @@ fn everyday_use(url: &str) {
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.finish().status, 143);
     assert_eq!(waiters(), 0);
+    expected.check(at);
     // Longer than the ttl: the lease is renewed.
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(3500));
     assert_eq!(waiters(), 0);
     std::fs::write(site.path("go"), "").unwrap();
     assert_eq!(holder.finish().status, 0);
@@ -84,7 +129,10 @@ fn everyday_use(url: &str) {
 fn everyday_use_of_postgres() {
     block_on(async {
         let Some(server) = postgres().await else { return };
-        everyday_use(&server.url());
+        everyday_use(
+            &server.url(),
+            &Expected { outlives: true, subjects: &["persistence", "replication", "pooler"], doctor: 2 },
+        );
     });
 }
 
@@ -96,7 +144,10 @@ fn everyday_use_of_mariadb() {
             return;
         }
         let server = MariaDb::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
-        everyday_use(&server.url());
+        everyday_use(
+            &server.url(),
+            &Expected { outlives: true, subjects: &["persistence", "replication"], doctor: 2 },
+        );
     });
 }
 
@@ -108,7 +159,10 @@ fn everyday_use_of_redis() {
             return;
         }
         let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
-        everyday_use(&server.url());
+        everyday_use(
+            &server.url(),
+            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 1 },
+        );
     });
 }
 
@@ -124,7 +178,10 @@ fn everyday_use_of_redlock() {
             nodes.push(Redis::start().await.unwrap());
         }
         let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-        everyday_use(&format!("redlock://{}", addrs.join(",")));
+        everyday_use(
+            &format!("redlock://{}", addrs.join(",")),
+            &Expected { outlives: true, subjects: &["persistence", "eviction", "replication"], doctor: 0 },
+        );
     });
 }
 
@@ -136,7 +193,10 @@ fn everyday_use_of_zookeeper() {
             return;
         }
         let server = ZooKeeper::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
-        everyday_use(&server.url());
+        everyday_use(
+            &server.url(),
+            &Expected { outlives: false, subjects: &["session", "replication"], doctor: 0 },
+        );
     });
 }
 

@@ -54,6 +54,27 @@ impl Site {
         finish(&mut self.lockwell(args))
     }
 
+    /// Makes the lock file, for those who only look.
+    pub(crate) fn prepared(self) -> Self {
+        assert_eq!(self.finish(&["run", "first", "--", "true"]).status, 0);
+        self
+    }
+
+    /// Starts a holder that stays until the file `go` is there, with these options.
+    pub(crate) fn holder(&self, name: &str, options: &[&str]) -> Running {
+        let script = "echo $$ > started; while [ ! -e go ]; do sleep 0.02; done";
+        let args = [&["run"], options, &[name, "--", "sh", "-c", script]].concat();
+        let run = Running::start(&mut self.lockwell(&args));
+        self.wait_for_file("started");
+        run
+    }
+
+    /// Lets the holder end.
+    pub(crate) fn end(&self, holder: Running) {
+        std::fs::write(self.path("go"), "").unwrap();
+        assert_eq!(holder.finish().status, 0);
+    }
+
     pub(crate) async fn locks(&self) -> Locks {
         lockwell::connect(self.url()).await.unwrap()
     }
@@ -69,7 +90,7 @@ impl Site {
 /// `lockwell` without a lock server.
 pub(crate) fn lockwell(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwell"));
-    command.args(args).env_remove("LOCKWELL_URL").env_remove("RUST_LOG");
+    command.args(args).env_remove("LOCKWELL_URL").env_remove("LOCKWELL_HELD").env_remove("RUST_LOG");
     // Not the terminal that the tests may have been started from.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -94,12 +115,21 @@ impl From<Output> for Finished {
 }
 
 impl Finished {
-    /// Checks the status, and that there is one line of complaint with this in it.
+    /// Checks the status, and that there is one line of complaint with this in it, beside warnings.
     #[track_caller]
     pub(crate) fn complains(&self, status: i32, part: &str) {
         assert_eq!(self.status, status, "{self:?}");
-        assert!(self.err.starts_with("lockwell: ") && self.err.contains(part), "{self:?}");
-        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        let complaints: Vec<_> =
+            self.err.lines().filter(|line| !line.starts_with("lockwell: warning: ")).collect();
+        let [complaint] = complaints[..] else { panic!("{self:?}") };
+        assert!(complaint.starts_with("lockwell: ") && complaint.contains(part), "{self:?}");
+    }
+
+    /// Checks that a warning has this in it.
+    #[track_caller]
+    pub(crate) fn warns(&self, part: &str) {
+        let mut warnings = self.err.lines().filter_map(|line| line.strip_prefix("lockwell: warning: "));
+        assert!(warnings.any(|line| line.contains(part)), "{self:?}");
     }
 }
 

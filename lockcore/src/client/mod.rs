@@ -237,6 +237,29 @@ impl Locks {
         self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
+    /// All locks that are held, in the order of their names, for a person who looks: see [`inspect`](Self::inspect). It asks the
+    /// server about each of them, one after the other.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn held(&self) -> Result<Vec<LockStatus>> {
+        let names = self.background.backend.names().await;
+        let mut names = names.map_err(|error| self.background.decorate(error, Operation::Inspect, None))?;
+        names.sort_unstable();
+        names.dedup();
+        let mut held = Vec::new();
+        for name in names {
+            match self.inspect(&name).await {
+                Ok(status) if status.is_held() => held.push(status),
+                Ok(_) => (),
+                Err(error) if error.is_retryable() => return Err(error),
+                // What another program keeps under the name must not hide the others.
+                Err(error) => tracing::info!(lock = %name, error = format!("{error:#}"), "not looked at"),
+            }
+        }
+        Ok(held)
+    }
+
     /// Frees a lock whoever holds it, and says how many held it: for an operator who knows that the holder is dead.
     ///
     /// A holder that is alive is told that it lost the lock at its next renewal; until then, or until its deadline,

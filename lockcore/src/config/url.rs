@@ -151,6 +151,13 @@ impl ServerUrl {
         Ok(timeout)
     }
 
+    /// The same address with this option, whatever it said about it before.
+    #[must_use]
+    pub fn with_option(mut self, name: &str, value: &str) -> Self {
+        self.options.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// Takes an option out.
     pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)

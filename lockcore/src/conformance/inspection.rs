@@ -39,6 +39,32 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     assert!(!free.is_held() && free.waiters == 0, "after a release: {free:?}");
 }
 
+/// Who asks for all locks that are held is told of each, however it is held and whatever its name.
+pub(super) async fn what_is_held_is_listed(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let promised = one.capabilities();
+    let names = ["a", "b/c %41 ü", "{d}", " "].map(|name| stage.name(name));
+    let mut guards = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let request = match index {
+            1 if promised.shared => one.read(name),
+            2 if promised.permits => one.permit(name, 3),
+            _ => one.lock(name),
+        };
+        guards.push(request.await.expect("a free lock"));
+    }
+    let listed = two.backend().names().await.expect("a list");
+    for name in &names {
+        assert!(listed.contains(name), "{name:?} is held, and not among {listed:?}");
+    }
+    for guard in guards {
+        release(guard).await;
+    }
+    // The server may list them for a while. Nobody is told that they are held.
+    let held = two.held().await.expect("a list");
+    assert!(!held.iter().any(|status| names.contains(&status.name)), "{held:?}");
+}
+
 /// How long a lock has been held does not start again with each renewal, and the time left does.
 pub(super) async fn renewals_show_in_the_time_left_only(stage: Stage) {
     let [one, two] = stage.clients().await;

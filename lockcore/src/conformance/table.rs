@@ -123,6 +123,7 @@ const ALL: &[Case] = cases! {
         odd_names_are_different_locks: Free [];
     }
     inspection {
+        what_is_held_is_listed: Free [];
         inspect_tells_the_truth: Free [Counted];
         renewals_show_in_the_time_left_only: Free [];
         a_lease_that_ran_out_is_not_shown_as_held: Free [];

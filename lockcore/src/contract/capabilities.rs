@@ -40,6 +40,8 @@ pub struct Capabilities {
     /// The failure of a server, and another's taking its place, never grants a lock twice. This assumes, as every lease
     /// does, that no clock steps forward.
     pub failover_safe: bool,
+    /// A lock lives on a session of its client and ends with it, so that it cannot outlive the process.
+    pub session_bound: bool,
     /// The shortest lease.
     pub min_ttl: Duration,
     /// The longest lease.
@@ -63,6 +65,7 @@ impl Capabilities {
             across_hosts: false,
             durable: false,
             failover_safe: false,
+            session_bound: false,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_hours(24),
         }

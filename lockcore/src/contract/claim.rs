@@ -77,6 +77,16 @@ impl Claim {
         }))
     }
 
+    /// The claim of an owner that took a lock earlier, perhaps in another process, so that it can be released. It may not be
+    /// used to acquire.
+    pub fn of_owner(name: LockName, mode: Mode, owner: OwnerId) -> Self {
+        let mut claim = Self::new(name, mode, Duration::ZERO, Wait::No, "".into());
+        if let Some(inner) = Arc::get_mut(&mut claim.0) {
+            inner.owner = owner;
+        }
+        claim
+    }
+
     /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's belief in
     /// it. A claim that others have a handle on already is left as it is.
     #[must_use]

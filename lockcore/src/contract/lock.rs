@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use crate::{
-    Capabilities, Claim, Clock, Error, ErrorKind, Grant, LockName, LockStatus, Moment, Released, Renewal,
-    Result,
+    Capabilities, Claim, Clock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment, Released,
+    Renewal, Result,
 };
 
 /// One kind of lock server: the trait that every backend implements.
@@ -91,6 +91,22 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// Who holds `name`, since when, with which token, and how many wait.
     async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// `async fn names(&self) -> Result<Vec<LockName>>`
+    ///
+    /// The names of all locks that are held now, for a person who looks. It may name some more, and miss what changes
+    /// meanwhile. It changes nothing, and may cost the server a look at all of its records.
+    async fn names(&self) -> Result<Vec<LockName>> {
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot list the locks that are held"))
+    }
+
+    /// `async fn examine(&self) -> Result<Vec<Finding>>`
+    ///
+    /// What the server says about itself as a place for locks, for an operator: whether it keeps what it has acknowledged, its
+    /// replication, its clock, and what else can weaken its locks. It changes nothing.
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
 
     /// `async fn force_release(&self, name: &LockName) -> Result<usize>`
     ///

@@ -3,6 +3,7 @@
 mod capabilities;
 mod claim;
 mod error;
+mod finding;
 mod grant;
 mod kept;
 mod lock;
@@ -15,6 +16,7 @@ mod token;
 pub use capabilities::{Capabilities, Requirement};
 pub use claim::{Claim, Wait};
 pub use error::{Error, ErrorKind, Operation, Result};
+pub use finding::{Finding, Severity};
 pub use grant::{Grant, Holder, LockStatus, Released, Renewal};
 pub use kept::ErrorWith;
 pub use lock::DistributedLock;

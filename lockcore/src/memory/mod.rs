@@ -106,6 +106,7 @@ impl DistributedLock for MemoryLock {
         promised.push = true;
         promised.herd_free = true;
         promised.failover_safe = true;
+        promised.session_bound = true;
         promised
     }
 
@@ -139,6 +140,10 @@ impl DistributedLock for MemoryLock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         Ok(lock(&self.store).inspect(name, self.clock.now()))
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        Ok(lock(&self.store).names(self.clock.now()))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

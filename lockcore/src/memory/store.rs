@@ -219,6 +219,13 @@ impl Store {
         LockStatus::new(name.clone(), holders.collect(), entry.queue.len())
     }
 
+    /// The names that somebody holds.
+    pub(super) fn names(&self, now: Moment) -> Vec<LockName> {
+        let held =
+            self.locks.iter().filter(|(_, entry)| entry.holders.iter().any(|lease| lease.expires > now));
+        held.map(|(name, _)| name.clone()).collect()
+    }
+
     pub(super) fn force_release(&mut self, name: &LockName, now: Moment) -> usize {
         let Some(entry) = self.locks.get_mut(name) else { return 0 };
         entry.drop_expired(now);

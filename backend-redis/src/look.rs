@@ -1,0 +1,116 @@
+//! What a person asks a server: which locks are held, and whether it is a good place for locks.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lockcore::{Finding, LockName, Result, Severity};
+use redis::Value;
+
+use crate::check::{ask, info};
+use crate::doubts::{self, Demands};
+use crate::error::fatal;
+use crate::keys::{Keys, SEPARATOR};
+use crate::wire::Wire;
+
+/// About how many keys the server looks at before it serves others again.
+const PORTION: usize = 500;
+
+/// The names of the locks at a server. It looks at all keys of its database.
+pub(crate) async fn names(wire: &Arc<Wire>, keys: &Keys, timeout: Duration) -> Result<Vec<LockName>> {
+    let namespace = keys.namespace();
+    let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(format!("{}*", escaped(namespace)));
+        // A lock is a string. Ours is beside those of other programs, where the namespace is empty.
+        scan.arg("COUNT").arg(PORTION).arg("TYPE").arg("string");
+        let answer = ask(wire, &scan, timeout).await?.map_err(|error| fatal(&error, None))?;
+        let (next, found): (String, Vec<String>) =
+            redis::from_redis_value(answer).map_err(|error| fatal(&error.into(), None))?;
+        let name = |key: &String| {
+            let name = key.strip_prefix(namespace).filter(|name| !name.starts_with(SEPARATOR))?;
+            LockName::new(name).ok()
+        };
+        names.extend(found.iter().filter_map(name));
+        if next == "0" {
+            return Ok(names);
+        }
+        cursor = next;
+    }
+}
+
+/// A text that a pattern takes as it is.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if "*?[]^\\".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// What a server says about itself.
+pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duration) -> Result<Vec<Finding>> {
+    let info = info(wire, timeout).await?;
+    let mut findings = if info.get("role").is_empty() {
+        let text = "the user may not ask for INFO: persistence, eviction and replication are unknown";
+        vec![Finding::doubtful(
+            "examination",
+            text,
+            "allow the user +info and +config|get, at least for this",
+        )]
+    } else {
+        let every_change = match ask(wire, &doubts::config(), timeout).await? {
+            Ok(value) => doubts::keeps_every_change(&value),
+            Err(_) => None,
+        };
+        demands.findings(&info, every_change)
+    };
+    let asked = SystemTime::now();
+    if let Ok(Value::Array(time)) = ask(wire, &redis::cmd("TIME"), timeout).await?
+        && let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(Value::Array(time))
+    {
+        let server = Duration::from_secs(seconds) + Duration::from_micros(micros);
+        findings.push(Finding::clock(SystemTime::UNIX_EPOCH + server, asked, SystemTime::now()));
+    }
+    Ok(findings)
+}
+
+/// The findings of one node among several: what it forgets in a restart it has no vote about until all leases have ended.
+pub(crate) fn of_node(mut findings: Vec<Finding>) -> Vec<Finding> {
+    for finding in &mut findings {
+        if finding.subject == "persistence" && finding.severity == Severity::Bad {
+            finding.severity = Severity::Doubtful;
+            finding.message.push_str("; it has no vote then for as long as the longest lease");
+        }
+    }
+    findings
+}
+
+/// The findings of several servers, each with the name of its server where there are several.
+pub(crate) fn of_each(all: Vec<(&Arc<Wire>, Vec<Finding>)>) -> Vec<Finding> {
+    let several = all.len() > 1;
+    let mut named = Vec::new();
+    for (wire, findings) in all {
+        for mut finding in findings {
+            if several {
+                finding.message = format!("{:?}: {}", wire.address.place, finding.message);
+            }
+            named.push(finding);
+        }
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_no_pattern() {
+        assert_eq!(escaped("lockwell:"), "lockwell:");
+        assert_eq!(escaped("a*[b]?\\"), "a\\*\\[b\\]\\?\\\\");
+    }
+}

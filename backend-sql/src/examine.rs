@@ -1,0 +1,59 @@
+//! What a person asks a database: which locks are held, and whether it is a good place for locks.
+
+use std::future::Future;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use std::time::{Duration, SystemTime};
+
+use lockcore::{Finding, Result, ServerUrl};
+use sqlx::Result as Answer;
+
+use crate::database::Database;
+use crate::table::Table;
+
+/// What is asked for a person.
+pub trait Examine: Database {
+    /// The names of the locks that are held.
+    fn names(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Vec<String>>> + Send;
+
+    /// What the database says about itself.
+    fn examine(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Vec<Finding>>> + Send;
+}
+
+/// The time in microseconds since 1970.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn time(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A finding about what becomes of grants when the server or its machine crashes.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
+    let wrong: Vec<_> = settings.iter().filter(|(_, value, good)| !good.contains(value)).collect();
+    if wrong.is_empty() {
+        return Finding::good("persistence", "grants are on the disk before they are answered");
+    }
+    let is: Vec<_> = wrong.iter().map(|(name, value, _)| format!("{name} is {value}")).collect();
+    let should: Vec<_> = wrong.iter().map(|(name, _, good)| format!("{name} to {}", good[0])).collect();
+    Finding::bad(
+        "persistence",
+        format!("{}: a crash can lose grants, and grant a lock twice", is.join(", ")),
+        format!("set {}", should.join(", ")),
+    )
+}
+
+/// The statements that create the tables of an address, for an administrator; nothing is connected to. `None`: it is no
+/// database.
+///
+/// Where the address names no schema for the tables, they have none: they come into the first one of the search path.
+pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
+    let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
+    match url.scheme() {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(&table()?))),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&table()?))),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => crate::sqlite::ddl(&table()?).map(Some),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,60 @@
+//! What a person asks PostgreSQL.
+
+use std::time::SystemTime;
+
+use lockcore::Finding;
+use sqlx::postgres::PgConnection;
+
+use super::Postgres;
+use super::statements::Statements;
+use crate::examine::{Examine, persistence, time};
+use crate::table::Table;
+
+impl Examine for Postgres {
+    async fn names(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
+        self.statement(&self.sql.names).values(conn).await
+    }
+
+    async fn examine(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+        let asked = SystemTime::now();
+        let about = self.statement(&self.sql.about).row(conn).await?;
+        let answered = SystemTime::now();
+        let (now, fsync, pages, replicas, standbys): (i64, String, String, i64, String) =
+            about.ok_or(sqlx::Error::RowNotFound)?;
+        let mut findings = vec![
+            Finding::clock(time(now), asked, answered),
+            persistence(&[("fsync", &fsync, &["on"]), ("full_page_writes", &pages, &["on"])]),
+            replication(replicas, &standbys),
+        ];
+        if self.pooled || self.session.is_shared() {
+            let remedy = "connect past the pooler, or let it pool sessions, if waits should be short";
+            let text = "a pooler gives us sessions that are not ours alone, so waiters ask for their turn";
+            findings.push(Finding::doubtful("pooler", text, remedy));
+        } else {
+            findings.push(Finding::good("pooler", "sessions are ours alone"));
+        }
+        Ok(findings)
+    }
+}
+
+fn replication(replicas: i64, standbys: &str) -> Finding {
+    let remedy = "name the replicas that may take over in synchronous_standby_names, or fence by the token";
+    match (replicas, standbys) {
+        (0, "") => Finding::good("replication", "no replica streams from it"),
+        (_, "") => Finding::doubtful(
+            "replication",
+            format!("{replicas} replicas, and commits wait for none: a failover can grant a lock twice"),
+            remedy,
+        ),
+        _ => Finding::good("replication", format!("{replicas} replicas; commits wait for {standbys}")),
+    }
+}
+
+/// The statements that create the tables.
+pub(crate) fn ddl(table: &Table) -> String {
+    let table = match table.schema() {
+        Some(schema) => table.in_schema(&schema),
+        None => table.clone(),
+    };
+    Statements::new(&table).ddl()
+}

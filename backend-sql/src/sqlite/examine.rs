@@ -1,0 +1,70 @@
+//! What a person asks an SQLite file.
+
+use std::path::Path;
+
+use lockcore::{Error, ErrorKind, Finding, Result};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection as _};
+
+use super::connection::Connection;
+use super::statements::Statements;
+use super::{Sqlite, filesystem, plain_table};
+use crate::examine::Examine;
+use crate::table::{Sql, Table};
+
+/// The row of a lock that a group holds has a lease without an end.
+pub(super) const NAMES: &str = "SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name";
+
+impl Examine for Sqlite {
+    async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
+    }
+
+    async fn examine(&self, conn: &mut Connection) -> sqlx::Result<Vec<Finding>> {
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(conn.get()).await?;
+        let journal = if mode.eq_ignore_ascii_case("wal") {
+            Finding::good("persistence", "grants are synced to the disk before they are answered")
+        } else {
+            let remedy = "close all programs that use the file, and let lockwell open it first";
+            Finding::doubtful(
+                "persistence",
+                format!("journal_mode is {mode}, not wal: locks are slow"),
+                remedy,
+            )
+        };
+        Ok(vec![filesystem::finding(self.opening.connect.get_filename()), journal])
+    }
+}
+
+/// Refuses a database that has no lock tables where they may not be made: what opens it for locks makes it a database with a
+/// log first, and that is not wanted of the file of somebody else, or of an empty one.
+pub(super) async fn refuse_strange(file: &Path, table: &Table) -> Result<()> {
+    let look = async {
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
+        let mut conn = options.disable_statement_logging().connect().await?;
+        let found =
+            sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
+                .bind(table.base())
+                .fetch_one(&mut conn)
+                .await;
+        conn.close().await?;
+        found
+    };
+    match look.await {
+        Ok(0) => {
+            let text = format!(
+                "the file {} has no table {:?}, and create=false forbids to make it",
+                file.display(),
+                table.base()
+            );
+            Err(Error::new(ErrorKind::Misconfigured, text).on_backend("sqlite"))
+        }
+        // What is wrong with a file is told by the one who opens it for locks.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// The statements that create the tables.
+pub(crate) fn ddl(table: &Table) -> Result<String> {
+    Ok(Sql::script(&Statements::new(&plain_table(table)?).create))
+}

@@ -1,0 +1,91 @@
+//! What a person asks the servers: which locks there may be, and whether this is a good place for locks.
+
+use lockcore::backend::unescape;
+use lockcore::{Finding, LockName, Result};
+use zookeeper_client as zk;
+
+use crate::error::explain;
+use crate::lock::Inner;
+use crate::probe::Limits;
+
+/// The names of all locks that have a node. It stays for a while when nobody holds the lock any more.
+pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
+    let session = inner.pool.any().await?;
+    let base = &inner.options.base;
+    match session.client.list_children(if base.is_empty() { "/" } else { base }).await {
+        // What is no lock's is no name either.
+        Ok(nodes) => {
+            let name = |node: &String| LockName::new(unescape(node)?).ok();
+            // The servers' own node. A lock of that name is written in another way.
+            let ours = |node: &&String| !base.is_empty() || *node != "zookeeper";
+            Ok(nodes.iter().filter(ours).filter_map(name).collect())
+        }
+        Err(zk::Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(explain(&error)),
+    }
+}
+
+/// What the servers told when the client connected.
+pub(crate) fn findings(inner: &Inner) -> Vec<Finding> {
+    let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
+    findings.extend(inner.clock.finding());
+    findings
+}
+
+fn session(limits: Limits) -> Finding {
+    let Limits { least, ensemble, isolated, .. } = limits;
+    match isolated {
+        Some(isolated) if least <= isolated => Finding::doubtful(
+            "session",
+            format!(
+                "leases from {least:?} to {isolated:?} (syncLimit x tickTime) can be lost when a server is cut off from its \
+                 leader, before the server notices"
+            ),
+            format!("choose a --ttl above {isolated:?}; strict=true in the address refuses shorter ones"),
+        ),
+        None if ensemble => Finding::doubtful(
+            "session",
+            "the servers do not tell tickTime and syncLimit, so nobody knows how long a lease should be at least",
+            "allow the command conf (4lw.commands.whitelist), or say tick= or strict= in the address",
+        ),
+        _ => Finding::good("session", format!("leases from {least:?} are as long as the servers need")),
+    }
+}
+
+fn replication(limits: Limits) -> Finding {
+    if limits.ensemble {
+        Finding::good("replication", "an ensemble: a majority has every grant")
+    } else {
+        Finding::good("replication", "one server, without replicas: no locks while it is down")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockcore::Severity;
+
+    use super::*;
+
+    #[test]
+    fn short_sessions_of_an_ensemble_are_doubtful() {
+        let secs = Duration::from_secs;
+        let limits = |least, ensemble, isolated| Limits {
+            least: secs(least),
+            most: secs(40),
+            ensemble,
+            granted: secs(least),
+            tick: secs(2),
+            isolated,
+        };
+        for (limits, severity) in [
+            (limits(4, true, Some(secs(10))), Severity::Doubtful),
+            (limits(12, true, Some(secs(10))), Severity::Good),
+            (limits(4, true, None), Severity::Doubtful),
+            (limits(4, false, None), Severity::Good),
+        ] {
+            assert_eq!(session(limits).severity, severity, "{limits:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `lockwell acquire`: a lock that outlives the command which takes it.
+
+use std::time::Duration;
+
+use lockwell::{
+    Claim, DistributedLock, Error, ErrorKind, Grant, Locks, Mode, Moment, Operation, Registry, Wait,
+};
+
+use crate::args::AcquireArgs;
+use crate::connect::{Address, Connection, Purpose};
+use crate::exit::{self, Failure, NOT_OBTAINED};
+use crate::json::{self, AcquiredReport, SCHEMA_VERSION};
+use crate::obtain::{Patience, explain};
+use crate::say::Voice;
+use crate::signals::{self, Signals};
+use crate::{handle, nested};
+
+/// How long to try to give up a claim that came to nothing.
+const LAST_RELEASE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u8, Failure> {
+    let mut signals = Signals::listen()?;
+    let voice = if args.quiet { Voice::Quiet } else { Voice::Usual };
+    let patience = Patience::new(args.no_wait, args.wait);
+    let mut address = Address::of(&args.server)?;
+    if args.label.is_some() {
+        address.config.label.clone_from(&args.label);
+    }
+    let connection = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Ok(signals::status_of(signal)),
+        connected = address.connect(registry, Purpose::Locking, patience.limit(), voice) => connected?,
+    };
+    let locks = connection.locks()?;
+    check(args, &locks)?;
+    nested::check(&locks, std::slice::from_ref(&args.name)).await?;
+    let claim = claim(args, &connection, patience);
+    match obtain(&*connection.backend, &claim, &mut signals).await {
+        Ok(Obtained::Grant(grant)) => match print(args, &grant) {
+            Ok(true) => Ok(0),
+            unread => {
+                // Nobody has the handle, so nobody could give the lock back.
+                give_up(&*connection.backend, &claim).await;
+                unread.map(|_| exit::SOFTWARE)
+            }
+        },
+        Ok(Obtained::Interrupted(status)) => Ok(status),
+        Ok(Obtained::Nothing) => {
+            let error = Error::new(ErrorKind::Held, "").for_lock(&args.name);
+            let failure = explain(error, std::slice::from_ref(&args.name), patience, &locks).await;
+            Err(if args.quiet { Failure::silent(NOT_OBTAINED) } else { failure })
+        }
+        Err(error) => {
+            let backend = locks.capabilities().backend;
+            Err(error.during(Operation::Acquire).for_lock(&args.name).on_backend(backend).into())
+        }
+    }
+}
+
+/// Refuses what cannot be honoured, before anything is taken.
+fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
+    let promised = locks.capabilities();
+    if promised.session_bound {
+        return Err(Failure::usage(format!(
+            "a lock on {} lives on a session and ends with lockwell: use lockwell run, or another backend",
+            promised.backend
+        )));
+    }
+    // What the library checks for a request of its own.
+    let (least, most) = (promised.min_ttl, promised.max_ttl);
+    if args.span < least || args.span > most {
+        let [least, most] = [least, most].map(humantime::format_duration);
+        return Err(Failure::usage(format!("--for must be between {least} and {most}")));
+    }
+    if (args.read && !promised.shared) || (args.permits.is_some() && !promised.permits) {
+        return Err(Failure::usage(format!("{} has no locks of this mode", promised.backend)));
+    }
+    Ok(())
+}
+
+fn claim(args: &AcquireArgs, connection: &Connection, patience: Patience) -> Claim {
+    let mode = match args.permits {
+        Some(limit) => Mode::Permit { limit },
+        None if args.read => Mode::Shared,
+        None => Mode::Exclusive,
+    };
+    let wait = match (patience, connection.config.wait) {
+        (Patience::No, _) => Wait::No,
+        (Patience::For(wait), _) | (Patience::Usual, Some(wait)) => Wait::Until(Moment::now().after(wait)),
+        _ => Wait::Forever,
+    };
+    let label = connection.config.label.clone().unwrap_or_else(|| {
+        // The process ends at once: the host is what matters.
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{host}:{}", std::process::id())
+    });
+    Claim::new(args.name.clone(), mode, args.span, wait, label.into())
+}
+
+enum Obtained {
+    Grant(Grant),
+    Nothing,
+    /// With the exit status.
+    Interrupted(u8),
+}
+
+/// Takes the lock, or leaves nothing behind.
+async fn obtain(
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+    signals: &mut Signals,
+) -> Result<Obtained, Error> {
+    let mut interrupted = None;
+    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer says what came of it.
+    let mut acquiring = backend.acquire(claim);
+    let answer = loop {
+        tokio::select! {
+            answer = &mut acquiring => break answer,
+            signal = signals.next_ending(), if interrupted.is_none() => {
+                interrupted = Some(signal);
+                claim.cancel();
+            }
+        }
+    };
+    drop(acquiring);
+    let answer = match (answer, interrupted) {
+        // A grant that was on its way for too long is none.
+        (Ok(Some(grant)), None) if !grant.deadline().has_passed() => return Ok(Obtained::Grant(grant)),
+        (Ok(None), None) if !claim.may_be_queued() && claim.in_doubt_until().is_none() => {
+            return Ok(Obtained::Nothing);
+        }
+        (Err(error), None) => Err(error),
+        (_, None) => Ok(Obtained::Nothing),
+        (_, Some(signal)) => Ok(Obtained::Interrupted(signals::status_of(signal))),
+    };
+    // What does not succeed ends with the lease, or with the place in the queue.
+    give_up(backend, claim).await;
+    answer
+}
+
+async fn give_up(backend: &dyn DistributedLock, claim: &Claim) {
+    match tokio::time::timeout(LAST_RELEASE, backend.release(claim)).await {
+        Ok(Ok(_)) => (),
+        Ok(Err(error)) => tracing::info!(error = format!("{error:#}"), "the claim is not given up"),
+        Err(_) => tracing::info!("the claim is not given up: no answer"),
+    }
+}
+
+/// False: nobody reads it.
+fn print(args: &AcquireArgs, grant: &Grant) -> Result<bool, Failure> {
+    let handle = handle::write(grant.claim());
+    let text = if args.json {
+        json::pretty(&AcquiredReport {
+            schema_version: SCHEMA_VERSION,
+            handle: &handle,
+            name: args.name.as_str(),
+            token: grant.token().get(),
+            ttl_ms: json::millis(args.span),
+        })?
+    } else {
+        handle + "\n"
+    };
+    json::print(&text)
+}

@@ -1,0 +1,61 @@
+//! The command line.
+
+// These comments are printed as help, where the marks of Markdown would be in the way.
+#![allow(clippy::doc_markdown)]
+// Each is an option by itself.
+#![allow(clippy::struct_excessive_bools)]
+
+mod holding;
+mod looking;
+mod name;
+mod server;
+mod texts;
+mod time;
+mod version;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use holding::{AcquireArgs, Holding, LeadArgs, ReleaseArgs, RunArgs};
+pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, WaitArgs};
+pub(crate) use server::Server;
+
+use crate::say::Voice;
+
+/// Distributed locks for the shell: what flock is for files, on every backend.
+#[derive(Parser)]
+#[command(name = "lockwell", version = version::text(), arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Lead(LeadArgs),
+    Status(StatusArgs),
+    Wait(WaitArgs),
+    Acquire(AcquireArgs),
+    Release(ReleaseArgs),
+    Doctor(DoctorArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+impl Command {
+    /// How much is to be said on the way.
+    pub(crate) fn voice(&self) -> Voice {
+        match self {
+            Self::Run(args) => args.holding.voice(),
+            Self::Lead(args) => args.holding.voice(),
+            Self::Acquire(args) if args.quiet => Voice::Quiet,
+            // Its findings say the same, and what to do.
+            Self::Doctor(_) => Voice::Quiet,
+            _ => Voice::Usual,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

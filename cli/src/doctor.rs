@@ -1,0 +1,191 @@
+//! `lockwell doctor`: a server as a place for locks.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use lockwell::{Capabilities, Error, ErrorKind, Finding, LockName, Locks, Registry, Severity};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::args::DoctorArgs;
+use crate::connect::{Address, Connection, Purpose};
+use crate::exit::{Failure, USAGE};
+use crate::json::{self, ExaminationReport};
+use crate::say::{Voice, rounded};
+
+/// How long the server may take to tell about itself.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the trial may wait for each lock.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// A waiter that hears of its turn later than this was not told by the server: it asked.
+const TOLD: Duration = Duration::from_millis(700);
+
+pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8, Failure> {
+    let address = Address::of(&args.server)?;
+    let server = address.url.to_string();
+    let mut findings = Vec::new();
+    let began = Instant::now();
+    match address.clone().connect(registry, Purpose::Looking, None, Voice::Usual).await {
+        Err(failure) if failure.status == USAGE => return Err(failure),
+        Err(failure) => {
+            findings.push(Finding::bad(
+                "connection",
+                failure.message,
+                "make the server reachable as the message says, and ask again",
+            ));
+        }
+        Ok(connection) => {
+            findings.push(Finding::good("connection", format!("made within {}", rounded(began.elapsed()))));
+            look(&connection, &mut findings).await;
+            if !args.look_only {
+                try_out(registry, &address, &connection, &mut findings).await;
+            }
+        }
+    }
+    let text = if args.json {
+        json::pretty(&ExaminationReport::new(server, &findings))?
+    } else {
+        human(&server, &findings)
+    };
+    json::print(&text)?;
+    Ok(match findings.iter().map(|finding| finding.severity).max() {
+        None | Some(Severity::Good) => 0,
+        Some(Severity::Doubtful) => 1,
+        Some(_) => 2,
+    })
+}
+
+/// What the backend promises, and what the server says about itself.
+async fn look(connection: &Connection, findings: &mut Vec<Finding>) {
+    let promised = connection.backend.capabilities();
+    let [least, most] = [promised.min_ttl, promised.max_ttl].map(rounded);
+    findings.push(Finding::good("lease", format!("leases may last from {least} to {most}")));
+    if !promised.across_hosts {
+        findings.push(Finding::good("reach", "locks exclude the processes of this host, and no others"));
+    }
+    match timeout(PATIENCE, connection.backend.examine()).await {
+        Ok(Ok(found)) => findings.extend(found),
+        Ok(Err(error)) => findings.push(unknown(&error)),
+        Err(_) => {
+            let text = format!("the server does not tell about itself within {}", rounded(PATIENCE));
+            findings.push(Finding::doubtful("examination", text, "look at its load, and ask again"));
+        }
+    }
+}
+
+fn unknown(error: &Error) -> Finding {
+    let remedy = "give the user the rights to ask, or look at the server yourself";
+    Finding::doubtful("examination", format!("{error:#}"), remedy)
+}
+
+/// Hands a lock of our own from one connection to another.
+async fn try_out(
+    registry: &Registry,
+    address: &Address,
+    connection: &Connection,
+    findings: &mut Vec<Finding>,
+) {
+    let name = LockName::new(format!("lockwell doctor {:016x}", rand::random::<u64>()));
+    let trial = async {
+        let other = address.clone().connect(registry, Purpose::Looking, None, Voice::Quiet).await?;
+        let (holder, waiter) = (connection.locks()?, other.locks()?);
+        let took = hand_over(&holder, &waiter, &name?).await;
+        // What the trial leaves is freed here, whatever it came to.
+        let closing = [holder, waiter].map(|locks| locks.close_within(Duration::from_secs(2)));
+        for closed in closing {
+            drop(closed.await);
+        }
+        Ok::<_, Failure>(took?)
+    };
+    match trial.await {
+        Ok(took) => findings.extend(judged(took, &connection.backend.capabilities())),
+        Err(failure) => {
+            let remedy = "without this no lock works; check the rights of the user (lockwell schema, docs)";
+            findings.push(Finding::bad("trial", failure.message, remedy));
+        }
+    }
+}
+
+/// How long after a release the waiter of another connection had the lock.
+async fn hand_over(holder: &Locks, waiter: &Locks, name: &LockName) -> Result<Duration, Error> {
+    let held = holder.lock(name).label("lockwell doctor").wait(TRIAL).await?;
+    let first = held.token();
+    let waiting = async {
+        let granted = waiter.lock(name).label("lockwell doctor").wait(TRIAL).await?;
+        Ok::<_, Error>((granted, Instant::now()))
+    };
+    let freeing = async {
+        let end = Instant::now() + TRIAL / 4;
+        while holder.inspect(name).await?.waiters == 0 && Instant::now() < end {
+            sleep(Duration::from_millis(20)).await;
+        }
+        // By now the waiter waits to be told, where it can be told.
+        sleep(Duration::from_millis(400)).await;
+        let freed = Instant::now();
+        held.release().await?;
+        Ok(freed)
+    };
+    let ((granted, had), freed) = tokio::try_join!(waiting, freeing)?;
+    let second = granted.token();
+    granted.release().await?;
+    if second <= first {
+        let text = format!("the fencing token {second} came after {first}");
+        return Err(Error::new(ErrorKind::Misconfigured, text));
+    }
+    Ok(had.saturating_duration_since(freed))
+}
+
+fn judged(took: Duration, promised: &Capabilities) -> Vec<Finding> {
+    let trial = "a lock was taken, waited for, handed over and freed, and its token rose";
+    let mut findings = vec![Finding::good("trial", trial)];
+    let text = format!("the waiter had the lock {} after its release", rounded(took));
+    findings.push(if took <= TOLD {
+        Finding::good("push", text)
+    } else if promised.push {
+        let remedy = "notifications do not arrive, so waiters ask every now and then: connect past the pooler or proxy, \
+                      and let the user subscribe (docs: the page of your backend)";
+        Finding::doubtful("push", text, remedy)
+    } else {
+        Finding::doubtful("push", text, "waiters ask every now and then: a busy server, or slow disks?")
+    });
+    findings
+}
+
+fn human(server: &str, findings: &[Finding]) -> String {
+    let mut text = format!("{server}\n");
+    for finding in findings {
+        let Finding { subject, severity, message, remedy, .. } = finding;
+        let severity = severity.to_string();
+        writeln!(text, "  {severity:<9} {subject:<12} {message}").unwrap_or_default();
+        if !remedy.is_empty() {
+            writeln!(text, "  {:<9} {:<12} -> {remedy}", "", "").unwrap_or_default();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_is_doubtful() {
+        let mut promised = Capabilities::minimal("example");
+        let worst = |took, promised: &Capabilities| {
+            judged(took, promised).iter().map(|finding| finding.severity).max()
+        };
+        assert_eq!(worst(Duration::from_millis(3), &promised), Some(Severity::Good));
+        assert_eq!(worst(Duration::from_secs(2), &promised), Some(Severity::Doubtful));
+        promised.push = true;
+        assert_eq!(worst(Duration::from_secs(2), &promised), Some(Severity::Doubtful));
+    }
+
+    #[test]
+    fn for_people() {
+        let findings = [Finding::good("clock", "fine"), Finding::bad("eviction", "evicts", "set it")];
+        let text = human("redis://h", &findings);
+        assert!(text.contains("  good      clock        fine\n"), "{text}");
+        assert!(text.contains("-> set it"), "{text}");
+    }
+}

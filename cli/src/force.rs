@@ -1,0 +1,68 @@
+//! `lockwell release`: by its handle, or by force.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use lockwell::{LockName, Operation, Registry, Released};
+
+use crate::args::ReleaseArgs;
+use crate::connect::{Address, Purpose};
+use crate::exit::{self, Failure};
+use crate::handle;
+use crate::obtain::sentence;
+use crate::say::Voice;
+
+pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure> {
+    if args.force {
+        return by_force(registry, args).await;
+    }
+    let claim = if args.what == "-" {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        handle::read(&line)?
+    } else {
+        handle::read(&args.what)?
+    };
+    let address = Address::of(&args.server)?;
+    let connection = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
+    let backend = connection.backend.capabilities().backend;
+    let released = connection
+        .backend
+        .release(&claim)
+        .await
+        .map_err(|error| error.during(Operation::Release).for_lock(claim.name()).on_backend(backend))?;
+    if released == Released::NotHeld {
+        let text =
+            format!("the lock {:?} had ended before, or was given up: it was held no longer", claim.name());
+        return Err(Failure::new(exit::LOST, text));
+    }
+    Ok(0)
+}
+
+async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure> {
+    let name: LockName = args.what.parse()?;
+    if !args.yes && !io::stdin().is_terminal() {
+        return Err(Failure::usage("--force asks before, and there is no terminal: add --yes"));
+    }
+    let address = Address::of(&args.server)?;
+    let locks = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?.locks()?;
+    let Some(who) = sentence(&locks.inspect(&name).await?) else {
+        return Err(Failure::new(exit::LOST, format!("the lock {name:?} is not held")));
+    };
+    if !args.yes && !agrees(&who)? {
+        return Err(Failure::silent(exit::NOT_OBTAINED));
+    }
+    let freed = locks.force_release(&name).await?;
+    Voice::Usual.warn(&format!(
+        "freed {name:?} of {freed} by force; {who}, and goes on until it notices: with its next renewal"
+    ));
+    Ok(0)
+}
+
+fn agrees(who: &str) -> Result<bool, Failure> {
+    let mut err = io::stderr().lock();
+    write!(err, "{who}. It may be at work. Free the lock all the same? [y/N] ")?;
+    err.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

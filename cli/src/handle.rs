@@ -1,0 +1,69 @@
+//! What `acquire` prints and `release` takes: `lw1.MODE.OWNER.NAME`.
+//!
+//! The name comes last, since it may have dots, with all but plain characters percent-encoded, so that a handle is one word
+//! for every shell.
+
+use lockwell::{Claim, LockName, Mode, OwnerId};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use uuid::Uuid;
+
+use crate::exit::Failure;
+
+const VERSION: &str = "lw1";
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/').remove(b':');
+
+pub(crate) fn write(claim: &Claim) -> String {
+    let owner = claim.owner().as_uuid();
+    let name = utf8_percent_encode(claim.name().as_str(), PLAIN);
+    format!("{VERSION}.{}.{}.{name}", claim.mode().code(), owner.simple())
+}
+
+/// The claim that can be released by this handle. No complaint quotes it, since whoever knows it can free the lock.
+pub(crate) fn read(text: &str) -> Result<Claim, Failure> {
+    let parse = || {
+        let mut parts = text.trim().splitn(4, '.');
+        if parts.next()? != VERSION {
+            return None;
+        }
+        let mode = Mode::from_code(parts.next()?.parse().ok()?)?;
+        let owner = OwnerId::from_uuid(Uuid::try_parse(parts.next()?).ok()?);
+        let name = percent_decode_str(parts.next()?).decode_utf8().ok()?;
+        Some(Claim::of_owner(LockName::new(name.as_ref()).ok()?, mode, owner))
+    };
+    parse().ok_or_else(|| {
+        Failure::usage(
+            "that is no handle of lockwell acquire, such as lw1.0.5b0c..5f.NAME; to free a lock by its name whoever holds \
+             it, add --force",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    #[test]
+    fn handles_go_both_ways() {
+        let limit = NonZeroU32::new(3).unwrap();
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { limit }] {
+            for name in ["a", "orders/42 ü", "a.b.c", "%41", "$(rm)"] {
+                let claim = Claim::of_owner(LockName::new(name).unwrap(), mode, OwnerId::random());
+                let text = write(&claim);
+                assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:%".contains(c)), "{text}");
+                let back = read(&format!("{text}\n")).unwrap();
+                assert_eq!((back.name(), back.mode(), back.owner()), (claim.name(), mode, claim.owner()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_handle_is_not_quoted() {
+        for text in ["", "a", "lw2.0.00000000000000000000000000000000.a", "lw1.0.secret.a", "lw1.0"] {
+            let failure = read(text).err().unwrap();
+            assert!(failure.status == 64 && !failure.message.contains("secret"), "{text}");
+        }
+    }
+}

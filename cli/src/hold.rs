@@ -1,0 +1,58 @@
+//! What is held while a command runs: one lock, or several.
+
+use lockwell::{FencingToken, LockAllGuard, LockGuard, LockName, Loss, Result};
+
+/// One lock, or several together.
+pub(crate) enum Hold {
+    One(LockGuard),
+    All(LockAllGuard),
+}
+
+impl Hold {
+    fn guards(&self) -> &[LockGuard] {
+        match self {
+            Self::One(guard) => std::slice::from_ref(guard),
+            Self::All(all) => all.guards(),
+        }
+    }
+
+    /// Each token with its lock.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (FencingToken, &LockName)> {
+        self.guards().iter().map(|guard| (guard.token(), guard.name()))
+    }
+
+    /// The token of this lock.
+    pub(crate) fn token(&self, name: &LockName) -> Option<FencingToken> {
+        self.tokens().find(|(_, one)| *one == name).map(|(token, _)| token)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.guards().iter().all(LockGuard::is_held)
+    }
+
+    /// Which lock was lost, and how.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub(crate) async fn lost(&self) -> (LockName, Loss) {
+        match self {
+            Self::One(guard) => {
+                let loss = guard.lost().await;
+                (guard.name().clone(), loss)
+            }
+            Self::All(all) => all.lost().await,
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<()> {
+        match self {
+            Self::One(guard) => guard.release().await,
+            Self::All(all) => all.release().await,
+        }
+    }
+
+    /// Leaves the locks to their leases: this process ends without a release.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
+}

@@ -1,0 +1,191 @@
+//! What the command prints for programs. Fields may be added, and are never renamed; what breaks a reader raises
+//! [`SCHEMA_VERSION`].
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use lockwell::{Finding, Holder, LockStatus, Mode};
+use serde::Serialize;
+
+use crate::exit::{Failure, SOFTWARE};
+
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// One lock by itself.
+#[derive(Serialize)]
+pub(crate) struct OneReport<'a> {
+    schema_version: u32,
+    #[serde(flatten)]
+    lock: LockReport<'a>,
+}
+
+impl<'a> OneReport<'a> {
+    pub(crate) fn new(status: &'a LockStatus) -> Self {
+        Self { schema_version: SCHEMA_VERSION, lock: LockReport::new(status) }
+    }
+}
+
+/// Several locks, or all that are held.
+#[derive(Serialize)]
+pub(crate) struct ManyReport<'a> {
+    schema_version: u32,
+    locks: Vec<LockReport<'a>>,
+}
+
+impl<'a> ManyReport<'a> {
+    pub(crate) fn new(statuses: &'a [LockStatus]) -> Self {
+        let locks = statuses.iter().map(LockReport::new).collect();
+        Self { schema_version: SCHEMA_VERSION, locks }
+    }
+}
+
+#[derive(Serialize)]
+struct LockReport<'a> {
+    name: &'a str,
+    held: bool,
+    holders: Vec<HolderReport<'a>>,
+    waiters: usize,
+}
+
+impl<'a> LockReport<'a> {
+    fn new(status: &'a LockStatus) -> Self {
+        Self {
+            name: status.name.as_str(),
+            held: status.is_held(),
+            holders: status.holders.iter().map(HolderReport::new).collect(),
+            waiters: status.waiters,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct HolderReport<'a> {
+    token: u64,
+    label: &'a str,
+    mode: &'static str,
+    /// How many may hold it at the same time, for a permit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    ttl_ms: u64,
+    held_ms: u64,
+}
+
+impl<'a> HolderReport<'a> {
+    fn new(holder: &'a Holder) -> Self {
+        let limit = match holder.mode {
+            Mode::Permit { limit } => Some(limit.get()),
+            _ => None,
+        };
+        Self {
+            token: holder.token.get(),
+            label: &holder.label,
+            mode: holder.mode.name(),
+            limit,
+            ttl_ms: millis(holder.ttl_left),
+            held_ms: millis(holder.held_for),
+        }
+    }
+}
+
+/// A lock that was taken for a time.
+#[derive(Serialize)]
+pub(crate) struct AcquiredReport<'a> {
+    pub(crate) schema_version: u32,
+    pub(crate) handle: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) token: u64,
+    pub(crate) ttl_ms: u64,
+}
+
+/// What a doctor found.
+#[derive(Serialize)]
+pub(crate) struct ExaminationReport<'a> {
+    schema_version: u32,
+    /// The address without its password.
+    server: String,
+    worst: String,
+    findings: Vec<FindingReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct FindingReport<'a> {
+    subject: &'a str,
+    severity: String,
+    message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    remedy: &'a str,
+}
+
+impl<'a> ExaminationReport<'a> {
+    pub(crate) fn new(server: String, findings: &'a [Finding]) -> Self {
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        let one = |finding: &'a Finding| FindingReport {
+            subject: finding.subject,
+            severity: finding.severity.to_string(),
+            message: &finding.message,
+            remedy: &finding.remedy,
+        };
+        Self {
+            schema_version: SCHEMA_VERSION,
+            server,
+            worst: worst.unwrap_or(lockwell::Severity::Good).to_string(),
+            findings: findings.iter().map(one).collect(),
+        }
+    }
+}
+
+/// The report over several lines.
+pub(crate) fn pretty(report: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(|error| unwritten(&error))
+}
+
+/// The report in one line.
+pub(crate) fn line(report: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(report).map(|text| text + "\n").map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &serde_json::Error) -> Failure {
+    Failure::new(SOFTWARE, error.to_string())
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Prints to the standard output. False: the reader has seen enough, as `head` does.
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).map_err(Failure::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use lockwell::{FencingToken, LockName};
+
+    use super::*;
+
+    #[test]
+    fn for_programs() {
+        let mode = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
+        let left = Duration::from_nanos(9_500_000_123);
+        let holder =
+            Holder::new(FencingToken::new(7), "web-1:4711", mode, left).held_for(Duration::from_secs(61));
+        let status = LockStatus::new(LockName::new("orders/42").unwrap(), vec![holder], 2);
+        let value = serde_json::to_value(OneReport::new(&status)).unwrap();
+        let lock = serde_json::json!({
+            "name": "orders/42", "held": true, "waiters": 2, "holders": [{
+                "token": 7, "label": "web-1:4711", "mode": "permit", "limit": 3, "ttl_ms": 9500, "held_ms": 61000,
+            }],
+        });
+        let mut one = lock.clone();
+        one["schema_version"] = 1.into();
+        assert_eq!(value, one);
+        let many = serde_json::to_value(ManyReport::new(&[status])).unwrap();
+        assert_eq!(many, serde_json::json!({ "schema_version": 1, "locks": [lock] }));
+    }
+}

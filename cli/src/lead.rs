@@ -1,0 +1,82 @@
+//! `lockwell lead`: a command that runs where the leadership is.
+
+use std::time::Duration;
+
+use lockwell::{Error, Mode, Registry};
+use tokio::time::sleep;
+
+use crate::args::LeadArgs;
+use crate::connect::{Address, Purpose};
+use crate::exit::{self, Failure};
+use crate::obtain::{Patience, Wish};
+use crate::signals::{self, Signals};
+use crate::supervise::{Ended, Work, release};
+use crate::{nested, program};
+
+/// How long to try to leave the queue.
+const LAST_RELEASE: Duration = Duration::from_secs(1);
+
+/// The pause after a campaign that failed in a way that may pass.
+const PAUSE: Duration = Duration::from_secs(2);
+
+pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Failure> {
+    program::check(&args.command[0])?;
+    let mut signals = Signals::listen()?;
+    let voice = args.holding.voice();
+    let mut address = Address::of(&args.server)?;
+    if args.holding.label.is_some() {
+        address.config.label.clone_from(&args.holding.label);
+    }
+    let given = address.given.clone();
+    let connection = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Ok(signals::status_of(signal)),
+        connected = address.connect(registry, Purpose::Locking, None, voice) => connected?,
+    };
+    let locks = connection.locks()?;
+    let names = [args.name.clone()];
+    nested::check(&locks, &names).await?;
+    let holding = &args.holding;
+    let (mode, patience) = (Mode::Exclusive, Patience::Forever);
+    let wish = Wish { names: &names, mode, patience, rest: holding.lock_delay, holding };
+    let work = Work { command: &args.command, name: &args.name, holding, address: &given };
+    let end = loop {
+        let hold = tokio::select! {
+            biased;
+            signal = signals.next_ending() => break Ok(signals::status_of(signal)),
+            hold = wish.obtain(&locks) => hold,
+        };
+        let hold = match hold {
+            Ok(hold) => hold,
+            Err(error) if error.is_retryable() => {
+                voice.warn(&again(&error));
+                tokio::select! {
+                    signal = signals.next_ending() => break Ok(signals::status_of(signal)),
+                    () = sleep(PAUSE) => continue,
+                }
+            }
+            Err(error) => break Err(error.into()),
+        };
+        match work.under(hold, &mut signals).await? {
+            Ended::Command(status, hold) => {
+                // A command that was a leader's to its end. Whether the lease ended with it makes no difference to it.
+                if !hold.is_held() {
+                    release(hold).await;
+                    break Err(Failure::new(exit::LOST, "the leadership was lost while the command ended"));
+                }
+                release(hold).await;
+                break Ok(exit::status_of_child(status));
+            }
+            Ended::Lost => voice.tell("standing again"),
+        }
+    };
+    // As for `run`: a claim that is given up leaves its queue.
+    if let Err(error) = locks.close_within(LAST_RELEASE).await {
+        tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
+    }
+    end
+}
+
+fn again(error: &Error) -> String {
+    format!("{error:#}; trying again")
+}

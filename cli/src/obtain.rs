@@ -1,0 +1,213 @@
+//! Obtaining what a command is to run under, and saying why that failed.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use lockwell::{Error, ErrorKind, LockName, LockRequest, LockStatus, Locks, Mode, Result};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::args::Holding;
+use crate::exit::Failure;
+use crate::hold::Hold;
+use crate::say::{Voice, rounded};
+
+/// How long to look who holds a lock that was not obtained.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a wait lasts before it is worth a word.
+const WORTH_A_WORD: Duration = Duration::from_millis(300);
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    No,
+    For(Duration),
+    /// As the configuration says, and for as long as it takes if it says nothing.
+    Usual,
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn new(no_wait: bool, wait: Option<Duration>) -> Self {
+        match wait {
+            _ if no_wait => Self::No,
+            Some(wait) => Self::For(wait),
+            None => Self::Usual,
+        }
+    }
+
+    /// The time, if it is bounded by the command line.
+    pub(crate) fn limit(self) -> Option<Duration> {
+        match self {
+            Self::No => Some(Duration::ZERO),
+            Self::For(wait) => Some(wait),
+            Self::Usual | Self::Forever => None,
+        }
+    }
+}
+
+/// What is to be obtained.
+pub(crate) struct Wish<'a> {
+    pub(crate) names: &'a [LockName],
+    pub(crate) mode: Mode,
+    pub(crate) patience: Patience,
+    /// How long the lock rests after a crash.
+    pub(crate) rest: Option<Duration>,
+    pub(crate) holding: &'a Holding,
+}
+
+impl Wish<'_> {
+    pub(crate) async fn obtain(&self, locks: &Locks) -> Result<Hold> {
+        let voice = self.holding.voice();
+        let began = Instant::now();
+        let hold = tokio::select! {
+            biased;
+            hold = self.ask(locks) => hold?,
+            never = self.tell_who_is_waited_for(locks, voice) => match never {},
+        };
+        let tokens: Vec<_> =
+            hold.tokens().map(|(token, name)| format!("{name:?} with token {token}")).collect();
+        voice.tell(&format!("got {} after {}", tokens.join(", "), rounded(began.elapsed())));
+        Ok(hold)
+    }
+
+    async fn ask(&self, locks: &Locks) -> Result<Hold> {
+        let now = self.patience == Patience::No;
+        let granted = if let [name] = self.names {
+            let request = self.chosen(match self.mode {
+                Mode::Shared => locks.read(name),
+                Mode::Permit { limit } => locks.permit(name, limit.get()),
+                _ => locks.lock(name),
+            });
+            if now { request.try_now().await?.map(Hold::One) } else { Some(Hold::One(request.await?)) }
+        } else {
+            let request = self.chosen(locks.lock_all(self.names));
+            if now { request.try_now().await?.map(Hold::All) } else { Some(Hold::All(request.await?)) }
+        };
+        granted.ok_or_else(|| {
+            Error::new(ErrorKind::Held, "").for_lock(&self.names[0]).on_backend(locks.capabilities().backend)
+        })
+    }
+
+    fn chosen<W>(&self, mut request: LockRequest<W>) -> LockRequest<W> {
+        let holding = self.holding;
+        if let Some(ttl) = holding.ttl {
+            request = request.ttl(ttl);
+        }
+        if let Some(longest) = holding.max_hold {
+            request = request.max_hold(longest);
+        }
+        if let Some(rest) = self.rest {
+            request = request.lock_delay(rest);
+        }
+        match self.patience {
+            Patience::For(wait) => request.wait(wait),
+            Patience::Forever => request.wait_forever(),
+            Patience::No | Patience::Usual => request,
+        }
+    }
+
+    async fn tell_who_is_waited_for(&self, locks: &Locks, voice: Voice) -> Infallible {
+        if voice == Voice::Verbose {
+            sleep(WORTH_A_WORD).await;
+            let who = who_holds(locks, self.names).await;
+            let names: Vec<_> = self.names.iter().map(|name| format!("{name:?}")).collect();
+            let who = who.filter(|who| !who.is_empty()).map_or_else(String::new, |who| format!(": {who}"));
+            voice.tell(&format!("waiting for {}{who}", names.join(", ")));
+        }
+        std::future::pending().await
+    }
+
+    /// What to say about an error, and who is in the way.
+    pub(crate) async fn explain(&self, error: Error, locks: &Locks) -> Failure {
+        explain(error, self.names, self.patience, locks).await
+    }
+}
+
+/// What to say about locks that were not obtained, and who is in the way.
+pub(crate) async fn explain(error: Error, names: &[LockName], patience: Patience, locks: &Locks) -> Failure {
+    if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Held) {
+        return error.into();
+    }
+    let mut text = match who_holds(locks, names).await {
+        Some(text) if !text.is_empty() => text,
+        seen => {
+            let mut failure = Failure::from(error);
+            if seen.is_some() {
+                failure.message += "; whoever held it has just freed it";
+            } else {
+                failure.message += "; and the lock server does not answer now: it is unreachable";
+                failure.status = crate::exit::UNREACHABLE;
+            }
+            return failure;
+        }
+    };
+    match patience {
+        Patience::For(wait) => drop(write!(text, "; not obtained within {}", rounded(wait))),
+        Patience::No => text += "; not waited for",
+        Patience::Usual | Patience::Forever => text += "; not obtained in time",
+    }
+    Failure::new(crate::exit::status_of(error.kind()), text)
+}
+
+/// Who holds the locks, in words; empty if nobody does. `None`: the server does not answer.
+async fn who_holds(locks: &Locks, names: &[LockName]) -> Option<String> {
+    let looking = async {
+        let mut words = Vec::new();
+        for name in names {
+            match locks.inspect(name).await {
+                Ok(status) => words.extend(sentence(&status)),
+                Err(error) if error.kind() == ErrorKind::Unreachable => return None,
+                Err(error) => words.push(format!("{error:#}")),
+            }
+        }
+        Some(words.join("; "))
+    };
+    timeout(LOOK, looking).await.ok().flatten()
+}
+
+/// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`
+pub(crate) fn sentence(status: &LockStatus) -> Option<String> {
+    let first = status.holders.first()?;
+    let mut text = format!(
+        "{:?} is held by {} for {} (token {})",
+        status.name,
+        first.label,
+        rounded(first.held_for),
+        first.token
+    );
+    match status.holders.len() {
+        1 => (),
+        2 => text += " and 1 other",
+        many => drop(write!(text, " and {} others", many - 1)),
+    }
+    match status.waiters {
+        0 => (),
+        1 => text += ", and 1 waits",
+        many => drop(write!(text, ", and {many} wait")),
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwell::{FencingToken, Holder};
+
+    use super::*;
+
+    #[test]
+    fn who_is_in_the_way() {
+        let holder = |label: &str| {
+            let left = Duration::from_secs(9);
+            Holder::new(FencingToken::new(7), label, Mode::Shared, left)
+                .held_for(Duration::from_millis(61_234))
+        };
+        let status = |holders, waiters| LockStatus::new(LockName::new("a").unwrap(), holders, waiters);
+        assert_eq!(sentence(&status(vec![], 3)), None);
+        let one = sentence(&status(vec![holder("web:1")], 0)).unwrap();
+        assert_eq!(one, "\"a\" is held by web:1 for 1m 1s (token 7)");
+        let three = sentence(&status(vec![holder("x"), holder("y"), holder("z")], 2)).unwrap();
+        assert_eq!(three, "\"a\" is held by x for 1m 1s (token 7) and 2 others, and 2 wait");
+    }
+}

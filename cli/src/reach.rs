@@ -1,0 +1,126 @@
+//! Why a lock server cannot be reached.
+//!
+//! The backends ask again when a server takes no connections, and say little about why. So the command looks for itself, on
+//! plain TCP and only when there is no connection after a moment: a server does not like to be called in vain.
+
+use std::io::ErrorKind as Io;
+use std::time::Duration;
+
+use lockwell::{Host, ServerUrl};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+/// How long a connection may take before it is looked into.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// How long a host is tried.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What becomes of a connection to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Takes,
+    Refuses,
+    Unknown,
+    Silent,
+}
+
+/// Resolves, with the reason, when it is clear that none of the hosts has a server: all refuse connections, or are unknown.
+pub(crate) async fn nobody_there(url: &ServerUrl) -> String {
+    sleep(MOMENT).await;
+    match states(url).await {
+        Some(states) if states.iter().all(|(_, state)| matches!(state, State::Refuses | State::Unknown)) => {
+            words(&states)
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// Which hosts take no connections. `None`: all that can be looked at do.
+pub(crate) async fn missing(url: &ServerUrl) -> Option<String> {
+    let mut states = states(url).await?;
+    states.retain(|(_, state)| *state != State::Takes);
+    (!states.is_empty()).then(|| words(&states))
+}
+
+/// What a look at the hosts shows, for a server that did not answer in time.
+pub(crate) async fn describe(url: &ServerUrl) -> String {
+    match states(url).await {
+        Some(states) => words(&states),
+        None => "the lock server does not answer".to_owned(),
+    }
+}
+
+async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
+    let usual = usual_port(url.scheme())?;
+    let hosts = url.hosts().ok()?;
+    let mut looks = Vec::new();
+    for host in hosts {
+        let port = host.port.unwrap_or(usual);
+        looks.push(tokio::spawn(async move { (shown(&host, port), state(&host, port).await) }));
+    }
+    let mut states = Vec::new();
+    for look in looks {
+        states.push(look.await.ok()?);
+    }
+    Some(states)
+}
+
+fn shown(host: &Host, port: u16) -> String {
+    if host.name.contains(':') { format!("[{}]:{port}", host.name) } else { format!("{}:{port}", host.name) }
+}
+
+async fn state(host: &Host, port: u16) -> State {
+    let found = match timeout(PATIENCE, lookup_host((host.name.as_str(), port))).await {
+        Ok(Ok(found)) => found.collect::<Vec<_>>(),
+        Ok(Err(_)) => return State::Unknown,
+        Err(_) => return State::Silent,
+    };
+    match timeout(PATIENCE, TcpStream::connect(&found[..])).await {
+        Ok(Ok(_)) => State::Takes,
+        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
+        _ => State::Silent,
+    }
+}
+
+fn words(states: &[(String, State)]) -> String {
+    let words = states.iter().map(|(host, state)| match state {
+        State::Takes => format!("{host} takes connections but does not answer as it should"),
+        State::Refuses => format!("{host}: connection refused; is the server running, and the port right?"),
+        State::Unknown => format!("{host}: host name unknown; is it spelt right?"),
+        State::Silent => format!("{host} takes no connections; is a firewall in between?"),
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// The port that a backend uses where the address names none. `None` for addresses without hosts, and for those of backends
+/// from elsewhere.
+fn usual_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "postgres" | "postgresql" => Some(5432),
+        "mysql" | "mariadb" => Some(3306),
+        "zk" => Some(2181),
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redlock" | "redlocks" => Some(6379),
+        "redis+sentinel" | "rediss+sentinel" => Some(26379),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn hosts_are_told_apart() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap();
+        let url: ServerUrl = format!("redlock://{open},127.0.0.1:1,no-such-host.invalid").parse().unwrap();
+        let text = describe(&url).await;
+        let parts: Vec<_> = text.split("; ").collect();
+        assert!(parts[0].contains("takes connections"), "{text}");
+        assert!(parts[1].contains("127.0.0.1:1: connection refused"), "{text}");
+        assert!(text.contains("no-such-host.invalid:6379: host name unknown"), "{text}");
+        // One that may be there is waited for.
+        assert!(timeout(MOMENT * 4, nobody_there(&url)).await.is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! A command that runs under a lock, until either ends.
+
+use std::ffi::OsString;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use lockwell::{ErrorKind, LockName, Loss};
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::args::Holding;
+use crate::child::Child;
+use crate::exit::Failure;
+use crate::hold::Hold;
+use crate::say;
+use crate::signals::{self, Signals};
+
+/// How long to try to free a lock that is lost.
+const LAST_RELEASE: Duration = Duration::from_secs(1);
+
+/// How a run under the lock ended.
+pub(crate) enum Ended {
+    /// The command ended, under the lock for all that is known.
+    Command(ExitStatus, Hold),
+    /// The lock was lost, and the command has been ended.
+    Lost,
+}
+
+/// What runs under the lock.
+pub(crate) struct Work<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) name: &'a LockName,
+    pub(crate) holding: &'a Holding,
+    pub(crate) address: &'a str,
+}
+
+impl Work<'_> {
+    /// Runs the command under the lock.
+    pub(crate) async fn under(&self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
+        let started = Child::start(self.command, self.name, &hold, self.holding, self.address);
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                release(hold).await;
+                return Err(Failure::not_started(&self.command[0].to_string_lossy(), &error));
+            }
+        };
+        let ended = self.supervise(&mut child, hold, signals).await?;
+        child.over();
+        Ok(ended)
+    }
+
+    /// Waits for the end of the command or of the lock, and passes signals on meanwhile.
+    async fn supervise(
+        &self,
+        child: &mut Child,
+        hold: Hold,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        loop {
+            tokio::select! {
+                biased;
+                status = child.ended() => return Ok(Ended::Command(status?, hold)),
+                (name, loss) = hold.lost() => {
+                    self.report(&name, loss);
+                    stop(child, signals, self.holding.grace).await?;
+                    // The lease is over, or nearly. There is nothing to wait for if the server does not answer.
+                    drop(timeout(LAST_RELEASE, hold.release()).await);
+                    return Ok(Ended::Lost);
+                }
+                signal = signals.next() => pass_on(child, signal, || hold.is_held()),
+            }
+        }
+    }
+
+    fn report(&self, name: &LockName, loss: Loss) {
+        let why = match loss {
+            Loss::Expired => {
+                "its lease ran out before it could be renewed; is the server reachable, and --ttl long enough for its \
+                 outages?"
+            }
+            Loss::HeldTooLong => "it was held for as long as --max-hold allows",
+            Loss::Taken => "the lock server says that another has it, or that it was freed by force",
+            _ => "reason unknown",
+        };
+        let grace = humantime::format_duration(self.holding.grace);
+        say::line(&format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}"));
+    }
+}
+
+/// Frees the lock. False: it had been lost before.
+pub(crate) async fn release(hold: Hold) -> bool {
+    match hold.release().await {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::Lost => false,
+        Err(error) => {
+            // The command has done its work under the lock, so its status is what counts.
+            say::line(&format!("{error:#}; the lock ends with its ttl"));
+            true
+        }
+    }
+}
+
+fn pass_on(child: &Child, signal: Signal, may_go_on: impl FnOnce() -> bool) {
+    match signal {
+        // We stop together, or the command would go on while nobody renews the lease.
+        Signal::TSTP => {
+            child.pass_on(signal);
+            signals::stop_self();
+        }
+        // After a long stop the lock may be gone. Then the command gets TERM before it goes on.
+        Signal::CONT if !may_go_on() => (),
+        _ => child.pass_on(signal),
+    }
+}
+
+/// Ends the command and all that it has started: TERM, and KILL after the grace.
+async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
+    let end = Instant::now().checked_add(grace);
+    let over = async move {
+        match end {
+            Some(end) => sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+    };
+    child.signal(Signal::TERM);
+    // A process that is stopped takes TERM only when it goes on.
+    child.signal(Signal::CONT);
+    let all_gone = async {
+        loop {
+            tokio::select! {
+                status = child.ended() => break status,
+                signal = signals.next() => pass_on(child, signal, || true),
+            }
+        }?;
+        while child.is_left() {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok::<_, Failure>(())
+    };
+    tokio::select! {
+        biased;
+        gone = all_gone => return gone,
+        () = over => (),
+    }
+    child.signal(Signal::KILL);
+    child.ended().await?;
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `lockwell wait`: until a lock is free.
+
+use std::time::Duration;
+
+use lockwell::Registry;
+use tokio::time::{Instant, sleep};
+
+use crate::args::WaitArgs;
+use crate::connect::{Address, Purpose};
+use crate::exit::{Failure, NOT_OBTAINED};
+use crate::obtain::sentence;
+use crate::say::{Voice, rounded};
+
+/// How often to look, at first and later on.
+const SOON: Duration = Duration::from_millis(100);
+const LATER: Duration = Duration::from_secs(1);
+
+pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Failure> {
+    let address = Address::of(&args.server)?;
+    let locks = address.connect(registry, Purpose::Looking, args.limit, Voice::Usual).await?.locks()?;
+    let end = args.limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut pause = SOON;
+    loop {
+        let status = locks.inspect(&args.name).await?;
+        let Some(who) = sentence(&status) else { return Ok(0) };
+        // The last look is at the end, not before.
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            let limit = rounded(args.limit.unwrap_or_default());
+            return Err(Failure::new(NOT_OBTAINED, format!("{who}; still so after {limit}")));
+        }
+        // A holder that died frees the lock with the end of its lease.
+        let lease = status.holders.iter().map(|holder| holder.ttl_left).min().unwrap_or(LATER).max(SOON);
+        sleep(pause.min(lease).min(left.unwrap_or(LATER))).await;
+        pause = (pause * 2).min(LATER);
+    }
+}

@@ -1,0 +1,123 @@
+//! Every command that the documentation and the examples show is run.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{Finished, Running, Site};
+
+/// A file of the repository.
+fn file(path: &str) -> String {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Runs a script with `lockwell` in its path, and a folder of its own in the place of the folders that the text names.
+fn script(site: &Site, text: &str) -> Finished {
+    let folder = site.path("");
+    let folder = folder.to_str().unwrap().trim_end_matches('/');
+    let bin = Path::new(env!("CARGO_BIN_EXE_lockwell"));
+    let text = text
+        .replace("/usr/bin/lockwell", bin.to_str().unwrap())
+        .replace("${CREDENTIALS_DIRECTORY}/lockwell-url", "/etc/lockwell/url")
+        .replace("/run/secrets/lockwell", "/etc/lockwell");
+    let text = ["/var/lib/app", "/etc/lockwell", "/usr/local/bin"]
+        .into_iter()
+        .fold(text, |text, name| text.replace(name, folder));
+    let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &text]).current_dir(folder).env("PATH", path);
+    shell.env_remove("LOCKWELL_URL").env_remove("LOCKWELL_HELD").env_remove("RUST_LOG");
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(&mut shell).finish_within(std::time::Duration::from_mins(1))
+}
+
+/// The blocks of shell commands of a page.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if line == "```sh" {
+            blocks.push(
+                lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect(),
+            );
+        }
+    }
+    blocks
+}
+
+/// A block that ends with the first line whose exit status is not 0, or not what its comment says.
+fn checked(block: &str) -> String {
+    let check = |line: &str| {
+        let expected = line.rsplit_once("# exit status ").map_or("0", |(_, status)| status.trim());
+        // What goes on beside the others is waited for.
+        if line.ends_with('&') || line.starts_with("wait") {
+            return format!("{line}\n");
+        }
+        format!(
+            "{line}\ns=$?; [ $s -eq {expected} ] || {{ echo \"status $s, not {expected}\" >&2; exit 99; }}\n"
+        )
+    };
+    block.lines().map(check).collect()
+}
+
+#[test]
+fn the_pages() {
+    let pages = ["docs/command.md", "README.md"].map(|page| blocks(&file(page)));
+    assert!(pages[0].len() >= 8 && !pages[1].is_empty(), "{pages:?}");
+    for block in pages.concat() {
+        let site = Site::new();
+        let block = if block.contains("LOCKWELL_URL") {
+            block
+        } else {
+            format!("export LOCKWELL_URL=sqlite:///var/lib/app/locks.db\n{block}")
+        };
+        let run = script(&site, &checked(&block));
+        assert_eq!(run.status, 0, "{block}\n{}\n{}", run.out, run.err);
+        assert!(!run.out.contains("never"), "{block}\n{}", run.out);
+    }
+}
+
+/// Runs the command of an example, with a report that leaves a trace.
+fn example(site: &Site, command: &str) {
+    for program in ["nightly-report", "scheduler"] {
+        std::fs::write(site.path(program), "#!/bin/sh\necho $LOCKWELL_NAME > ran\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(site.path(program), mode).unwrap();
+    }
+    std::fs::write(site.path("url"), site.url()).unwrap();
+    std::fs::write(site.path("ran"), "").unwrap();
+    // A test has no minute to spend.
+    let command = command.replace("--at-least 50s", "--at-least 1s");
+    let run = script(site, &command);
+    assert_eq!((run.status, run.err.as_str()), (0, ""), "{command}");
+    assert!(command.contains(&site.read("ran")) && !site.read("ran").is_empty(), "{command}");
+}
+
+#[test]
+fn the_example_for_cron() {
+    let text = file("examples/cron/nightly-report");
+    let line = text.lines().find(|line| line.starts_with("0 3")).unwrap();
+    let fields: Vec<_> = line.splitn(7, ' ').collect();
+    assert_eq!(fields[5], "root");
+    example(&Site::new(), fields[6]);
+}
+
+#[test]
+fn the_examples_for_systemd() {
+    for unit in ["nightly-report.service", "scheduler.service"] {
+        let text = file(&format!("examples/systemd/{unit}"));
+        let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        example(&Site::new(), start);
+    }
+    assert!(file("examples/systemd/nightly-report.service").contains("\nSuccessExitStatus=75\n"));
+}
+
+#[test]
+fn the_example_for_kubernetes() {
+    let text = file("examples/kubernetes/cronjob.yaml");
+    let (_, rest) = text.split_once("command:\n").unwrap();
+    let words = rest.lines().map_while(|line| line.trim().strip_prefix("- "));
+    let words: Vec<_> = words.map(|word| word.trim_matches('"')).collect();
+    assert_eq!(words.last(), Some(&"/usr/local/bin/nightly-report"));
+    example(&Site::new(), &words.join(" "));
+}

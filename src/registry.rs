@@ -1,0 +1,244 @@
+//! Which scheme belongs to which backend, with room for backends from elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use lockcore::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Operation, Result, ServerUrl};
+
+use crate::schemes;
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
+type Connect = Arc<dyn Fn(ServerUrl) -> Connecting + Send + Sync>;
+
+/// The registry that the free functions of this crate use.
+static INSTALLED: OnceLock<Registry> = OnceLock::new();
+
+/// The schemes of addresses, and the backend of each.
+///
+/// A new registry has the backends that are compiled in. A backend from another crate joins it with its own scheme, and
+/// then works wherever an address is: here, in [`connect`](crate::connect) if the registry is [installed](Self::install),
+/// in the command (`lockwell_cli::run`) and in the comparison.
+///
+/// ```
+/// use lockwell::{LockConfig, MemoryLock, Registry};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
+/// let registry = Registry::new().with("example", |url| async move {
+///     url.allow_options(&[])?;
+///     Ok(MemoryLock::named(&url.location()))
+/// })?;
+/// let locks = registry.connect("example://orders?ttl=10s").await?;
+/// locks.lock("42").await?.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    connectors: BTreeMap<String, Connect>,
+}
+
+impl Registry {
+    /// The backends that are compiled in.
+    pub fn new() -> Self {
+        schemes::compiled_in(Self { connectors: BTreeMap::new() })
+    }
+
+    /// Adds a backend for addresses with this scheme.
+    ///
+    /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
+    /// `require`, `coalesce`, `hand_over`). It reaches the server and checks it, so that a wrong password is an error of
+    /// connecting.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters, digits, `+`, `-`
+    /// and `.`.
+    pub fn with<B, F>(
+        mut self,
+        scheme: &str,
+        connect: impl Fn(ServerUrl) -> F + Send + Sync + 'static,
+    ) -> Result<Self>
+    where
+        B: DistributedLock,
+        F: Future<Output = Result<B>> + Send + 'static,
+    {
+        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+        if scheme.is_empty() || !scheme.chars().all(valid) {
+            let message =
+                format!("{scheme:?} is not a scheme: it has lower-case letters, digits, +, - and . only");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if self.connectors.contains_key(scheme) {
+            let message = format!("{scheme}:// has a backend already");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        self.add(scheme, connect);
+        Ok(self)
+    }
+
+    /// Adds a backend whose scheme is known to be free.
+    pub(crate) fn add<B, F>(&mut self, scheme: &str, connect: impl Fn(ServerUrl) -> F + Send + Sync + 'static)
+    where
+        B: DistributedLock,
+        F: Future<Output = Result<B>> + Send + 'static,
+    {
+        let connect = Arc::new(move |url| {
+            let connecting = connect(url);
+            Box::pin(async move { Ok(Arc::new(connecting.await?) as Arc<dyn DistributedLock>) }) as Connecting
+        });
+        self.connectors.insert(scheme.to_owned(), connect);
+    }
+
+    /// The schemes, sorted.
+    pub fn schemes(&self) -> impl Iterator<Item = &str> {
+        self.connectors.keys().map(String::as_str)
+    }
+
+    /// As [`connect`](crate::connect), with the backends of this registry.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect(&self, url: impl Into<String>) -> Result<Locks> {
+        self.connect_with(LockConfig::new(url)).await
+    }
+
+    /// As [`connect_with`](crate::connect_with), with the backends of this registry.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect_with(&self, config: LockConfig) -> Result<Locks> {
+        let (url, config) = config.resolve().map_err(|error| error.during(Operation::Connect))?;
+        let backend = self.connect_backend(&url).await?;
+        Locks::with_config(backend, &config)
+    }
+
+    /// As [`connect_backend`](crate::connect_backend), with the backends of this registry.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is locked.
+    pub async fn connect_backend(&self, url: &ServerUrl) -> Result<Arc<dyn DistributedLock>> {
+        let connecting = async {
+            let connect = self.connectors.get(url.scheme()).ok_or_else(|| self.unknown(url.scheme()))?;
+            connect(url.clone()).await
+        };
+        connecting.await.map_err(|error: Error| error.during(Operation::Connect))
+    }
+
+    /// Makes this the registry of [`connect`](crate::connect) and the other functions of this crate, for the whole
+    /// process. `main` calls it once, before anything connects.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the process has installed a registry, or has connected without one.
+    pub fn install(self) -> Result<()> {
+        INSTALLED.set(self).map_err(|_| {
+            let message = "a registry is in use already: install one before anything connects";
+            Error::new(ErrorKind::InvalidInput, message)
+        })
+    }
+
+    /// The registry of the process.
+    pub(crate) fn installed() -> &'static Self {
+        INSTALLED.get_or_init(Self::new)
+    }
+
+    fn unknown(&self, scheme: &str) -> Error {
+        let known: Vec<_> = self.schemes().map(|name| format!("{name}://")).collect();
+        let known = known.join(", ");
+        match schemes::feature(scheme) {
+            Some(feature) => Error::new(
+                ErrorKind::Unsupported,
+                format!("{scheme}:// needs the feature {feature:?} of lockwell; compiled in are {known}"),
+            ),
+            None => Error::new(
+                ErrorKind::InvalidInput,
+                format!("no backend is known for {scheme}://; compiled in are {known}"),
+            ),
+        }
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.connectors.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockcore::MemoryLock;
+
+    use super::*;
+
+    fn memory(url: ServerUrl) -> impl Future<Output = Result<MemoryLock>> + Send {
+        std::future::ready(MemoryLock::from_url(&url))
+    }
+
+    #[test]
+    fn an_unknown_scheme_gets_the_list() {
+        let error = Registry::new().unknown("mongodb");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("memory://"), "{error}");
+    }
+
+    #[test]
+    fn a_scheme_that_is_off_names_its_feature() {
+        let registry = Registry::new();
+        for (scheme, feature) in schemes::ALL {
+            let error = registry.unknown(scheme);
+            if !registry.connectors.contains_key(scheme) {
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(error.to_string().contains(&format!("{feature:?}")), "{error}");
+            }
+        }
+    }
+
+    /// What is documented is compiled in with its feature, and nothing else is.
+    #[cfg(all(
+        feature = "sqlite",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis",
+        feature = "zk"
+    ))]
+    #[test]
+    fn all_schemes_are_listed() {
+        let mut listed: Vec<_> = schemes::ALL.iter().map(|(scheme, _)| *scheme).collect();
+        listed.sort_unstable();
+        assert!(Registry::new().schemes().eq(listed));
+    }
+
+    #[test]
+    fn a_scheme_has_one_backend_and_a_plain_name() {
+        let error = Registry::new().with("memory", memory).unwrap_err();
+        assert!(error.to_string().contains("has a backend already"), "{error}");
+        for scheme in ["", "Etcd", "et cd", "etcd:"] {
+            let error = Registry::new().with(scheme, memory).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{scheme}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_backend_from_elsewhere_gets_its_options_and_not_the_common_ones() {
+        let connect = |url: ServerUrl| async move {
+            url.allow_options(&["colour"])?;
+            assert_eq!(url.option("colour"), Some("red"));
+            Ok(MemoryLock::named(&url.location()))
+        };
+        let registry = Registry::new().with("etcd", connect).unwrap();
+        assert!(registry.schemes().any(|scheme| scheme == "etcd"));
+        let config = LockConfig::new("etcd://here?colour=red&ttl=3s&require=fencing");
+        let locks = registry.connect_with(config).await.unwrap();
+        locks.lock("a").await.unwrap().release().await.unwrap();
+        let error = registry.connect("etcd://here?colour=red&require=durable").await.unwrap_err();
+        assert!(error.to_string().contains("durable"), "{error}");
+        let error = registry.connect("etcd://here?color=red").await.unwrap_err();
+        assert_eq!(error.operation(), Some(Operation::Connect));
+        assert!(error.to_string().contains("colour"), "{error}");
+    }
+}
