@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use lockcore::Grant;
 use lockcore::backend::Waiters;
+use lockcore::{Claim, Grant};
 
-use crate::dialect::{Ask, Dialect, Extension, Hold, Took};
+use crate::dialect::{Ask, Dialect, Entry, Extension, Hold, Sign, Took};
 
 /// The most claims that are let into groups at once: the rows of their locks are locked until all of them are in.
-const JOINS: usize = 64;
+pub(crate) const JOINS: usize = 64;
 
 /// Takes each lock that is free for its claim.
 ///
@@ -22,35 +22,87 @@ pub(crate) async fn take<D: Dialect>(
     asks: &[Ask],
 ) -> sqlx::Result<Vec<Took>> {
     let mut answers = ask(dialect, conn, asks).await?;
-    let stale: Vec<usize> = (0..asks.len()).filter(|&at| answers[at] == Took::Stale).collect();
+    let claims: Vec<_> = asks.iter().map(|ask| ask.claim.clone()).collect();
+    let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
     if !stale.is_empty() {
-        let again = pick(asks, &stale);
-        let mut names: Vec<_> = again.iter().map(|ask| ask.claim.name().clone()).collect();
-        names.sort_unstable();
-        names.dedup();
-        for ticket in dialect.reap(conn, &names, waiters).await? {
-            waiters.notify(ticket);
-        }
-        for (at, answer) in stale.into_iter().zip(ask(dialect, conn, &again).await?) {
-            // What is still there is locked by a transaction.
-            answers[at] = if answer == Took::Stale { Took::Busy(None) } else { answer };
-        }
+        let again = ask(dialect, conn, &pick(asks, &stale)).await?;
+        replace(&mut answers, stale, again);
     }
+    renew_members(dialect, conn, &claims, &mut answers).await?;
+    Ok(answers)
+}
+
+/// The same for claims with places, where releases hand locks over. Answers with the server's clock, too, if
+/// it was a sign of life.
+pub(crate) async fn claim<D: Dialect>(
+    dialect: &D,
+    waiters: &Waiters,
+    conn: &mut D::Conn,
+    entries: &[Entry],
+    sign: Sign,
+) -> sqlx::Result<(Vec<Took>, Option<u64>)> {
+    let (mut answers, clock) = dialect.claim(conn, entries, sign).await?;
+    let claims: Vec<_> = entries.iter().map(|entry| entry.claim.clone()).collect();
+    let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
+    if !stale.is_empty() {
+        let (again, _) = dialect.claim(conn, &pick(entries, &stale), sign).await?;
+        replace(&mut answers, stale, again);
+    }
+    renew_members(dialect, conn, &claims, &mut answers).await?;
+    Ok((answers, clock))
+}
+
+/// Takes dead members out of the groups that they keep others out of, and answers which claims are to ask again.
+async fn reap_stale<D: Dialect>(
+    dialect: &D,
+    waiters: &Waiters,
+    conn: &mut D::Conn,
+    claims: &[Claim],
+    answers: &[Took],
+) -> sqlx::Result<Vec<usize>> {
+    let stale: Vec<usize> = (0..claims.len()).filter(|&at| answers[at] == Took::Stale).collect();
+    if stale.is_empty() {
+        return Ok(stale);
+    }
+    let mut names: Vec<_> = stale.iter().map(|&at| claims[at].name().clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for ticket in dialect.reap(conn, &names, waiters).await? {
+        waiters.notify(ticket);
+    }
+    Ok(stale)
+}
+
+/// Puts the second answers in. What is still stale is locked by a transaction.
+fn replace(answers: &mut [Took], places: Vec<usize>, again: Vec<Took>) {
+    for (at, answer) in places.into_iter().zip(again) {
+        answers[at] = if answer == Took::Stale { Took::Busy(None) } else { answer };
+    }
+}
+
+/// Begins the leases anew of claims that are members already.
+async fn renew_members<D: Dialect>(
+    dialect: &D,
+    conn: &mut D::Conn,
+    claims: &[Claim],
+    answers: &mut [Took],
+) -> sqlx::Result<()> {
     let mut known = Vec::new();
-    for (answer, Ask { claim, .. }) in answers.iter_mut().zip(asks) {
+    for (answer, claim) in answers.iter_mut().zip(claims) {
         if let Took::Member(token) = *answer {
             known.push((answer, Grant::new(claim, token, claim.began())));
         }
     }
-    if !known.is_empty() {
-        let grants: Vec<_> = known.iter().map(|(_, grant)| grant.clone()).collect();
-        let extensions = dialect.renew(conn, Hold::Together, &grants).await?;
-        for ((answer, grant), extension) in known.into_iter().zip(extensions) {
-            let is_kept = extension == Extension::Extended;
-            *answer = if is_kept { Took::Granted(grant.last_token()) } else { Took::Busy(None) };
-        }
+    if known.is_empty() {
+        return Ok(());
     }
-    Ok(answers)
+    let grants: Vec<_> = known.iter().map(|(_, grant)| grant.clone()).collect();
+    let extensions = dialect.renew(conn, Hold::Together, &grants).await?;
+    for ((answer, grant), extension) in known.into_iter().zip(extensions) {
+        let is_kept = extension == Extension::Extended;
+        *answer = if is_kept { Took::Granted(grant.last_token()) } else { Took::Busy(None) };
+    }
+    Ok(())
 }
 
 async fn ask<D: Dialect>(dialect: &D, conn: &mut D::Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
@@ -93,8 +145,8 @@ fn in_line(a: &Ask, b: &Ask) -> Ordering {
     (a.claim.name(), a.ticket).cmp(&(b.claim.name(), b.ticket))
 }
 
-fn pick(asks: &[Ask], places: &[usize]) -> Vec<Ask> {
-    places.iter().map(|&at| asks[at].clone()).collect()
+fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
+    places.iter().map(|&at| all[at].clone()).collect()
 }
 
 /// Extends leases, those of holders and those of members.

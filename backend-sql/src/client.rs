@@ -7,14 +7,18 @@ use std::time::Duration;
 use lockcore::backend::{Batcher, Bounds, Call, Reply, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
-use crate::dialect::{Ask, Dialect, Extension, Freed, Took};
-use crate::requests::{Answer, Context, Done, Job, Request, Route, Statements, Work};
+use crate::dialect::{Ask, Dialect, Entry, Extension, Freed, Took};
+use crate::places::{Looked, Places};
+use crate::requests::{Answer, Context, Done, Job, Request, Route, Work};
+use crate::service::Statements;
 use crate::wake::Wake;
 
 /// What one runtime has of a database. Requests that meet share a statement; every statement is idempotent for its
 /// owner, so that repeating it after a lost reply does no harm.
 pub(crate) struct Client<D: Dialect> {
+    pub(crate) dialect: Arc<D>,
     batcher: Batcher<Statements<D>>,
+    pub(crate) places: Arc<Places>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) wake: Wake<D>,
     timeout: Duration,
@@ -26,7 +30,7 @@ impl<D: Dialect> Client<D> {
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
         let batcher = Batcher::new(statements, Bounds::default());
         let wake = Wake::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
-        Self { batcher, waiters, wake, timeout }
+        Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, wake, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {
@@ -41,6 +45,25 @@ impl<D: Dialect> Client<D> {
                 (Answer::Took(took), sent) => Ok((took, sent)),
                 _ => Err(unexpected()),
             }
+        }
+    }
+
+    /// Takes a lock if it is free, or a place in its queue.
+    pub(crate) async fn claim(&self, route: Route, entry: Entry) -> Result<(Took, Moment)> {
+        match self.call(route, Request::Claim(entry)).await?.answer {
+            (Answer::Took(took), sent) => Ok((took, sent)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Whose turn it is, as somebody has asked since this time. It is a sign of life.
+    pub(crate) async fn look(&self, since: Moment) -> Result<Arc<Looked>> {
+        if let Some(looked) = self.places.last(since) {
+            return Ok(looked);
+        }
+        match self.call(Route::Main, Request::Look(Arc::clone(&self.places))).await?.answer {
+            (Answer::Looked(looked), _) => Ok(looked),
+            _ => Err(unexpected()),
         }
     }
 
@@ -108,18 +131,18 @@ impl<D: Dialect> Client<D> {
 
     /// Gives the place in the queue up; answers whether there was one.
     pub(crate) async fn leave(&self, claim: &Claim) -> Result<bool> {
-        let claim = claim.clone();
-        let left = self.run(Route::Main, move |Context { dialect, waiters, conn }| {
-            let claim = claim.clone();
-            Box::pin(async move {
-                let left = dialect.leave(conn, &claim).await?;
-                // A statement of its own, which sees all places that were taken before we left.
-                Ok(Freed::new(left, dialect.next(conn, claim.name(), waiters).await?))
-            })
-        });
-        let freed = left.await?;
+        let freed = self.free(Route::Main, Request::Leave(claim.clone())).await?;
+        let left = freed.released;
+        self.tell(freed);
+        Ok(left)
+    }
+
+    /// Tells the waiters of this process what a release has answered for them.
+    pub(crate) fn tell(&self, freed: Freed) {
         self.notify(freed.next);
-        Ok(freed.released)
+        if let Some(told) = freed.handed {
+            told.tell(&self.waiters);
+        }
     }
 
     pub(crate) fn notify(&self, tickets: Vec<i64>) {

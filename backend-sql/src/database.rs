@@ -8,6 +8,8 @@ use lockcore::Capabilities;
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
+use crate::dialect::Told;
+
 /// What to make of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -88,8 +90,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// The next ticket whose turn it is. `None`: the connection was lost, so some may have been missed.
+    /// The next waiter whose turn it is, or to whom a release has granted the lock. `None`: the connection was lost, so some may have been missed.
     fn notification(
         subscription: &mut Self::Subscription,
-    ) -> impl Future<Output = Answer<Option<i64>>> + Send;
+    ) -> impl Future<Output = Answer<Option<Told>>> + Send;
 }

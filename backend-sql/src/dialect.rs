@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockcore::backend::Waiters;
+use lockcore::backend::{Hot, PushedGrant, Waiters};
 use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode};
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
 use crate::groups::Groups;
+use crate::places::{Look, Seat};
 
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
@@ -21,6 +22,21 @@ pub(crate) const SEVERAL: i64 = -1;
 pub struct Ask {
     pub claim: Claim,
     pub ticket: i64,
+}
+
+/// A claim with its place in the queue, where releases hand locks over.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub claim: Claim,
+    pub seat: Seat,
+}
+
+/// A sign of life of a client, for all its waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sign {
+    pub client: Uuid,
+    /// No other sign of the client has this number. A grant names the last one that the server had seen.
+    pub number: u64,
 }
 
 /// Which table has the record of a hold.
@@ -58,10 +74,15 @@ impl Took {
     /// A refusal. `in_use` is how the lock is held or, if it is not, how the first one ahead asks for it; `left` is the
     /// time in microseconds until the first lease of its holders ends.
     pub(crate) fn refused(ask: &Ask, in_use: Option<i64>, left: Option<i64>) -> Self {
+        Self::refusal(&ask.claim, in_use, left)
+    }
+
+    /// The same for a claim.
+    pub(crate) fn refusal(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
         match in_use.and_then(Mode::from_code) {
             // The dead must not keep others out, nor be the reason for an error.
             _ if left.is_some_and(|left| left <= 0) => Self::Stale,
-            Some(mode) if !mode.is_same_kind(ask.claim.mode()) => Self::Clash(mode),
+            Some(mode) if !mode.is_same_kind(claim.mode()) => Self::Clash(mode),
             _ => Self::Busy(left.map(span)),
         }
     }
@@ -75,11 +96,54 @@ pub struct Freed {
     pub blocked: bool,
     /// The tickets of those whose turn it is now and who wait in this process.
     pub next: Vec<i64>,
+    /// What it has granted to a waiter of this process.
+    pub handed: Option<Told>,
+}
+
+/// What a waiter is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The number of its place.
+    pub ticket: i64,
+    /// What a release has granted to it. Without that it asks.
+    pub granted: Option<PushedGrant>,
+}
+
+impl Told {
+    /// It is its turn to ask.
+    pub(crate) fn to_ask(ticket: i64) -> Self {
+        Self { ticket, granted: None }
+    }
+
+    /// The message with this text: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (ticket, grant) =
+            text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));
+        let ticket = ticket.parse().ok()?;
+        let Some(grant) = grant else { return Some(Self::to_ask(ticket)) };
+        let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
+        let granted = PushedGrant {
+            token: FencingToken::new(numbers.next()??),
+            ends: numbers.next()??,
+            lease: Duration::from_micros(numbers.next()??),
+            seen: numbers.next()??,
+            generation: 0,
+        };
+        Some(Self { ticket, granted: Some(granted) })
+    }
+
+    pub(crate) fn tell(self, waiters: &Waiters) {
+        match self.granted {
+            Some(granted) => waiters.grant(self.ticket, granted),
+            None => waiters.notify(self.ticket),
+        }
+    }
 }
 
 impl Freed {
     pub(crate) fn new(released: bool, next: Vec<i64>) -> Self {
-        Self { released, blocked: false, next }
+        Self { released, next, ..Self::default() }
     }
 }
 
@@ -123,13 +187,40 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
 /// idempotent for a given owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups {
-    /// Whether [`take`](Self::take) gives up the places of those who get their locks, so that nobody need tidy up.
-    const TIDIES_UP: bool = false;
-
     /// Takes each lock that is free for its claim, alone. The names differ from each other.
     fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
 
-    /// Frees each lock that its claim holds alone, and finds who is next.
+    /// The locks that somebody has waited for lately, where a release grants the lock to the first who waits for it. Then
+    /// claims with places come by [`claim`](Self::claim), one sign of life stands for all waiters of a client
+    /// ([`look`](Self::look)), and `enroll`, `keep` and `tidy` are not used. `None`: a release wakes the first, which
+    /// asks again.
+    fn hot(&self) -> Option<&Hot> {
+        None
+    }
+
+    /// Takes each lock that is free for its claim, or takes a place in its queue; one that has a place keeps it. It is a sign
+    /// of life of the client: then it answers with the server's clock as well, in microseconds.
+    fn claim(
+        &self,
+        _: &mut Self::Conn,
+        _: &[Entry],
+        _: Sign,
+    ) -> impl Future<Output = Answer<(Vec<Took>, Option<u64>)>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
+
+    /// A sign of life of the client, for all its waiters, and whose turn it is among those with these seats and owners:
+    /// who has no place any more, by a grant that was not heard of for one; and whose lock is free.
+    fn look(
+        &self,
+        _: &mut Self::Conn,
+        _: &[(i64, Uuid)],
+        _: Sign,
+    ) -> impl Future<Output = Answer<Look>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
+
+    /// Frees each lock that its claim holds alone, and finds who is next, or grants to it.
     fn release(
         &self,
         conn: &mut Self::Conn,
@@ -148,18 +239,18 @@ pub trait Dialect: Groups {
     /// Takes a place at the end of the queue; the same place again when asked again.
     fn enroll(
         &self,
-        conn: &mut Self::Conn,
-        claim: &Claim,
-        client: Uuid,
-    ) -> impl Future<Output = Answer<i64>> + Send;
+        _: &mut Self::Conn,
+        _: &Claim,
+        _client: Uuid,
+    ) -> impl Future<Output = Answer<i64>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
 
     /// Says that the waiters with these tickets and owners are still there; answers for each whether it still has its
     /// place. Where a ticket may be given twice, the owner tells whose it is.
-    fn keep(
-        &self,
-        conn: &mut Self::Conn,
-        places: &[(i64, Uuid)],
-    ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
+    fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
 
     /// Forgets the places of waiters that have got their locks.
     fn tidy(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
@@ -167,7 +258,27 @@ pub trait Dialect: Groups {
     }
 
     /// Gives the place in the queue up; answers whether there was one.
-    fn leave(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
+    fn leave(&self, _: &mut Self::Conn, _: &Claim) -> impl Future<Output = Answer<bool>> + Send {
+        std::future::ready(Err(other_queue()))
+    }
+
+    /// Gives places in queues up, and finds who is next where one was.
+    fn leave_each(
+        &self,
+        conn: &mut Self::Conn,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> impl Future<Output = Answer<Vec<Freed>>> + Send {
+        async move {
+            let mut answers = Vec::with_capacity(claims.len());
+            for claim in claims {
+                let left = self.leave(conn, claim).await?;
+                // A statement of its own, which sees all places that were taken before we left.
+                answers.push(Freed::new(left, self.next(conn, claim.name(), waiters).await?));
+            }
+            Ok(answers)
+        }
+    }
 
     /// The tickets of waiters of this process whose turn it is, among these names.
     fn turns(
@@ -192,4 +303,8 @@ pub trait Dialect: Groups {
 
     /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
     fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
+}
+
+fn other_queue() -> sqlx::Error {
+    sqlx::Error::Protocol("the queue of this database is kept in another way".into())
 }

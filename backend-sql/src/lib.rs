@@ -20,9 +20,11 @@ mod lock;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod options;
+mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod requests;
+mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod table;

@@ -180,7 +180,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        wait_for_turn(&self.turn()?, claim, None).await
+        let turn = self.turn()?;
+        let place = turn.place_at_once(claim);
+        wait_for_turn(&turn, claim, place).await
     }
 
     /// All claims go into one statement.
@@ -257,8 +259,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             // A writer is a member by now if it was downgraded and the answer was lost.
             freed = until_unblocked(|route| client.free(route, Request::Part(claim.clone()))).await?;
         }
-        client.notify(freed.next);
-        Ok(if freed.released || left { Released::Released } else { Released::NotHeld })
+        let released = freed.released || left;
+        client.tell(freed);
+        Ok(if released { Released::Released } else { Released::NotHeld })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -6,8 +6,8 @@ use lockcore::{Error, ErrorKind, Result};
 
 use crate::dialect::Hold;
 
-/// The table of locks; those of the queue and of the members of groups have the same name with `_queue` and `_members`
-/// behind it.
+/// The table of locks; the others have the same name with `_members` behind it, for the members of groups, and `_queue`, or
+/// `_waiters` and `_clients`, for those who wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
@@ -81,11 +81,13 @@ impl Table {
         format!("{before}{quote}{}{suffix}{quote}", self.base())
     }
 
-    /// Puts the names into a statement: `{locks}`, `{queue}`, `{members}` and `{base}` (the first without its schema).
+    /// Puts the names into a statement: `{locks}`, `{members}` and so on, and `{base}` (the first without its schema).
     pub(crate) fn fill(&self, sql: &str) -> String {
         sql.replace("{locks}", &self.with(""))
             .replace("{queue}", &self.with("_queue"))
             .replace("{members}", &self.with("_members"))
+            .replace("{waiters}", &self.with("_waiters"))
+            .replace("{clients}", &self.with("_clients"))
             .replace("{base}", self.base())
     }
 }
@@ -106,8 +108,8 @@ impl Sql {
     }
 
     /// Statements for a person to read and run.
-    pub(crate) fn script(statements: &[Self]) -> String {
-        statements.iter().flat_map(|one| [&*one.0, ";\n"]).collect()
+    pub(crate) fn script<'a>(statements: impl IntoIterator<Item = &'a Self>) -> String {
+        statements.into_iter().flat_map(|one| [&*one.0, ";\n"]).collect()
     }
 
     #[cfg(feature = "postgres")]

@@ -10,6 +10,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::client::job;
-use crate::dialect::Dialect;
-use crate::requests::{Context, Route, Statements};
+use crate::dialect::{Dialect, Told};
+use crate::requests::{Context, Route};
+use crate::service::Statements;
 
 /// How long the task stays when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
@@ -66,7 +68,13 @@ impl<D: Dialect> Wake<D> {
         requests: Batcher<Statements<D>>,
         limit: Duration,
     ) -> Self {
-        Self { parts: Parts { dialect, waiters, requests, limit }, task: Mutex::new(None) }
+        let hears = Arc::default();
+        Self { parts: Parts { dialect, waiters, requests, limit, hears }, task: Mutex::new(None) }
+    }
+
+    /// Whether this process hears what it is notified of.
+    pub(crate) fn hears(&self) -> bool {
+        self.parts.hears.load(Ordering::Relaxed)
     }
 
     /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it queues, so that
@@ -105,6 +113,7 @@ struct Parts<D: Dialect> {
     waiters: Arc<Waiters>,
     requests: Batcher<Statements<D>>,
     limit: Duration,
+    hears: Arc<AtomicBool>,
 }
 
 impl<D: Dialect> Clone for Parts<D> {
@@ -114,6 +123,7 @@ impl<D: Dialect> Clone for Parts<D> {
             waiters: Arc::clone(&self.waiters),
             requests: self.requests.clone(),
             limit: self.limit,
+            hears: Arc::clone(&self.hears),
         }
     }
 }
@@ -122,6 +132,7 @@ impl<D: Dialect> Parts<D> {
     /// Until nobody waits any more. A waiter that comes at that moment starts the task again when it asks next.
     async fn attend(&self, tell: &watch::Sender<bool>) {
         let (hearing, heard) = watch::channel(Hearing::Unproven);
+        let _deaf = Deaf(&self.hears);
         tokio::select! {
             () = self.hear(&hearing, tell) => (),
             () = self.ask_while_deaf(heard, tell) => (),
@@ -155,6 +166,7 @@ impl<D: Dialect> Parts<D> {
                 }
                 Err(error) => error,
             };
+            self.hears.store(false, Ordering::Relaxed);
             let worked = hearing.send_replace(Hearing::Deaf) == Hearing::Proven;
             if worked {
                 (backoff, said) = (new_backoff(), false);
@@ -192,8 +204,8 @@ impl<D: Dialect> Parts<D> {
                         Err(error) => return sqlx::Error::Protocol(format!("{error:#}")),
                     },
                     note = D::notification(subscription) => match note {
-                        Ok(Some(ticket)) if ticket == word => heard = true,
-                        Ok(Some(ticket)) => self.waiters.notify(ticket),
+                        Ok(Some(Told { ticket, .. })) if ticket == word => heard = true,
+                        Ok(Some(told)) => told.tell(&self.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -202,6 +214,7 @@ impl<D: Dialect> Parts<D> {
                     }
                 }
             }
+            self.hears.store(true, Ordering::Relaxed);
             if hearing.send_replace(Hearing::Proven) != Hearing::Proven {
                 tracing::debug!("notifications of the database arrive");
             }
@@ -210,7 +223,7 @@ impl<D: Dialect> Parts<D> {
                 tokio::select! {
                     () = &mut pause => break,
                     note = D::notification(subscription) => match note {
-                        Ok(Some(ticket)) => self.waiters.notify(ticket),
+                        Ok(Some(told)) => told.tell(&self.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -312,6 +325,15 @@ impl<D: Dialect> Parts<D> {
             }
             self.dialect.intact(conn)?;
         }
+    }
+}
+
+/// Notes that nothing is heard any more.
+struct Deaf<'a>(&'a AtomicBool);
+
+impl Drop for Deaf<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -24,6 +24,7 @@ use self::group_statements::GroupStatements;
 use self::push::{Parked, Push};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::dialect::Told;
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::Sql;
@@ -165,7 +166,7 @@ impl Database for MySql {
         self.park(client).await
     }
 
-    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<i64>> {
-        parked.next().await.map(Some)
+    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Told>> {
+        parked.next().await.map(|ticket| Some(Told::to_ask(ticket)))
     }
 }

@@ -152,6 +152,19 @@ impl Literal for i64 {
     }
 }
 
+impl<T: Literal> Literal for Option<T> {
+    fn kind() -> String {
+        T::kind()
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Some(value) => value.write(out),
+            None => out.push_str("NULL"),
+        }
+    }
+}
+
 impl Literal for Uuid {
     fn kind() -> String {
         "uuid".to_owned()
@@ -235,6 +248,8 @@ mod tests {
         assert_eq!(literal(&i64::MIN), format!("'{}'::bigint", i64::MIN));
         assert_eq!(literal(&vec!["a,b", "c]"]), "ARRAY[E'a,b',E'c]']::text[]");
         assert_eq!(literal(&Vec::<i64>::new()), "ARRAY[]::bigint[]");
+        assert_eq!(literal(&vec![Some(7), None]), "ARRAY['7',NULL]::bigint[]");
+        assert_eq!(literal(&None::<Uuid>), "NULL::uuid");
         let uuid = Uuid::nil();
         assert_eq!(literal(&vec![uuid]), format!("ARRAY['{uuid}']::uuid[]"));
     }

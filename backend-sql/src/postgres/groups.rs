@@ -6,7 +6,8 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
-use super::{Postgres, names, owners};
+use super::statements::{ELSEWHERE, UNSEEN};
+use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{Ask, Freed, Took, block, micros, token};
 use crate::groups::Groups;
 
@@ -20,13 +21,13 @@ impl Postgres {
         mode: Mode,
         asks: &[Ask],
     ) -> sqlx::Result<Vec<Joined>> {
-        self.statement(&self.groups.join)
-            .bind(names(asks.iter().map(|ask| &ask.claim)))
-            .bind(owners(asks.iter().map(|ask| &ask.claim)))
-            .bind(asks.iter().map(|ask| micros(ask.claim.ttl())).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| ask.claim.label()).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| ask.ticket).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| block(&ask.claim)).collect::<Vec<_>>())
+        let claims = || asks.iter().map(|ask| &ask.claim);
+        self.statement(&self.sql.join)
+            .bind(names(claims()))
+            .bind(owners(claims()))
+            .bind(ttls(claims()))
+            .bind(labels(claims()))
+            .bind(tokens(claims()))
             .bind(mode.code())
             .rows(conn)
             .await
@@ -42,23 +43,64 @@ impl Postgres {
         let mut next = Vec::new();
         for (name, head) in heads {
             if let Ok(name) = LockName::new(name) {
-                next.extend(self.behind(conn, &name, head, waiters).await?);
+                next.extend(self.behind_head(conn, &name, head, waiters).await?);
             }
         }
         Ok(next)
+    }
+
+    /// Finds who is next behind a head, or who the head is, if the statement may not have seen it.
+    async fn behind_head(
+        &self,
+        conn: &mut PgConnection,
+        name: &LockName,
+        head: Option<i64>,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<i64>> {
+        let head = if head == Some(UNSEEN) { self.head(conn, name, waiters).await? } else { head };
+        self.behind(conn, name, head.filter(|head| *head != ELSEWHERE), waiters).await
+    }
+
+    /// Finds who is next on each of these locks that can be taken.
+    pub(super) async fn call_next(
+        &self,
+        conn: &mut PgConnection,
+        names: Vec<&str>,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<i64>> {
+        let heads: Vec<(String, Option<i64>)> =
+            self.statement(&self.sql.call_next).bind(names).bind(waiters.client()).rows(&mut *conn).await?;
+        self.behind_each(conn, heads, waiters).await
+    }
+
+    /// Takes one member out of its group.
+    async fn part_one(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Freed> {
+        let head: Option<Option<i64>> = self
+            .statement(&self.sql.part_one)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(waiters.client())
+            .value(&mut *conn)
+            .await?;
+        let Some(head) = head else { return Ok(Freed::default()) };
+        Ok(Freed::new(true, self.behind_head(conn, claim.name(), head, waiters).await?))
     }
 }
 
 impl Groups for Postgres {
     async fn join(&self, conn: &mut PgConnection, mode: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        if let [Ask { claim, ticket }] = asks {
+        if let [Ask { claim, .. }] = asks {
             let joined: Option<i64> = self
-                .statement(&self.groups.join_one)
+                .statement(&self.sql.join_one)
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .bind(micros(claim.ttl()))
                 .bind(claim.label())
-                .bind(*ticket)
                 .bind(block(claim))
                 .bind(mode.code())
                 .value(&mut *conn)
@@ -72,13 +114,13 @@ impl Groups for Postgres {
         if rows.iter().any(|(missing, ..)| *missing) {
             let new = asks.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
             let new = names(new.map(|(ask, _)| &ask.claim));
-            self.statement(&self.groups.make).bind(new).execute(&mut *conn).await?;
+            self.make(conn, new).await?;
             rows = self.join_rows(conn, mode, asks).await?;
         }
         let answer = |(ask, (_, taken, made, in_use, left)): (&Ask, Joined)| match (taken, made) {
             (Some(number), _) => Took::Member(token(number)),
             (_, Some(number)) => Took::Granted(token(number)),
-            _ => Took::refused(ask, in_use, left),
+            _ => Took::refusal(&ask.claim, in_use, left),
         };
         Ok(asks.iter().zip(rows).map(answer).collect())
     }
@@ -90,10 +132,10 @@ impl Groups for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.free_one(conn, &self.groups.part_one, claim, waiters).await?]);
+            return Ok(vec![self.part_one(conn, claim, waiters).await?]);
         }
         let gone: Vec<(i64, Option<i64>)> = self
-            .statement(&self.groups.part)
+            .statement(&self.sql.part)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
             .bind(waiters.client())
@@ -103,7 +145,7 @@ impl Groups for Postgres {
         for (n, head) in gone {
             let at = usize::try_from(n - 1).unwrap_or(usize::MAX);
             if let (Some(claim), Some(answer)) = (claims.get(at), answers.get_mut(at)) {
-                let next = self.behind(conn, claim.name(), head, waiters).await?;
+                let next = self.behind_head(conn, claim.name(), head, waiters).await?;
                 *answer = Freed::new(true, next);
             }
         }
@@ -118,19 +160,18 @@ impl Groups for Postgres {
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.groups.reap).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
+            self.statement(&self.sql.reap).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
         self.behind_each(conn, heads, waiters).await
     }
 
     async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
-        let names: Vec<String> =
-            self.statement(&self.groups.deserted).bind(micros(idle)).values(conn).await?;
+        let names: Vec<String> = self.statement(&self.sql.deserted).bind(micros(idle)).values(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
     async fn downgrade(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
         let done: Option<i64> = self
-            .statement(&self.groups.downgrade)
+            .statement(&self.sql.downgrade)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(Mode::Shared.code())
@@ -140,7 +181,7 @@ impl Groups for Postgres {
             return Ok(true);
         }
         let member: Option<i64> = self
-            .statement(&self.groups.member)
+            .statement(&self.sql.member)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .value(conn)
@@ -154,13 +195,13 @@ impl Groups for Postgres {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
-        let head: Option<Option<i64>> = self
+        let head: Option<(String, Option<i64>)> = self
             .statement(&self.sql.call_next)
-            .bind(name.as_str())
+            .bind(vec![name.as_str()])
             .bind(waiters.client())
-            .value(conn)
+            .row(conn)
             .await?;
-        Ok(head.flatten())
+        Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
     async fn call(
@@ -170,7 +211,7 @@ impl Groups for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let told: Vec<Option<i64>> =
-            self.statement(&self.groups.call).bind(name.as_str()).bind(waiters.client()).values(conn).await?;
-        Ok(told.into_iter().flatten().collect())
+            self.statement(&self.sql.call).bind(name.as_str()).bind(waiters.client()).values(conn).await?;
+        Ok(told.into_iter().flatten().filter(|seat| *seat != ELSEWHERE).collect())
     }
 }

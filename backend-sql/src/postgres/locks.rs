@@ -1,56 +1,111 @@
-//! What PostgreSQL is asked about locks that one holds alone, and about the queue.
+//! What PostgreSQL is asked about locks that one holds alone.
 
 use std::time::Duration;
 
-use lockcore::backend::{PLACE_TTL, Waiters};
+use lockcore::backend::{Hot, PLACE_TTL, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::{Postgres, names, owners};
+use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{
-    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
+    Ask, Dialect, Entry, Extension, Freed, Hold, HolderRow, Sign, Told, Took, block, micros, span, status,
+    token,
 };
 use crate::error::ended;
 use crate::groups::Groups;
-use crate::table::Sql;
+use crate::places::Look;
+
+/// The token; of a lock that was refused, how it is in use, how long, and whether only those who wait stand in the way.
+type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
+
+/// Whether it is the holder's, whether a transaction has locked it, then [`Handed`].
+type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
+
+/// Whether all who wait must be told, what a waiter of ours is told, and whether to look again.
+type Handed = (Option<bool>, Option<String>, bool, bool);
 
 impl Postgres {
-    async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = self
-            .statement(&self.sql.take_many)
-            .bind(names(asks.iter().map(|ask| &ask.claim)))
-            .bind(owners(asks.iter().map(|ask| &ask.claim)))
-            .bind(asks.iter().map(|ask| micros(ask.claim.ttl())).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| ask.claim.label()).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| ask.ticket).collect::<Vec<_>>())
-            .bind(asks.iter().map(|ask| block(&ask.claim)).collect::<Vec<_>>())
-            .rows(conn)
-            .await?;
-        let answer = |(ask, (taken, in_use, left)): (&Ask, (Option<i64>, _, _))| match taken {
-            Some(number) => Took::Granted(token(number)),
-            None => Took::refused(ask, in_use, left),
-        };
-        Ok(asks.iter().zip(rows).map(answer).collect())
+    /// Answers what it is; `None` if the lock has no row.
+    async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
+        self.statement(&self.sql.take)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(block(claim))
+            .row(conn)
+            .await
     }
 
-    /// Frees one lock by this statement, or takes one member out of its group.
-    pub(super) async fn free_one(
+    /// Takes a lock that has no row yet.
+    async fn take_new(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
+        self.statement(&self.sql.take_new)
+            .bind(claim.name().as_str())
+            .bind(claim.owner().as_uuid())
+            .bind(micros(claim.ttl()))
+            .bind(claim.label())
+            .bind(block(claim))
+            .value(conn)
+            .await
+    }
+
+    async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Taken>> {
+        let claims = || asks.iter().map(|ask| &ask.claim);
+        self.statement(&self.sql.take_many)
+            .bind(names(claims()))
+            .bind(owners(claims()))
+            .bind(ttls(claims()))
+            .bind(labels(claims()))
+            .bind(tokens(claims()))
+            .rows(conn)
+            .await
+    }
+
+    /// Answers for one; a lock that is free, though somebody may be waiting for it, is looked at more closely.
+    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<Took> {
+        Ok(match taken {
+            (Some(number), ..) => Took::Granted(token(number)),
+            (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
+            (_, in_use, left, _) => Took::refusal(claim, in_use, left),
+        })
+    }
+
+    /// Hands the lock to the first who waits for it, by this statement; `None` if there was nothing to be handed over.
+    async fn hand(
         &self,
         conn: &mut PgConnection,
-        sql: &Sql,
+        sql: &crate::table::Sql,
         claim: &Claim,
         waiters: &Waiters,
-    ) -> sqlx::Result<Freed> {
-        let head: Option<Option<i64>> = self
-            .statement(sql)
+    ) -> sqlx::Result<Option<Handed>> {
+        self.statement(sql)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(waiters.client())
-            .value(&mut *conn)
-            .await?;
-        let Some(head) = head else { return Ok(Freed::default()) };
-        Ok(Freed::new(true, self.behind(conn, claim.name(), head, waiters).await?))
+            .row(conn)
+            .await
+    }
+
+    /// What a release comes to.
+    async fn handed(
+        &self,
+        conn: &mut PgConnection,
+        claim: &Claim,
+        mut handed: Handed,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Freed> {
+        if let (.., true, _) = handed {
+            // It sees whoever entered before the lock was free; whoever entered afterwards has seen that it is.
+            handed = self.hand(conn, &self.sql.hand_on, claim, waiters).await?.unwrap_or_default();
+        }
+        let mut freed = Freed::new(true, Vec::new());
+        match handed {
+            (Some(true), ..) => freed.next = self.call(conn, claim.name(), waiters).await?,
+            (_, Some(text), ..) => freed.handed = Told::parse(&text),
+            _ => (),
+        }
+        Ok(freed)
     }
 
     /// Answers with how many held the lock.
@@ -74,27 +129,53 @@ impl Postgres {
 }
 
 impl Dialect for Postgres {
-    const TIDIES_UP: bool = true;
+    fn hot(&self) -> Option<&Hot> {
+        Some(&self.hot)
+    }
 
     async fn take(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        if let [Ask { claim, ticket }] = asks {
-            let take = if *ticket == NO_TICKET { &self.sql.take } else { &self.sql.take_queued };
-            let taken: Option<i64> = self
-                .statement(take)
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .bind(micros(claim.ttl()))
-                .bind(claim.label())
-                .bind(*ticket)
-                .bind(block(claim))
-                .value(&mut *conn)
-                .await?;
-            if let Some(number) = taken {
+        if let [Ask { claim, .. }] = asks {
+            if let Some(taken) = self.take_one(conn, claim).await? {
+                return Ok(vec![self.answer(conn, claim, taken).await?]);
+            }
+            if let Some(number) = self.take_new(conn, claim).await? {
                 return Ok(vec![Took::Granted(token(number))]);
             }
         }
-        // Many claims; or one that was refused, or whose row does not exist yet.
-        self.take_many(conn, asks).await
+        let mut answers = Vec::with_capacity(asks.len());
+        for (Ask { claim, .. }, taken) in asks.iter().zip(self.take_many(conn, asks).await?) {
+            answers.push(self.answer(conn, claim, taken).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn claim(
+        &self,
+        conn: &mut PgConnection,
+        entries: &[Entry],
+        sign: Sign,
+    ) -> sqlx::Result<(Vec<Took>, Option<u64>)> {
+        match entries {
+            [entry] if Hold::of(&entry.claim) == Hold::Alone => {
+                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.seat, sign))).await?;
+                Ok((vec![took], clock))
+            }
+            many => self.claim_many(conn, many, sign).await,
+        }
+    }
+
+    async fn look(&self, conn: &mut PgConnection, places: &[(i64, Uuid)], sign: Sign) -> sqlx::Result<Look> {
+        let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
+            .statement(&self.sql.look)
+            .bind(places.iter().map(|(seat, _)| *seat).collect::<Vec<_>>())
+            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
+            .bind(sign.client)
+            .bind(micros(PLACE_TTL))
+            .bind(sign.number.cast_signed())
+            .row(conn)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Look { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
     }
 
     async fn release(
@@ -104,19 +185,33 @@ impl Dialect for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.free_one(conn, &self.sql.release, claim, waiters).await?]);
+            if !self.hot.is_hot(claim.name()) {
+                let short = self.statement(&self.sql.release);
+                let short = short.bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+                if short.value::<i64>(&mut *conn).await?.is_some() {
+                    return Ok(vec![Freed::new(true, Vec::new())]);
+                }
+            }
+            let handed = self.hand(conn, &self.sql.hand_over, claim, waiters).await?;
+            return Ok(vec![match handed {
+                Some(handed) => self.handed(conn, claim, handed, waiters).await?,
+                None => Freed::default(),
+            }]);
         }
-        let rows: Vec<(bool, bool, Option<i64>)> = self
-            .statement(&self.sql.release_many)
+        let rows: Vec<HandedOne> = self
+            .statement(&self.sql.hand_over_many)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
             .bind(waiters.client())
             .rows(&mut *conn)
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, head)) in claims.iter().zip(rows) {
-            let next = self.behind(conn, claim.name(), head, waiters).await?;
-            answers.push(Freed { released, blocked: held && !released, next });
+        for (claim, (released, held, several, told, again, lasts)) in claims.iter().zip(rows) {
+            answers.push(if released {
+                self.handed(conn, claim, (several, told, again, lasts), waiters).await?
+            } else {
+                Freed { blocked: held, ..Freed::default() }
+            });
         }
         Ok(answers)
     }
@@ -131,7 +226,7 @@ impl Dialect for Postgres {
             .statement(self.sql.renew.of(hold))
             .bind(names(grants.iter().map(Grant::claim)))
             .bind(owners(grants.iter().map(Grant::claim)))
-            .bind(grants.iter().map(|grant| micros(grant.claim().ttl())).collect::<Vec<_>>())
+            .bind(ttls(grants.iter().map(Grant::claim)))
             .rows(conn)
             .await?;
         let answer = |row| match row {
@@ -142,32 +237,27 @@ impl Dialect for Postgres {
         Ok(rows.into_iter().map(answer).collect())
     }
 
-    async fn enroll(&self, conn: &mut PgConnection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        self.statement(&self.sql.enroll)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(client)
-            .bind(micros(PLACE_TTL))
-            .bind(claim.label())
-            .bind(claim.mode().code())
-            .only_value(conn)
-            .await
-    }
-
-    async fn keep(&self, conn: &mut PgConnection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
-        let kept: Vec<Uuid> = self
-            .statement(&self.sql.stay)
-            .bind(places.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>())
-            .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
-            .bind(micros(PLACE_TTL))
-            .values(conn)
-            .await?;
-        Ok(places.iter().map(|(_, owner)| kept.contains(owner)).collect())
-    }
-
-    async fn leave(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<bool> {
-        let left = self.statement(&self.sql.leave).bind(claim.owner().as_uuid()).execute(conn).await?;
-        Ok(left.rows_affected() > 0)
+    async fn leave_each(
+        &self,
+        conn: &mut PgConnection,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
+        let left: Vec<(Uuid, String)> =
+            self.statement(&self.sql.leave).bind(owners(claims.iter())).rows(&mut *conn).await?;
+        if left.is_empty() {
+            return Ok(vec![Freed::default(); claims.len()]);
+        }
+        // A statement of its own, which sees all places that were taken before these were left.
+        let mut names: Vec<_> = left.iter().map(|(_, name)| name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut next = self.call_next(conn, names, waiters).await?;
+        let freed = |claim: &Claim| {
+            let owner = claim.owner().as_uuid();
+            Freed::new(left.iter().any(|(one, _)| *one == owner), std::mem::take(&mut next))
+        };
+        Ok(claims.iter().map(freed).collect())
     }
 
     async fn turns(
@@ -185,7 +275,8 @@ impl Dialect for Postgres {
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
         let holders: Vec<HolderRow> =
             self.statement(&self.sql.holders).bind(name.as_str()).rows(&mut *conn).await?;
-        let waiters: i64 = self.statement(&self.sql.waiters).bind(name.as_str()).only_value(conn).await?;
+        let waiters: i64 =
+            self.statement(&self.sql.count_waiters).bind(name.as_str()).only_value(conn).await?;
         Ok(status(name, holders, waiters))
     }
 
@@ -197,7 +288,8 @@ impl Dialect for Postgres {
     }
 
     async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {
-        self.statement(&self.sql.purge_queue).execute(&mut *conn).await?;
+        self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
+        self.statement(&self.sql.purge_clients).execute(&mut *conn).await?;
         Ok(self.statement(&self.sql.purge).bind(micros(idle)).execute(conn).await?.rows_affected())
     }
 }

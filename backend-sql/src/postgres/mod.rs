@@ -2,7 +2,7 @@
 
 mod address;
 mod call;
-mod group_statements;
+mod claims;
 mod groups;
 mod locks;
 mod session;
@@ -12,17 +12,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::Backoff;
+use lockcore::backend::{Backoff, Hot};
 use lockcore::{Capabilities, Claim, Moment, Operation, Result, ServerUrl};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use self::call::{Call, Style};
-use self::group_statements::GroupStatements;
 use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::dialect::{Told, block, micros};
 use crate::error::{fatal, misconfigured, no_answer, verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -41,10 +41,8 @@ pub struct Postgres {
     session: Arc<Session>,
     /// Whether the address says that a pooler carries no notifications.
     pooled: bool,
-    /// Whether the tables may be changed.
-    create: bool,
     sql: Statements,
-    groups: GroupStatements,
+    hot: Hot,
 }
 
 impl PostgresLock {
@@ -64,14 +62,12 @@ impl PostgresLock {
             address: format!("{}:{}", connect.get_host(), connect.get_port()),
             session: Arc::new(Session::new(connect, pooled)),
             pooled,
-            create: options.create,
             sql: Statements::new(&options.table),
-            groups: GroupStatements::new(&options.table),
+            hot: Hot::new(),
         };
         let schema = postgres.schema(&options).await;
         let schema = schema.map_err(|error| error.during(Operation::Connect).on_backend("postgres"))?;
-        let table = options.table.in_schema(&schema);
-        (postgres.sql, postgres.groups) = (Statements::new(&table), GroupStatements::new(&table));
+        postgres.sql = Statements::new(&options.table.in_schema(&schema));
         let record = Arc::new(Record { backend: "postgres", verify: postgres.sql.verify.clone() });
         Self::open(postgres, options, record).await
     }
@@ -80,22 +76,6 @@ impl PostgresLock {
 impl Postgres {
     fn statement<'a>(&self, sql: &'a Sql) -> Call<'a> {
         Call::new(sql, if self.session.is_shared() { Style::Written } else { Style::Prepared })
-    }
-
-    /// Makes the queue UNLOGGED. Not for long: all who wait for a lock would wait for this. With a queue that is logged all
-    /// works as well, so one who may not change it, or who meets a backup, leaves that to others.
-    async fn unlog(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        if !self.statement(&self.sql.is_logged).only_value::<bool>(&mut *conn).await? {
-            return Ok(());
-        }
-        match run_patiently(&self.sql.unlog, "200ms", conn).await {
-            Ok(()) => tracing::info!("the queue is UNLOGGED from now on"),
-            Err(error @ sqlx::Error::Database(_)) => {
-                tracing::info!(%error, "the queue stays as it was; schema_upgrade() makes it UNLOGGED");
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
     }
 
     /// The schema of the tables.
@@ -146,6 +126,18 @@ fn owners<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Uuid> {
     claims.map(|claim| claim.owner().as_uuid()).collect()
 }
 
+fn labels<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {
+    claims.map(Claim::label).collect()
+}
+
+fn ttls<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {
+    claims.map(|claim| micros(claim.ttl())).collect()
+}
+
+fn tokens<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {
+    claims.map(block).collect()
+}
+
 impl Database for Postgres {
     type Conn = PgConnection;
     type Subscription = PgListener;
@@ -191,7 +183,7 @@ impl Database for Postgres {
     }
 
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        for check in &self.sql.check {
+        for check in self.sql.checks() {
             self.statement(check).execute(&mut *conn).await?;
         }
         let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
@@ -201,9 +193,6 @@ impl Database for Postgres {
                  held would be granted again",
             ));
         }
-        if self.create {
-            self.unlog(conn).await?;
-        }
         // A pooler may show only now that this connection has prepared something and is idle.
         if !self.session.is_shared() {
             drop(self.connect().await);
@@ -212,7 +201,7 @@ impl Database for Postgres {
     }
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        for statement in self.sql.create.iter().chain(&self.sql.upgrade) {
+        for statement in self.sql.tables().into_iter().chain([&self.sql.upgrade]) {
             match run_patiently(statement, "2s", conn).await {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
@@ -222,15 +211,15 @@ impl Database for Postgres {
                 }
             }
         }
-        self.unlog(conn).await
+        Ok(())
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(std::slice::from_ref(&self.sql.unlog))
+        Sql::script(self.sql.tables())
     }
 
     fn ddl_of_upgrade(&self) -> String {
-        self.ddl() + &Sql::script(&self.sql.upgrade)
+        self.ddl() + &Sql::script([&self.sql.upgrade])
     }
 
     async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
@@ -260,8 +249,8 @@ impl Database for Postgres {
         Ok(true)
     }
 
-    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<i64>> {
+    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Told>> {
         // Nothing means that the connection was lost.
-        Ok(subscription.try_recv().await?.and_then(|heard| heard.payload().parse().ok()))
+        Ok(subscription.try_recv().await?.and_then(|heard| Told::parse(heard.payload())))
     }
 }

@@ -15,13 +15,14 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use crate::error::misconfigured;
 use crate::table::Table;
 
-/// For a session of our own. Time-outs are lockwell's business. Not `default_transaction_read_only`: who sets that, before
+/// For a session of our own. Time-outs are lockwell's business. Setting one in each statement costs more than most of it. Not `default_transaction_read_only`: who sets that, before
 /// a switchover for one, does not want new grants. Not `synchronous_commit`: see `DURABLE` in the statements.
 const OURS: [(&str, &str); 8] = [
     ("search_path", "pg_catalog,pg_temp"),
     ("default_transaction_isolation", "read committed"),
     ("statement_timeout", "0"),
-    ("lock_timeout", "0"),
+    // A transaction that has verified a lock holds its row, and nobody else must wait for that.
+    ("lock_timeout", "50ms"),
     ("idle_in_transaction_session_timeout", "0"),
     // Rows that a policy hides are an error. Otherwise a lock that is held could look free.
     ("row_security", "off"),
@@ -32,7 +33,8 @@ const OURS: [(&str, &str); 8] = [
 
 /// The same for one statement, which is sent behind it in one message: both are one transaction.
 pub(super) const FOR_ONE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-     SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SET LOCAL row_security = off; ";
+     SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '50ms'; \
+     SET LOCAL row_security = off; ";
 
 /// Whether the session is ours, and whether somebody has used it before. What not all versions know is set here.
 const LOOK: &str = "SELECT coalesce(current_setting('lockwell.session', true), '') = 'ours',

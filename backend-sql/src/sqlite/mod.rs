@@ -26,6 +26,7 @@ use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
+use crate::dialect::Told;
 use crate::error::ended;
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -229,7 +230,7 @@ impl Database for Sqlite {
         Ok(None)
     }
 
-    async fn notification((): &mut ()) -> sqlx::Result<Option<i64>> {
+    async fn notification((): &mut ()) -> sqlx::Result<Option<Told>> {
         std::future::pending().await
     }
 }

@@ -1,0 +1,175 @@
+-- What is sent to PostgreSQL for locks that several hold together. The parts are those of statements.sql.
+--
+-- Each statement locks the locks' rows first, in the order of their names, and decides by what it reads from a row that it
+-- has locked: the snapshot of the statement may be older than the lock. A count of the members' rows would be, too; so the
+-- members are counted in the lock's row.
+--
+-- A release grants only to one who wants the lock alone. Readers, and those who want permits, are told that they may come in.
+
+-- part: group
+-- The owner of a lock that a group holds: nobody's id.
+'00000000-0000-0000-0000-000000000000'::uuid
+
+-- part: never
+-- The end of the lease of a lock that a group holds. The leases that count are those of its members.
+timestamptz '9999-12-31 00:00:00+00'
+
+-- part: grouped
+owner = {group}, expires_at = {never}, acquired_at = clock_timestamp(), label = ''
+
+-- part: before_one
+{line} WHERE q.name = $1 AND q.owner <> $2 AND q.owner <> l.owner AND q.ticket < {ticket}
+
+-- name: join_one
+-- The usual case: one claim, and a lock that has a row. It is planned once, as the batch is not. $1 name, $2 owner, $3 ttl,
+-- $4 label, $5 how many tokens, $6 mode.
+WITH raised AS (
+    UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = l.members + 1
+    WHERE l.name = $1 AND {durable} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
+        AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
+        AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode >= 0)
+            ELSE l.members + (SELECT count(*) FROM {before_one}) < $6 END
+    RETURNING l.token
+), made AS (
+    INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+    SELECT $1, $2, r.token, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4, $6 FROM raised r
+), gone AS (
+    DELETE FROM {waiters} q USING raised WHERE q.owner = $2
+)
+SELECT raised.token FROM raised
+
+-- part: before
+{line} WHERE q.name = w.name AND q.ticket < w.ticket AND q.owner <> l.owner
+
+-- name: join
+-- Lets claims of one mode in, or makes them the first of a group. Readers pass over readers who wait, since those can come
+-- in as well. Everyone who stands ahead of a permit is given one before.
+--
+-- A claim that is a member already, and asks again after a lost answer, keeps its token. If the first request is still
+-- under way, the key of the members refuses the second row, and the statement is repeated. $1 to $5 arrays, $6 mode.
+WITH want AS (
+    SELECT w.*, coalesce(o.ticket, 9223372036854775807) AS ticket
+    FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) LEFT JOIN {waiters} o ON o.owner = w.owner WHERE {durable}
+), taken AS (
+    SELECT w.n, m.token FROM want w JOIN {members} m ON m.name = w.name AND m.owner = w.owner
+), line AS (
+    SELECT w.*, row_number() OVER (PARTITION BY w.name ORDER BY w.ticket, w.n) AS place
+    FROM want w WHERE NOT EXISTS (SELECT 1 FROM taken WHERE taken.n = w.n)
+), open AS (
+    SELECT l.name, l.owner, l.mode, l.members FROM {locks} l
+    WHERE l.name = ANY($1) AND ({is_free} OR l.owner = {group})
+    ORDER BY l.name FOR NO KEY UPDATE OF l
+), seat AS (
+    SELECT w.*, sum(w.tokens) OVER (PARTITION BY w.name ORDER BY w.place) AS upto
+    FROM line w JOIN open l USING (name)
+    WHERE l.mode IN (0, $6) AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before} AND q.mode >= 0)
+        ELSE l.members + w.place + (SELECT count(*) FROM {before} AND q.owner <> ALL ($2)) <= $6 END
+), raised AS (
+    UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = l.members + s.many
+    FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM seat GROUP BY name) s
+    WHERE l.name = s.name
+    RETURNING l.name, l.token - s.tokens AS base
+), made AS (
+    INSERT INTO {members} AS m (name, owner, token, expires_at, acquired_at, label, mode)
+    SELECT s.name, s.owner, r.base + s.upto, clock_timestamp() + s.ttl * interval '1 microsecond',
+        clock_timestamp(), s.label, $6
+    FROM seat s JOIN raised r USING (name)
+    RETURNING m.owner, m.token
+), gone AS (
+    DELETE FROM {waiters} q USING made WHERE q.owner = made.owner
+)
+SELECT l.name IS NULL, taken.token, made.token,
+    CASE WHEN NOT {is_free} THEN l.mode ELSE (SELECT q.mode FROM {before} ORDER BY q.ticket LIMIT 1) END, {left}
+FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEFT JOIN {locks} l ON l.name = w.name
+ORDER BY w.n
+
+-- name: make
+-- Rows for locks that were never used. $1 names.
+INSERT INTO {locks} (name, owner, token, acquired_at, label)
+SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name WHERE {lazy} ORDER BY name
+ON CONFLICT DO NOTHING
+
+-- part: shrunk
+-- Those who have left are taken out of the count. The last one leaves the lock free, unless an earlier version of
+-- lockwell, which knows nothing of groups, has been told to free it and has given it to somebody else.
+shrunk AS (
+    UPDATE {locks} l SET members = l.members - g.many, mode = CASE WHEN l.members > g.many THEN l.mode ELSE 0 END,
+        expires_at = CASE WHEN l.members > g.many OR l.owner <> {group} THEN l.expires_at END
+    FROM (SELECT name, count(*) AS many FROM gone GROUP BY name) g WHERE l.name = g.name
+    RETURNING l.name, coalesce({next}, CASE WHEN l.waited THEN {unseen} END) AS next
+)
+
+-- name: part
+-- Takes claims out of their groups. $1 names, $2 owners, $3 client.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
+), l AS (
+    SELECT l.name FROM {locks} l
+    WHERE l.name IN (SELECT m.name FROM {members} m JOIN want w ON m.name = w.name AND m.owner = w.owner) AND {lazy}
+    ORDER BY l.name FOR NO KEY UPDATE OF l
+), gone AS (
+    DELETE FROM {members} m USING want w, l WHERE m.name = w.name AND m.owner = w.owner AND l.name = m.name
+    RETURNING w.n, m.name
+), {shrunk}
+SELECT gone.n, shrunk.next FROM gone JOIN shrunk USING (name)
+
+-- name: part_one
+-- The usual case, of one claim.
+WITH l AS (
+    SELECT l.name FROM {locks} l WHERE l.name = $1 AND {lazy}
+        AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
+    FOR NO KEY UPDATE OF l
+), gone AS (
+    DELETE FROM {members} m USING l WHERE m.name = l.name AND m.owner = $2 RETURNING m.name
+), {shrunk}
+SELECT shrunk.next FROM shrunk
+
+-- name: reap
+-- A dead member whose row a transaction has locked stays in: it has verified its hold there. $1 names, $2 client.
+WITH l AS (
+    SELECT l.name FROM {locks} l WHERE l.name = ANY($1) AND l.members > 0 AND {lazy}
+    ORDER BY l.name FOR NO KEY UPDATE OF l
+), dead AS (
+    SELECT m.name, m.owner FROM {members} m JOIN l USING (name) WHERE m.expires_at <= clock_timestamp()
+    ORDER BY m.name, m.owner FOR UPDATE OF m SKIP LOCKED
+), gone AS (
+    DELETE FROM {members} m USING dead d WHERE m.name = d.name AND m.owner = d.owner RETURNING m.name
+), {shrunk}
+SELECT shrunk.name, shrunk.next FROM shrunk
+
+-- name: deserted
+SELECT DISTINCT name FROM {members} WHERE expires_at < clock_timestamp() - $1 * interval '1 microsecond'
+
+-- name: downgrade
+-- $1 name, $2 owner, $3 mode.
+WITH mine AS (
+    SELECT l.name, l.token, l.expires_at, l.acquired_at, l.label FROM {locks} l
+    WHERE l.name = $1 AND l.owner = $2 AND l.expires_at > clock_timestamp() AND {durable}
+    FOR NO KEY UPDATE OF l
+), seated AS (
+    INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+    SELECT name, $2, token, expires_at, acquired_at, label, $3 FROM mine
+), gone AS (
+    DELETE FROM {waiters} q USING mine WHERE q.owner = $2
+)
+UPDATE {locks} l SET owner = {group}, expires_at = {never}, mode = $3, members = 1 FROM mine WHERE l.name = mine.name
+RETURNING 1::bigint
+
+-- name: member
+SELECT token FROM {members} WHERE name = $1 AND owner = $2
+
+-- name: call
+-- Tells all whose turn it is: the head of the queue, all readers at its head, or as many as there are permits. $1 name,
+-- $2 client.
+WITH line AS (
+    SELECT q.ticket, q.client, q.seat, q.mode, row_number() OVER line AS place,
+        bool_or(q.mode >= 0) OVER line AS behind_others
+    FROM {line} WHERE q.name = $1 AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)
+    WINDOW line AS (ORDER BY q.ticket)
+)
+SELECT CASE {tell} END FROM line q LEFT JOIN {locks} l ON l.name = $1
+WHERE CASE WHEN l.expires_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
+    WHEN q.mode < 0 THEN NOT q.behind_others
+    WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
+    ELSE q.place = 1 END

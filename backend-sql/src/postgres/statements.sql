@@ -1,0 +1,362 @@
+-- What is sent to PostgreSQL.
+--
+-- "part" is a piece that others use by its name in braces; "name" is a statement. {locks}, {members}, {waiters} and
+-- {clients} are the tables. Times are in microseconds, and the server's: by clock_timestamp(), since now() stands still
+-- within a transaction, and a statement that waited for a row would see an old time.
+--
+-- Whoever changes who holds a lock, or enters its queue, locks the lock's row first: what it reads from that row is the
+-- present. What it reads elsewhere is as old as its snapshot. So `waited` in the row says that somebody may be waiting. It is
+-- set together with each place, by an update of the row. It is cleared only by one who sees nobody, and whose row is the
+-- version of its own snapshot ({is_same}): then no place was taken since, and all that were taken before are seen.
+--
+-- Each statement is a transaction. One that grants or extends a lease is durable ({durable}), any other is not ({lazy}): a
+-- release that a crash forgets lasts until its lease ends; a commit that waits for the disk takes all before it along.
+-- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
+-- life that this server has not seen: waiters enter again when they look. `waited` may be wrong then. If it is set, the next
+-- one looks into the queue and clears it; if it is not, whoever enters sets it.
+
+-- part: clock
+(extract(epoch from clock_timestamp()) * 1000000)::bigint
+
+-- part: durable
+-- Any other value than `off` stays: an administrator may ask for more, that a replica has it too, or knows why not.
+CASE current_setting('synchronous_commit') WHEN 'off'
+    THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END
+
+-- part: lazy
+set_config('synchronous_commit', 'off', true) IS NOT NULL
+
+-- part: is_free
+(l.expires_at IS NULL OR l.expires_at <= clock_timestamp())
+
+-- part: is_same
+l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
+
+-- part: line
+-- Those who wait and are there: one sign of life of a client stands for all its places.
+{waiters} q JOIN {clients} c ON c.client = q.client AND c.alive_until > clock_timestamp()
+
+-- part: ticket
+-- The place of $2; one without a place stands behind everybody.
+coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = $2), 9223372036854775807)
+
+-- part: next_token
+greatest(l.token, {clock} - 1)
+
+-- part: left
+-- The time until the first lease of the holders ends.
+(extract(epoch from CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} m WHERE m.name = l.name)
+    WHEN l.expires_at > clock_timestamp() THEN l.expires_at END - clock_timestamp()) * 1000000)::bigint
+
+-- part: taking
+-- A claim that holds the lock already, and asks again after a lost answer, keeps its token.
+token = CASE WHEN l.owner = $2 THEN l.token ELSE {next_token} + $5 END,
+acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
+owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
+
+-- name: take
+-- Takes a lock that is free and that nobody may be waiting for. A refusal says how it is held, how long the lease lasts,
+-- and whether only those who wait stand in the way. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
+WITH taken AS (
+    UPDATE {locks} l SET {taking}
+    WHERE l.name = $1 AND {durable} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
+    RETURNING l.token
+)
+SELECT token, NULL::bigint, NULL::bigint, false FROM taken
+UNION ALL
+SELECT NULL, CASE WHEN NOT {is_free} THEN l.mode END, {left}, {is_free} AND l.waited
+FROM {locks} l WHERE l.name = $1 AND NOT EXISTS (SELECT 1 FROM taken)
+
+-- name: take_new
+-- The same for a lock that has no row.
+INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+SELECT $1, $2, {clock} - 1 + $5, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4 WHERE {durable}
+ON CONFLICT (name) DO NOTHING
+RETURNING l.token
+
+-- name: take_many
+-- The same for many, as arrays. It passes over rows that a transaction has locked.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {durable}
+), open AS (
+    SELECT w.n FROM {locks} l JOIN want w ON w.name = l.name
+    WHERE l.owner = w.owner OR {is_free} AND NOT l.waited
+    ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
+), taken AS (
+    UPDATE {locks} l SET
+        token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
+        acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
+        owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label
+    FROM want w JOIN open USING (n) WHERE l.name = w.name
+    RETURNING w.n, l.token
+), made AS (
+    INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+    SELECT w.name, w.owner, {clock} - 1 + w.tokens, clock_timestamp() + w.ttl * interval '1 microsecond',
+        clock_timestamp(), w.label
+    FROM want w WHERE NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = w.name) ORDER BY w.name
+    ON CONFLICT (name) DO NOTHING
+    RETURNING l.owner, l.token
+)
+SELECT coalesce(taken.token, made.token), CASE WHEN NOT {is_free} THEN l.mode END, {left},
+    coalesce({is_free} AND l.waited, false)
+FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEFT JOIN {locks} l ON l.name = w.name
+ORDER BY w.n
+
+-- part: placing
+-- A place, and the sign of life that it needs.
+INSERT INTO {waiters} AS q (name, owner, client, seat, label, mode, tokens, lease)
+
+-- part: placed_already
+ON CONFLICT (owner) DO UPDATE SET client = excluded.client, seat = excluded.seat, lease = excluded.lease
+
+-- part: signing
+INSERT INTO {clients} AS c (client, alive_until, sign)
+
+-- part: signed_already
+ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = greatest(c.sign, excluded.sign)
+
+-- name: claim
+-- Takes a lock that is free if nobody stands before $2, or takes a place. One that finds the lock its own or free while it
+-- takes the place is to ask again: `mine` has looked at an older version of the row. `placed` reads from `mark`, so one to
+-- whom a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 seat (null: no
+-- place), $8 how long a sign of life lasts, $9 its number, $10 provisional lease (null: a release only wakes).
+WITH mine AS (
+    SELECT l.name, {is_same} AS same FROM {locks} l
+    WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
+        SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
+    FOR NO KEY UPDATE OF l
+), gone AS (
+    DELETE FROM {waiters} q USING mine WHERE q.owner = $2
+), taken AS (
+    UPDATE {locks} l SET {taking},
+        waited = NOT m.same OR EXISTS (SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2)
+    FROM mine m WHERE l.name = m.name
+    RETURNING l.token
+), mark AS (
+    UPDATE {locks} l SET waited = true
+    WHERE l.name = $1 AND $7::bigint IS NOT NULL AND NOT EXISTS (SELECT 1 FROM taken)
+    RETURNING l.owner = $2 AS is_mine, {is_free} AS is_free
+), placed AS (
+    {placing} SELECT $1, $2, $6, $7, $4, 0, $5, $10 FROM mark WHERE NOT mark.is_mine {placed_already}
+), sign AS (
+    {signing} SELECT $6, clock_timestamp() + $8 * interval '1 microsecond', $9 FROM mark {signed_already}
+)
+SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
+        ELSE (SELECT q.mode FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}
+            ORDER BY q.ticket LIMIT 1) END,
+    {left}, l.name IS NULL, coalesce(mark.is_mine OR mark.is_free, false), {clock},
+    CASE WHEN taken.token IS NULL THEN {lazy} ELSE {durable} END
+FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOIN {locks} l ON l.name = $1
+
+-- name: enter
+-- Takes places, for claims in any mode. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 seats,
+-- $7 provisional leases, $8 client, $9 how long a sign of life lasts, $10 its number.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+        WITH ORDINALITY AS w(name, owner, label, tokens, mode, seat, lease, n) WHERE {lazy}
+), open AS (
+    SELECT l.name FROM {locks} l WHERE l.name = ANY($1) ORDER BY l.name FOR NO KEY UPDATE OF l
+), mark AS (
+    UPDATE {locks} l SET waited = true FROM open WHERE l.name = open.name
+    RETURNING l.name, l.owner, {is_free} AS is_free
+), placed AS (
+    {placing} SELECT w.name, w.owner, $8, w.seat, w.label, w.mode, w.tokens, w.lease
+    FROM want w JOIN mark USING (name) WHERE w.owner <> mark.owner ORDER BY w.n {placed_already}
+), sign AS (
+    {signing} VALUES ($8, clock_timestamp() + $9 * interval '1 microsecond', $10) {signed_already}
+)
+SELECT CASE WHEN NOT {is_free} THEN l.mode END, {left}, mark.name IS NULL,
+    coalesce(mark.owner = w.owner OR mark.is_free, false), {clock}
+FROM want w LEFT JOIN mark USING (name) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
+
+-- name: look
+-- A sign of life, and who of the client's own should ask: who has no place any more, and whose lock is free. Readers, and
+-- those who want permits, ask whenever a group holds it. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
+WITH sign AS (
+    {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
+), own AS (
+    SELECT w.seat, q.name, q.ticket, q.mode FROM unnest($1::bigint[], $2::uuid[]) AS w(seat, owner)
+        LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3
+)
+SELECT {clock}, ARRAY(SELECT own.seat FROM own WHERE own.name IS NULL),
+    ARRAY(SELECT own.seat FROM own LEFT JOIN {locks} l USING (name) WHERE own.name IS NOT NULL AND CASE
+        WHEN l.token IS NULL THEN true
+        WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
+        WHEN l.members > 0 THEN {left} <= 0
+        ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {line} WHERE q.name = own.name AND q.ticket < own.ticket) END),
+    (SELECT min({left}) FROM {locks} l WHERE l.name IN (SELECT own.name FROM own))
+
+-- name: release
+-- Frees a lock that nobody may be waiting for. $1 name, $2 owner.
+UPDATE {locks} l SET expires_at = NULL
+WHERE l.name = $1 AND l.owner = $2 AND NOT l.waited AND {lazy}
+RETURNING 1::bigint
+
+-- part: head
+-- The first in the line. One who leaves at this moment is passed over.
+SELECT q.name, q.ticket, q.owner, q.client, q.seat, q.label, q.mode, q.tokens, q.lease, c.sign FROM {line}
+
+-- part: giving
+owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
+token = CASE WHEN h.owner IS NULL THEN l.token ELSE {next_token} + h.tokens END,
+acquired_at = CASE WHEN h.owner IS NULL THEN l.acquired_at ELSE clock_timestamp() END,
+expires_at = clock_timestamp() + h.lease * interval '1 microsecond'
+
+-- part: message
+-- What the first one is told: the seat, and what was granted to it.
+CASE WHEN head.lease IS NULL THEN head.seat::text
+    ELSE concat_ws(':', head.seat, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
+    END
+
+-- part: told
+-- One of this process is told in the answer. If it wants the lock together with others, all of them are called.
+head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {message}
+    WHEN head.client IS NOT NULL AND pg_notify('lockwell_' || replace(head.client::text, '-', ''), {message})::text IS NULL
+    THEN NULL END
+
+-- part: handing_over
+head AS (
+    {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
+    ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+), heir AS (
+    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
+), gone AS (
+    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
+), done AS (
+    UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
+        SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
+    FROM mine m LEFT JOIN heir h ON true WHERE l.name = m.name
+    RETURNING l.token, l.expires_at, l.waited
+)
+SELECT {told}, done.waited AND head.owner IS NULL,
+    CASE WHEN EXISTS (SELECT 1 FROM heir) THEN {durable} ELSE {lazy} END
+FROM done LEFT JOIN head ON true
+
+-- name: hand_over
+-- Frees a lock, and grants it to the first who waits. The last answer: somebody may be waiting whom it did not see, so
+-- `hand_on` must look again. $1 name, $2 owner, $3 client.
+WITH mine AS (
+    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
+), {handing_over}
+
+-- name: hand_on
+-- Grants a free lock to the first who waits.
+WITH mine AS (
+    SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
+    FOR NO KEY UPDATE OF l
+), {handing_over}
+
+-- name: hand_over_many
+-- As `hand_over`, for arrays. A row that was passed over, though its lock is held by the claim, is locked by a transaction.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
+), mine AS (
+    SELECT l.name, w.owner, w.n, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
+), head AS (
+    SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
+        {head} WHERE q.name = m.name AND q.owner <> m.owner ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED) h
+), heir AS (
+    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
+), gone AS (
+    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
+), done AS (
+    UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
+        SELECT 1 FROM {line} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
+    FROM mine m LEFT JOIN heir h USING (n) WHERE l.name = m.name
+    RETURNING m.n, l.token, l.expires_at, l.waited
+)
+SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {told},
+    coalesce(done.waited AND head.owner IS NULL, false),
+    CASE WHEN EXISTS (SELECT 1 FROM heir) THEN {durable} ELSE {lazy} END
+FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
+ORDER BY w.n
+
+-- name: renew
+-- Extends leases of holders, or of members. $1 names, $2 owners, $3 ttls.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
+    WHERE {durable}
+), mine AS (
+    SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
+    WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
+), done AS (
+    UPDATE {held} l SET expires_at = clock_timestamp() + w.ttl * interval '1 microsecond'
+    FROM want w JOIN mine USING (n) WHERE l.name = w.name AND l.owner = w.owner
+    RETURNING w.n
+)
+SELECT done.n IS NOT NULL, l.expires_at IS NOT NULL
+FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n
+
+-- name: leave
+-- Gives places up. $1 owners.
+DELETE FROM {waiters} q WHERE q.owner = ANY($1) RETURNING q.owner, q.name
+
+-- part: tell
+WHEN q.client = {client} THEN q.seat
+WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.seat::text)::text IS NULL THEN NULL ELSE {elsewhere}
+
+-- part: next
+-- The first in the line is told that it is its turn. One that does not want the lock alone may not be the only one, and
+-- one that does need not be told while a group holds the lock.
+(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {tell} END
+    FROM {line} WHERE q.name = l.name AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1)
+
+-- name: call_next
+-- Tells the first in the line, where the lock can be taken. $1 names, $2 client.
+SELECT l.name, {next} FROM {locks} l WHERE l.name = ANY($1) AND ({is_free} OR l.mode <> 0)
+
+-- name: turns
+-- The first ones of this client, for whoever hears nothing. $1 names, $2 client.
+SELECT l.name, CASE WHEN t.mode <> 0 THEN {several}
+    WHEN l.mode = 0 AND t.client = $2 THEN t.seat END
+FROM {locks} l CROSS JOIN LATERAL (
+    SELECT q.seat, q.client, q.mode FROM {line} WHERE q.name = l.name AND q.owner <> l.owner
+    ORDER BY q.ticket LIMIT 1) t
+WHERE l.name = ANY($1) AND ({is_free} OR l.mode < 0 OR l.members < l.mode)
+
+-- name: announce
+SELECT pg_notify($1, $2)
+
+-- name: holders
+SELECT token, label, mode,
+    (extract(epoch from expires_at - clock_timestamp()) * 1000000)::bigint,
+    (extract(epoch from clock_timestamp() - acquired_at) * 1000000)::bigint
+FROM (SELECT token, label, mode, expires_at, acquired_at FROM {locks} WHERE name = $1 AND members = 0
+    UNION ALL SELECT token, label, mode, expires_at, acquired_at FROM {members} WHERE name = $1) AS h
+WHERE expires_at > clock_timestamp() ORDER BY token
+
+-- name: count_waiters
+SELECT count(*) FROM {line} WHERE q.name = $1
+
+-- name: force
+-- The owner changes, too: the old one must not take the release for its own.
+WITH held AS (
+    SELECT l.name, l.mode FROM {locks} l WHERE l.name = $1 AND l.expires_at > clock_timestamp()
+    FOR NO KEY UPDATE OF l
+)
+UPDATE {locks} l SET expires_at = NULL, owner = $2, mode = 0, members = 0 FROM held WHERE l.name = held.name
+RETURNING held.mode
+
+-- name: force_members
+-- A statement of its own: it sees all members who came in before the lock's row was locked.
+DELETE FROM {members} WHERE name = $1 RETURNING expires_at > clock_timestamp()
+
+-- name: purge
+-- A row goes only when its token is lower than what a new row would start with.
+DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
+    AND acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND token < {clock} AND {lazy}
+
+-- name: purge_waiters
+DELETE FROM {waiters} q WHERE NOT EXISTS (SELECT 1 FROM {clients} c
+    WHERE c.client = q.client AND c.alive_until > clock_timestamp() - interval '1 minute')
+
+-- name: purge_clients
+DELETE FROM {clients} WHERE alive_until < clock_timestamp() - interval '1 minute'
+
+-- name: verify
+-- In the user's session, whose search path may name operators of its own. A takeover updates the lock's row or deletes the
+-- member's, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets the former pass.
+SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
+    AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL FOR SHARE

@@ -1,0 +1,71 @@
+-- The tables on PostgreSQL, and what those of earlier versions lack.
+
+-- name: locks
+CREATE TABLE IF NOT EXISTS {locks} (
+    name text COLLATE "C" PRIMARY KEY,
+    owner uuid NOT NULL,
+    token bigint NOT NULL,
+    expires_at timestamptz,
+    acquired_at timestamptz NOT NULL,
+    label text NOT NULL,
+    mode bigint NOT NULL DEFAULT 0,
+    members bigint NOT NULL DEFAULT 0,
+    waited boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50)
+
+-- name: members
+CREATE TABLE IF NOT EXISTS {members} (
+    name text COLLATE "C" NOT NULL,
+    owner uuid NOT NULL,
+    token bigint NOT NULL,
+    expires_at timestamptz NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    label text NOT NULL,
+    mode bigint NOT NULL,
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50)
+
+-- name: waiters
+-- It need not survive a crash: waiters whose places are gone enter again when they look. The client's own number of a place is
+-- `seat`; `lease` is that of a grant by a release, and null where a release only wakes.
+CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
+    ticket bigint GENERATED ALWAYS AS IDENTITY,
+    name text COLLATE "C" NOT NULL,
+    owner uuid NOT NULL UNIQUE,
+    client uuid NOT NULL,
+    seat bigint NOT NULL,
+    label text NOT NULL,
+    mode bigint NOT NULL,
+    tokens bigint NOT NULL,
+    lease bigint,
+    PRIMARY KEY (name, ticket)
+)
+
+-- name: clients
+CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
+    client uuid PRIMARY KEY,
+    alive_until timestamptz NOT NULL,
+    sign bigint NOT NULL
+) WITH (fillfactor = 50)
+
+-- name: upgrade
+-- Earlier versions have a queue of their own, in other tables. They see the same columns before and after.
+ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS members bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS waited boolean NOT NULL DEFAULT false
+
+-- name: check_locks
+SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
+
+-- name: check_members
+SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
+
+-- name: check_waiters
+SELECT ticket, name, owner, client, seat, label, mode, tokens, lease FROM {waiters} LIMIT 0
+
+-- name: check_clients
+SELECT client, alive_until, sign FROM {clients} LIMIT 0
+
+-- name: forgets
+-- Whether a crash of the server would empty a table that must be kept.
+SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid IN ('{locks}'::regclass, '{members}'::regclass) AND relpersistence <> 'p')

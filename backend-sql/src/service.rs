@@ -1,0 +1,270 @@
+//! How a batch of requests is carried out, on one connection for each route.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, SignOfLife, Waiters};
+use lockcore::{Moment, Result};
+
+use crate::batch;
+use crate::database::Verdict;
+use crate::dialect::{Dialect, Sign};
+use crate::error::{fatal, no_answer, verdict};
+use crate::idle::{Idle, Line};
+use crate::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
+
+/// How long a claim insists that meets a locked row which its lock's holders do not lock for long.
+const INSIST: Duration = Duration::from_millis(500);
+
+/// The shortest time after which a silent connection is given up. A statement may wait for a row for a second.
+const SHORTEST_TRY: Duration = Duration::from_secs(2);
+
+type Outcomes = Vec<Outcome<(Answer, Moment)>>;
+
+/// The same outcome for all of a batch.
+fn of_all<D: Dialect>(batch: &[&Request<D>], outcome: impl Fn() -> Outcome<(Answer, Moment)>) -> Outcomes {
+    batch.iter().map(|_| outcome()).collect()
+}
+
+/// Where what takes several statements is done in a file: a transaction that is left half-way, since its runtime is not
+/// driven, would keep everybody out of the whole file, other processes included.
+static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
+
+/// Carries requests out, on one connection for each route.
+pub(crate) struct Statements<D: Dialect> {
+    dialect: Arc<D>,
+    waiters: Arc<Waiters>,
+    idle: Arc<Idle<D>>,
+}
+
+impl<D: Dialect> Statements<D> {
+    pub(crate) fn new(dialect: Arc<D>, waiters: Arc<Waiters>) -> Self {
+        Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters }
+    }
+
+    /// Closes the connections that are idle.
+    pub(crate) fn close(&self) {
+        for route in [Route::Main, Route::BlockedRows] {
+            drop(self.idle.on(route).take());
+        }
+    }
+
+    /// Carries a batch out. The connection comes back with the answers.
+    async fn run(
+        &self,
+        mut conn: D::Conn,
+        batch: &[&Request<D>],
+    ) -> (sqlx::Result<Vec<Answer>>, Option<D::Conn>) {
+        if D::IS_REMOTE || matches!(batch, [one] if one.is_one_statement()) {
+            let answers = carry_out(&*self.dialect, &self.waiters, &mut conn, batch).await;
+            return (answers, Some(conn));
+        }
+        let Ok(files) = FILES.get() else { return (Err(sqlx::Error::WorkerCrashed), None) };
+        let (dialect, waiters) = (Arc::clone(&self.dialect), Arc::clone(&self.waiters));
+        let batch: Vec<Request<D>> = batch.iter().copied().cloned().collect();
+        let done = files.spawn(async move {
+            let batch: Vec<_> = batch.iter().collect();
+            let answers = carry_out(&*dialect, &waiters, &mut conn, &batch).await;
+            (answers, Some(conn))
+        });
+        done.await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
+    }
+
+    /// What an error comes to for the whole batch. Whether the connection is still good is the second answer.
+    ///
+    /// A server that was made a replica goes on answering to old connections, and to new ones until the address leads
+    /// elsewhere. So a connection to a read-only server is never kept. Only one that was made for this batch tells the
+    /// truth about where the address leads now.
+    fn failed(
+        &self,
+        error: &sqlx::Error,
+        batch: &[&Request<D>],
+        attempt: Attempt,
+        since: Moment,
+    ) -> (Outcomes, bool) {
+        match verdict(&*self.dialect, error) {
+            Verdict::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
+            Verdict::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
+                (of_all(batch, || Outcome::Blocked), true)
+            }
+            Verdict::Blocked
+                if batch.iter().all(|one| one.insists()) && !attempt.began.after(INSIST).has_passed() =>
+            {
+                (of_all(batch, || Outcome::Again(blocked())), true)
+            }
+            Verdict::Blocked => (batch.iter().map(|one| one.blocked()).collect(), true),
+            Verdict::Broken => {
+                tracing::debug!(%error, "a connection failed and is replaced");
+                (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
+            }
+            Verdict::ReadOnly if since < attempt.began => {
+                tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
+                (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
+            }
+            Verdict::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
+            Verdict::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
+        }
+    }
+}
+
+/// Carries a batch of one kind out.
+async fn carry_out<D: Dialect>(
+    dialect: &D,
+    waiters: &Waiters,
+    conn: &mut D::Conn,
+    batch: &[&Request<D>],
+) -> sqlx::Result<Vec<Answer>> {
+    let mut signed = None;
+    let sign = || {
+        let sign = Sign { client: waiters.client(), number: waiters.next_sign() };
+        (sign, Moment::now())
+    };
+    let answers = match batch[0] {
+        Request::Take(_) => {
+            let asks: Vec<_> = batch.iter().filter_map(|one| one.ask()).cloned().collect();
+            let took = batch::take(dialect, waiters, conn, &asks).await?;
+            took.into_iter().map(Answer::Took).collect()
+        }
+        Request::Claim(_) => {
+            let entries: Vec<_> = batch.iter().filter_map(|one| one.entry()).cloned().collect();
+            let (sign, sent) = sign();
+            let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
+            signed = clock.map(|clock| (sign, sent, clock));
+            took.into_iter().map(Answer::Took).collect()
+        }
+        Request::Look(places) => {
+            let (sign, sent) = sign();
+            let looked = dialect.look(conn, &places.all(), sign).await?;
+            signed = Some((sign, sent, looked.clock));
+            let looked = places.note(looked, sent);
+            batch.iter().map(|_| Answer::Looked(Arc::clone(&looked))).collect()
+        }
+        Request::Leave(_) => {
+            let freed = dialect.leave_each(conn, &claims(batch), waiters).await?;
+            freed.into_iter().map(Answer::Freed).collect()
+        }
+        Request::Release(_) => {
+            let freed = dialect.release(conn, &claims(batch), waiters).await?;
+            freed.into_iter().map(Answer::Freed).collect()
+        }
+        Request::Part(_) => {
+            let freed = dialect.part(conn, &claims(batch), waiters).await?;
+            freed.into_iter().map(Answer::Freed).collect()
+        }
+        Request::Renew(grants) => vec![Answer::Extended(batch::renew(dialect, conn, grants).await?)],
+        Request::Stay(..) => {
+            let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
+            dialect.keep(conn, &places).await?.into_iter().map(Answer::Kept).collect()
+        }
+        Request::Tidy(_) => {
+            dialect.tidy(conn, &tickets(batch)).await?;
+            batch.iter().map(|_| Answer::Tidied).collect()
+        }
+        Request::Job(job) => {
+            vec![Answer::Done((job.work)(Context { dialect, waiters, conn }).await?)]
+        }
+    };
+    dialect.intact(conn)?;
+    // Each try of a request has a number of its own, so the answer is to the one that it names.
+    if let Some((Sign { number, .. }, sent, clock)) = signed {
+        waiters.note_sign(SignOfLife { sent, clock, number, generation: 0 });
+    }
+    Ok(answers)
+}
+
+impl<D: Dialect> Service for Statements<D> {
+    type Key = Route;
+    type Request = Request<D>;
+    /// With the time at which the statement was sent.
+    type Answer = (Answer, Moment);
+
+    fn shares(&self, first: &Request<D>, other: &Request<D>) -> bool {
+        first.is_shared() && std::mem::discriminant(first) == std::mem::discriminant(other)
+    }
+
+    fn is_about_one(&self, first: &Request<D>, other: &Request<D>) -> bool {
+        is_about_one(first, other)
+    }
+
+    /// Kinds may change places with each other, since nobody has more than one request for one claim under way.
+    /// Renewals go first, because time is running for them; then whatever frees locks; then whatever wants them.
+    fn urgency(&self, request: &Request<D>) -> u8 {
+        match request {
+            Request::Renew(_) => 0,
+            Request::Tidy(_) => 1,
+            Request::Release(_) => 2,
+            Request::Part(_) => 3,
+            // In the order in which they came: none of them is to wait for ever.
+            Request::Job(_)
+            | Request::Stay(..)
+            | Request::Take(_)
+            | Request::Claim(_)
+            | Request::Look(_)
+            | Request::Leave(_) => 4,
+        }
+    }
+
+    fn is_wanted(&self, request: &Request<D>) -> bool {
+        match request {
+            Request::Job(Job { queues: Some(claim), .. }) => !claim.is_cancelled(),
+            other => other.taker().is_none_or(|claim| !claim.is_cancelled()),
+        }
+    }
+
+    fn note_in_doubt(&self, request: &Request<D>) {
+        if let Some(claim) = request.taker() {
+            claim.note_in_doubt();
+        }
+    }
+
+    async fn prepare(&self, route: &Route, attempt: Attempt) -> Result<()> {
+        if self.idle.on(*route).is_some() {
+            return Ok(());
+        }
+        let since = Moment::now();
+        match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
+            Ok(Ok(conn)) => *self.idle.on(*route) = Some(Line { conn, since }),
+            Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
+            Ok(Err(error)) => return Err(no_answer(Some(&error))),
+            Err(_) => return Err(no_answer(None)),
+        }
+        Ok(())
+    }
+
+    async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
+        // Bound first, so that the lock is not held while the statement runs.
+        let idle = self.idle.on(*route).take();
+        let Some(Line { conn, since }) = idle else {
+            return of_all(batch, || Outcome::Unavailable(no_answer(None)));
+        };
+        let sent = Moment::now();
+        // The connection is in hand until it has answered. If this future is dropped, or has no answer in time, the
+        // connection goes with it, in whatever state it is.
+        let is_long = matches!(batch[0], Request::Job(Job { queues: None, .. }));
+        let limit = if is_long { attempt.until.remaining() } else { time_for_one_try::<D>(attempt) };
+        let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
+            tracing::debug!("a connection does not answer and is replaced");
+            return of_all(batch, || Outcome::Unknown(no_answer(None)));
+        };
+        let idle = conn.map(|conn| Line { conn, since });
+        match answers {
+            Ok(answers) => {
+                *self.idle.on(*route) = idle;
+                answers.into_iter().map(|answer| answer.into_outcome(sent)).collect()
+            }
+            Err(error) => {
+                let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
+                if is_good {
+                    *self.idle.on(*route) = idle;
+                }
+                outcomes
+            }
+        }
+    }
+}
+
+/// A connection over a network that is silent is replaced while there is time for another try.
+fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
+    let left = attempt.until.remaining();
+    if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
+}
