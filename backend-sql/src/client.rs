@@ -153,7 +153,13 @@ impl<D: Dialect> Client<D> {
 
     /// Closes the connections that are idle.
     pub(crate) fn close(&self) {
-        self.batcher.service().close();
+        for route in [Route::Main, Route::BlockedRows, Route::Purge] {
+            self.close_on(route);
+        }
+    }
+
+    pub(crate) fn close_on(&self, route: Route) {
+        self.batcher.service().close(route);
     }
 }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::groups::Groups;
 use crate::places::{Look, Seat};
+use crate::purge::Portion;
 
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
@@ -301,8 +302,14 @@ pub trait Dialect: Groups {
         name: &LockName,
     ) -> impl Future<Output = Answer<usize>> + Send;
 
-    /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
-    fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
+    /// Deletes rows of locks that nobody has used for `idle`, among the first names behind `after`. The first portion, behind
+    /// no name, takes places of waiters that are gone along.
+    fn purge(
+        &self,
+        conn: &mut Self::Conn,
+        idle: Duration,
+        after: &str,
+    ) -> impl Future<Output = Answer<Portion>> + Send;
 }
 
 fn other_queue() -> sqlx::Error {

@@ -16,9 +16,7 @@ use crate::dialect::{
     Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
 };
 use crate::groups::Groups;
-
-/// How many rows a statement of a purge looks at: all other writers of the file, and of the application, wait meanwhile.
-const PORTION: i64 = 500;
+use crate::purge::{PORTION, Portion};
 
 /// How a lock stands, as one claim sees it.
 struct Standing {
@@ -240,20 +238,18 @@ impl Dialect for Sqlite {
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
-        while conn.write(&self.sql.purge_queue, |query| query.bind(PORTION)).await?.changed
-            >= PORTION.unsigned_abs()
-        {}
-        // No name is empty.
-        let (mut after, mut purged) = (String::new(), 0);
-        loop {
-            let portion = sqlx::query_scalar(self.sql.portion.get()).bind(&after).bind(PORTION);
-            let Some(last): Option<String> = portion.fetch_one(conn.get()).await? else { return Ok(purged) };
-            let gone = conn
-                .write(&self.sql.purge, |query| query.bind(micros(idle)).bind(&after).bind(&last))
-                .await?;
-            purged += gone.changed;
-            after = last;
+    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+        if after.is_empty() {
+            while conn.write(&self.sql.purge_queue, |query| query.bind(PORTION)).await?.changed
+                >= PORTION.unsigned_abs()
+            {}
         }
+        let last = sqlx::query_scalar(self.sql.portion.get()).bind(after).bind(PORTION);
+        let Some(last): Option<String> = last.fetch_one(conn.get()).await? else {
+            return Ok(Portion::default());
+        };
+        let purge = conn.write(&self.sql.purge, |query| query.bind(micros(idle)).bind(after).bind(&last));
+        let gone = purge.await?.changed;
+        Ok(Portion { gone, last: Some(last) })
     }
 }

@@ -8,6 +8,7 @@ mod inherited;
 mod many;
 mod mysql;
 mod pooler;
+mod purge;
 mod queue;
 mod record;
 mod rights;
