@@ -93,6 +93,8 @@ impl Took {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
+    /// An earlier try, whose answer was lost, may have done it.
+    pub in_doubt: bool,
     /// It is still held: a transaction has locked the row.
     pub blocked: bool,
     /// The tickets of those whose turn it is now and who wait in this process.

@@ -251,13 +251,19 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         if Hold::of(claim) == Hold::Alone {
             freed = until_unblocked(|route| client.free(route, Request::Release(claim.clone()))).await?;
         }
+        let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
             freed = until_unblocked(|route| client.free(route, Request::Part(claim.clone()))).await?;
+            in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
         client.tell(freed);
-        Ok(if released { Released::Released } else { Released::NotHeld })
+        Ok(match (released, in_doubt) {
+            (true, _) => Released::Released,
+            (false, true) => Released::InDoubt,
+            (false, false) => Released::NotHeld,
+        })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

@@ -3,6 +3,7 @@
 mod connections;
 mod crash;
 mod deadlocks;
+mod doubt;
 mod groups;
 mod inherited;
 mod many;
