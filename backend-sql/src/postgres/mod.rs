@@ -101,9 +101,12 @@ impl Postgres {
     }
 }
 
-/// Changes tables. That waits for all who use them, and keeps all others waiting meanwhile: not longer than this.
-async fn run_patiently(sql: &Sql, patience: &str, conn: &mut PgConnection) -> sqlx::Result<()> {
-    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{patience}'; {}", sql.text());
+/// How long a change of tables waits for those who use them. All others wait meanwhile.
+const PATIENCE: &str = "2s";
+
+/// Changes tables.
+async fn run_patiently(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{PATIENCE}'; {}", sql.text());
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await.map(drop)
 }
 
@@ -202,10 +205,16 @@ impl Database for Postgres {
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for statement in self.sql.tables().into_iter().chain([&self.sql.upgrade]) {
-            match run_patiently(statement, "2s", conn).await {
+            match run_patiently(statement, conn).await {
                 // Two processes that create the same table at once: one of them trips over the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
+                Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
+                    return Err(misconfigured(format!(
+                        "the tables are of an older form, and somebody, a backup for one, kept them in use for {PATIENCE} \
+                         when they were to be brought up to date: connect again, or see schema_upgrade()"
+                    )));
+                }
                 other => {
                     other?;
                 }

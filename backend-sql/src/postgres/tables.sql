@@ -39,7 +39,13 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     tokens bigint NOT NULL,
     lease bigint,
     PRIMARY KEY (name, ticket)
-)
+);
+-- A sequence that is UNLOGGED, as that of such a table is since version 15, cannot be used on a promoted replica.
+DO $$ DECLARE numbers regclass := pg_get_serial_sequence('{waiters}', 'ticket'); BEGIN
+    IF (SELECT relpersistence FROM pg_class WHERE oid = numbers) = 'u' THEN
+        EXECUTE 'ALTER SEQUENCE ' || numbers || ' SET LOGGED';
+    END IF;
+END $$
 
 -- name: clients
 CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockcore::{Locks, Mode};
 
-use crate::servers::{Kind, client, count, mariadb, postgres, url};
+use crate::servers::{Kind, client, count, mariadb, postgres, url, waiters};
 
 const WRITERS: usize = 16;
 const NAMES: usize = 4;
@@ -101,7 +101,7 @@ async fn mixed_storm(kind: Kind, table: &str) {
     println!("{kind:?}: {MIXED} visits in {:?}", began.elapsed());
     // Those who were given up on are cleaned up in the background.
     let end = Instant::now() + Duration::from_secs(30);
-    for table in [format!("{table}_members"), format!("{table}_queue")] {
+    for table in [format!("{table}_members"), waiters(kind, table)] {
         while count(kind, &url, &table).await != "0" {
             assert!(Instant::now() < end, "rows are left in {table}");
             tokio::time::sleep(Duration::from_millis(20)).await;

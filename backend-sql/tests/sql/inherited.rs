@@ -179,9 +179,10 @@ async fn what_cannot_work_is_said() {
     drop(client(Kind::Postgres, &(server.url() + "?table=forgetful")).await);
     server
         .admin_sql(
-            "CREATE ROLE limited LOGIN; GRANT ALL ON hidden, hidden_queue, hidden_members TO limited;
+            "CREATE ROLE limited LOGIN; GRANT ALL ON hidden, hidden_members, hidden_waiters, hidden_clients TO limited;
              ALTER TABLE hidden_members ENABLE ROW LEVEL SECURITY;
-             ALTER TABLE forgetful SET UNLOGGED; GRANT ALL ON forgetful, forgetful_queue, forgetful_members TO limited;
+             ALTER TABLE forgetful SET UNLOGGED; GRANT ALL ON forgetful, forgetful_members TO limited;
+             GRANT ALL ON forgetful_waiters, forgetful_clients TO limited;
              CREATE ROLE limited_to_reading LOGIN; ALTER ROLE limited_to_reading SET default_transaction_read_only = on;
              CREATE ROLE without_path LOGIN; ALTER ROLE without_path SET search_path = '';",
         )

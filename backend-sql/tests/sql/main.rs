@@ -5,6 +5,7 @@ mod crash;
 mod deadlocks;
 mod doubt;
 mod groups;
+mod hand_over;
 mod inherited;
 mod many;
 mod mysql;

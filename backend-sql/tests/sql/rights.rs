@@ -106,8 +106,8 @@ async fn the_documented_rights_are_enough_on_postgres() {
     let sql = format!(
         "CREATE ROLE app LOGIN PASSWORD '{CANARY}'; CREATE ROLE reader LOGIN;
          GRANT SELECT, INSERT, UPDATE ON rights TO app;
-         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_queue, rights_members TO app;
-         GRANT SELECT ON rights, rights_queue, rights_members TO reader;"
+         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_waiters, rights_clients, rights_members TO app;
+         GRANT SELECT ON rights, rights_waiters, rights_clients, rights_members TO reader;"
     );
     server.admin_sql(&sql).await.expect("an administrator");
     least(Kind::Postgres, &url.replace("postgres@", &format!("app:{CANARY}@"))).await;

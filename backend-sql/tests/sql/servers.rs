@@ -89,6 +89,12 @@ pub(crate) async fn admin(kind: Kind, url: &str, sql: &str) -> String {
     }
 }
 
+/// The table of those who wait.
+pub(crate) fn waiters(kind: Kind, table: &str) -> String {
+    let suffix = if kind == Kind::Postgres { "waiters" } else { "queue" };
+    format!("{table}_{suffix}")
+}
+
 /// How many rows a table has.
 pub(crate) async fn count(kind: Kind, url: &str, table: &str) -> String {
     let sql = format!("SELECT CAST(count(*) AS CHAR(9)) FROM {table}");

@@ -4,15 +4,34 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-/// The last commit before the formats changed that are kept in Redis.
-const COMMIT: &str = "bacc779bd9af3cb7e4d1a3ec25a15f3d5a8d027d";
+/// A version of the command.
+pub(crate) struct Version {
+    /// The last commit before the formats changed that are kept in this backend.
+    commit: &'static str,
+    /// What is not needed is not built.
+    feature: &'static str,
+    program: OnceLock<Result<PathBuf, String>>,
+}
 
-/// The program. `None` where it cannot be had, which is an error where all must be tested.
-pub(crate) fn earlier() -> Option<&'static Path> {
-    static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(build);
-    PROGRAM.as_ref().inspect_err(|why| not_run(why)).ok().map(PathBuf::as_path)
+/// For Redis.
+#[cfg(feature = "redis")]
+pub(crate) static REDIS: Version = Version::new("bacc779bd9af3cb7e4d1a3ec25a15f3d5a8d027d", "redis");
+/// For PostgreSQL.
+#[cfg(feature = "postgres")]
+pub(crate) static POSTGRES: Version = Version::new("ba03bd9e541b5a937d7d49d085631fe0c3677516", "postgres");
+
+impl Version {
+    const fn new(commit: &'static str, feature: &'static str) -> Self {
+        Self { commit, feature, program: OnceLock::new() }
+    }
+
+    /// The program. `None` where it cannot be had, which is an error where all must be tested.
+    pub(crate) fn program(&'static self) -> Option<&'static Path> {
+        let program = self.program.get_or_init(|| build(self));
+        program.as_ref().inspect_err(|why| not_run(why)).ok().map(PathBuf::as_path)
+    }
 }
 
 /// Says that something is not tested here, and fails where it has to be.
@@ -21,8 +40,9 @@ pub(crate) fn not_run(why: &str) {
     testbed::not_run("the rolling deployment", why);
 }
 
-fn build() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lockwell-{COMMIT}"));
+fn build(version: &Version) -> Result<PathBuf, String> {
+    let Version { commit, feature, .. } = version;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lockwell-{commit}"));
     let program = folder.join("target/debug/lockwell");
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(failed)?;
@@ -35,11 +55,10 @@ fn build() -> Result<PathBuf, String> {
     }
     let source = folder.join("source");
     fs::create_dir_all(&source).map_err(failed)?;
-    unpack(&source)?;
+    unpack(commit, &source)?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--locked", "--package", "lockwell-cli"]);
-    // What is not needed is not built.
-    cargo.args(["--no-default-features", "--features", "redis"]);
+    cargo.args(["--no-default-features", "--features", feature]);
     cargo.env("CARGO_TARGET_DIR", folder.join("target")).env("CARGO_INCREMENTAL", "0");
     run(cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").current_dir(&source))?;
     fs::write(done, "").map_err(failed)?;
@@ -47,9 +66,9 @@ fn build() -> Result<PathBuf, String> {
 }
 
 /// The files of that commit.
-fn unpack(folder: &Path) -> Result<(), String> {
+fn unpack(commit: &str, folder: &Path) -> Result<(), String> {
     let mut archive = Command::new("git");
-    archive.args(["archive", COMMIT]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    archive.args(["archive", commit]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut archive = archive
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -59,7 +78,7 @@ fn unpack(folder: &Path) -> Result<(), String> {
     let unpacked = run(Command::new("tar").arg("-x").current_dir(folder).stdin(files));
     let archived = archive.wait().map_err(|error| format!("git: {error}"))?;
     if !archived.success() {
-        return Err(format!("the repository here has no commit {COMMIT}: its history is needed"));
+        return Err(format!("the repository here has no commit {commit}: its history is needed"));
     }
     unpacked
 }

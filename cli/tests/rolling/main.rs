@@ -1,6 +1,6 @@
 //! A rolling deployment: the command of an earlier commit and the present one on the same servers exclude each other, whoever
 //! holds and whoever waits.
-#![cfg(all(unix, feature = "redis"))]
+#![cfg(all(unix, any(feature = "redis", feature = "postgres")))]
 
 #[allow(dead_code)] // The other tests of the command use the rest.
 #[path = "../cli/support.rs"]
@@ -12,9 +12,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use testbed::{Durability, Options, Redis, RedisSentinel};
+use testbed::{Durability, Options};
+#[cfg(feature = "redis")]
+use testbed::{Redis, RedisSentinel};
 
-use crate::earlier::earlier;
+#[cfg(feature = "redis")]
+use crate::earlier::REDIS;
+use crate::earlier::Version;
 use crate::support::{Running, Site, block_on, finish, wait_until};
 
 /// Reads a number from a file, thinks, and writes the next number back. Readers see no change while they read.
@@ -35,6 +39,8 @@ const TTL: Duration = Duration::from_secs(2);
 struct Versions<'a> {
     both: [&'a Path; 2],
     url: &'a str,
+    /// Whether they queue together. If not, each sees its own waiters alone, and those of the other come in when they look.
+    queue_together: bool,
 }
 
 impl Versions<'_> {
@@ -89,8 +95,8 @@ impl Versions<'_> {
                 finish(&mut refused).complains(75, "held");
                 let args = ["run", "--wait", "1m", "a", "--", "sh", "-c", "echo > came"];
                 let waiting = Running::start(&mut self.call(waiter, &site, &args));
-                // Either version sees the other's waiter.
-                for version in [holder, waiter] {
+                let sees_it = if self.queue_together { vec![holder, waiter] } else { vec![waiter] };
+                for version in sees_it {
                     wait_until("a waiter", || {
                         let status = finish(&mut self.call(version, &site, &["status", "--json", "a"]));
                         let status: serde_json::Value = serde_json::from_str(&status.out).expect(&status.err);
@@ -116,32 +122,56 @@ impl Versions<'_> {
 }
 
 /// Both versions on these servers.
-fn roll(url: &str) {
-    let Some(earlier) = earlier() else { return };
-    let versions = Versions { both: [earlier, Path::new(env!("CARGO_BIN_EXE_lockwell"))], url };
+fn roll(earlier: &'static Version, url: &str, queue_together: bool) {
+    let Some(earlier) = earlier.program() else { return };
+    let versions =
+        Versions { both: [earlier, Path::new(env!("CARGO_BIN_EXE_lockwell"))], url, queue_together };
     versions.exclude_each_other();
     versions.wait_for_each_other();
 }
 
-fn installed() -> bool {
-    let Err(error) = Redis::installed() else { return true };
+fn installed(found: Result<(), testbed::Error>) -> bool {
+    let Err(error) = found else { return true };
     earlier::not_run(&error.to_string());
     false
 }
 
+/// The earlier version makes the tables, or the present one does.
+#[cfg(feature = "postgres")]
+#[test]
+fn postgres() {
+    if !installed(testbed::Postgres::installed()) {
+        return;
+    }
+    let Some(earlier) = earlier::POSTGRES.program() else { return };
+    block_on(async {
+        let options = Options::new().durability(Durability::OsCache);
+        let server = testbed::Postgres::start_with(&options).await.unwrap();
+        for (first, table) in [(earlier, "old"), (Path::new(env!("CARGO_BIN_EXE_lockwell")), "new")] {
+            let url = format!("{}?table={table}", server.url());
+            let made =
+                Command::new(first).args(["run", "a", "--", "true"]).env("LOCKWELL_URL", &url).status();
+            assert!(made.unwrap().success());
+            roll(&earlier::POSTGRES, &url, false);
+        }
+    });
+}
+
+#[cfg(feature = "redis")]
 #[test]
 fn one_server() {
-    if installed() {
+    if installed(Redis::installed()) {
         block_on(async {
             let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
-            roll(&server.url());
+            roll(&REDIS, &server.url(), true);
         });
     }
 }
 
+#[cfg(feature = "redis")]
 #[test]
 fn redlock() {
-    if installed() {
+    if installed(Redis::installed()) {
         block_on(async {
             let mut nodes = Vec::new();
             for _ in 0..3 {
@@ -149,18 +179,19 @@ fn redlock() {
                 nodes.push(Redis::start().await.unwrap());
             }
             let addresses: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-            roll(&format!("redlock://{}", addresses.join(",")));
+            roll(&REDIS, &format!("redlock://{}", addresses.join(",")), true);
         });
     }
 }
 
+#[cfg(feature = "redis")]
 #[test]
 fn sentinel() {
-    if installed() {
+    if installed(Redis::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
             let group = RedisSentinel::start_with(&options).await.unwrap();
-            roll(&group.url());
+            roll(&REDIS, &group.url(), true);
         });
     }
 }
