@@ -72,9 +72,9 @@ pub(super) struct Done {
 /// database file only behind a statement that runs to its end; otherwise the log grows without bound, and each commit gets
 /// slower. But not further: the end of the query is one more message of the thread that has the connection, and to be
 /// woken by a message costs as much as the statement.
-pub(super) async fn run<'q>(
+pub(super) async fn run(
     conn: &mut SqliteConnection,
-    query: Query<'q, sqlx::Sqlite, SqliteArguments>,
+    query: Query<'_, sqlx::Sqlite, SqliteArguments>,
     statements: usize,
 ) -> sqlx::Result<Done> {
     let mut answers = conn.fetch_many(query);
