@@ -1,7 +1,6 @@
 //! What a batch of requests comes to: claims that hold alone and claims that hold together are told apart here.
 
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use lockcore::backend::Waiters;
 use lockcore::{Claim, Grant};
@@ -168,20 +167,4 @@ pub(crate) async fn renew<D: Dialect>(
         }
     }
     Ok(answers)
-}
-
-/// Deletes what nobody has used for `idle`, members whose leases ended that long ago included.
-pub(crate) async fn purge<D: Dialect>(
-    dialect: &D,
-    waiters: &Waiters,
-    conn: &mut D::Conn,
-    idle: Duration,
-) -> sqlx::Result<u64> {
-    let deserted = dialect.deserted(conn, idle).await?;
-    if !deserted.is_empty() {
-        for ticket in dialect.reap(conn, &deserted, waiters).await? {
-            waiters.notify(ticket);
-        }
-    }
-    dialect.purge(conn, idle).await
 }

@@ -70,10 +70,8 @@ impl<D: Dialect> Client<D> {
     /// Frees a lock that is held alone, or leaves a group.
     pub(crate) async fn free(&self, route: Route, request: Request<D>) -> Result<Freed> {
         match self.call(route, request).await? {
-            // The first try may have freed the lock, and another may have taken it since: that is no loss.
-            Reply { answer: (Answer::Freed(freed), _), in_doubt } => {
-                Ok(Freed { released: freed.released || in_doubt, ..freed })
-            }
+            // The first try may have freed the lock, and another may have taken it since.
+            Reply { answer: (Answer::Freed(freed), _), in_doubt } => Ok(Freed { in_doubt, ..freed }),
             _ => Err(unexpected()),
         }
     }
@@ -132,7 +130,7 @@ impl<D: Dialect> Client<D> {
     /// Gives the place in the queue up; answers whether there was one.
     pub(crate) async fn leave(&self, claim: &Claim) -> Result<bool> {
         let freed = self.free(Route::Main, Request::Leave(claim.clone())).await?;
-        let left = freed.released;
+        let left = freed.released || freed.in_doubt;
         self.tell(freed);
         Ok(left)
     }
@@ -153,7 +151,13 @@ impl<D: Dialect> Client<D> {
 
     /// Closes the connections that are idle.
     pub(crate) fn close(&self) {
-        self.batcher.service().close();
+        for route in [Route::Main, Route::BlockedRows, Route::Purge] {
+            self.close_on(route);
+        }
+    }
+
+    pub(crate) fn close_on(&self, route: Route) {
+        self.batcher.service().close(route);
     }
 }
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::examine::Examine;
 use crate::groups::Groups;
 use crate::places::{Look, Seat};
+use crate::purge::Portion;
 
 /// The ticket of a claim that does not queue: behind everybody.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
@@ -93,6 +94,8 @@ impl Took {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
+    /// An earlier try, whose answer was lost, may have done it.
+    pub in_doubt: bool,
     /// It is still held: a transaction has locked the row.
     pub blocked: bool,
     /// The tickets of those whose turn it is now and who wait in this process.
@@ -302,8 +305,14 @@ pub trait Dialect: Groups + Examine {
         name: &LockName,
     ) -> impl Future<Output = Answer<usize>> + Send;
 
-    /// Deletes rows of locks that nobody has used for `idle`, and places of waiters that are gone.
-    fn purge(&self, conn: &mut Self::Conn, idle: Duration) -> impl Future<Output = Answer<u64>> + Send;
+    /// Deletes rows of locks that nobody has used for `idle`, among the first names behind `after`. The first portion, behind
+    /// no name, takes places of waiters that are gone along.
+    fn purge(
+        &self,
+        conn: &mut Self::Conn,
+        idle: Duration,
+        after: &str,
+    ) -> impl Future<Output = Answer<Portion>> + Send;
 }
 
 fn other_queue() -> sqlx::Error {

@@ -24,7 +24,7 @@ trait Check: Send + Sync {
 /// The connections of one client, one for each route.
 pub(crate) struct Idle<D: Dialect> {
     dialect: Arc<D>,
-    lines: [Mutex<Option<Line<D>>>; 2],
+    lines: [Mutex<Option<Line<D>>>; 3],
 }
 
 /// A connection that is idle.

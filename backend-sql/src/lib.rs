@@ -24,6 +24,7 @@ mod options;
 mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod purge;
 mod requests;
 mod service;
 #[cfg(feature = "sqlite")]

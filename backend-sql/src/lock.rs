@@ -12,10 +12,10 @@ use lockcore::{
     Operation, Released, Renewal, Result, async_trait,
 };
 
-use crate::batch;
 use crate::client::Client;
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, NO_TICKET};
 use crate::options::Options;
+use crate::purge::purge;
 use crate::requests::{Context, Request, Route, blocked};
 use crate::turn::Turn;
 
@@ -39,12 +39,8 @@ impl<D: Dialect> Inner<D> {
         self.clients.get(|| Client::new(&self.dialect, self.options.timeout))
     }
 
-    async fn purge(&self, idle: Duration) -> Result<u64> {
-        let client = self.client()?;
-        let purged = client.run(Route::Main, move |Context { dialect, waiters, conn }| {
-            Box::pin(batch::purge(dialect, waiters, conn, idle))
-        });
-        purged.await
+    async fn purge(&self, idle: Duration, stops: bool) -> Result<u64> {
+        purge(&*self.client()?, idle, stops).await
     }
 }
 
@@ -126,7 +122,7 @@ impl<D: Dialect> SqlLock<D> {
     /// # Cancel safety
     /// The rows may be deleted even if this future is dropped.
     pub async fn purge(&self, idle: Duration) -> Result<u64> {
-        self.0.purge(idle).await
+        self.0.purge(idle, false).await
     }
 
     /// Starts the purge of idle rows. It ends with the last handle.
@@ -142,7 +138,7 @@ impl<D: Dialect> SqlLock<D> {
                 // Jitter, so that the processes of a fleet that started together do not purge together.
                 tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
                 let Some(inner) = inner.upgrade() else { return };
-                match inner.purge(idle).await {
+                match inner.purge(idle, true).await {
                     Ok(purged) => tracing::debug!(purged, "idle lock rows deleted"),
                     // A user without the right to delete is a good idea, not a problem.
                     Err(error) => {
@@ -255,13 +251,19 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         if Hold::of(claim) == Hold::Alone {
             freed = until_unblocked(|route| client.free(route, Request::Release(claim.clone()))).await?;
         }
+        let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
             freed = until_unblocked(|route| client.free(route, Request::Part(claim.clone()))).await?;
+            in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
         client.tell(freed);
-        Ok(if released { Released::Released } else { Released::NotHeld })
+        Ok(match (released, in_doubt) {
+            (true, _) => Released::Released,
+            (false, true) => Released::InDoubt,
+            (false, false) => Released::NotHeld,
+        })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

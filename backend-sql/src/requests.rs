@@ -92,6 +92,8 @@ pub(crate) enum Route {
     /// One for requests that wait for a row which a transaction has locked: they must not hold up the others. It is
     /// made when it is first needed, which is rare.
     BlockedRows,
+    /// That of the purge. It is closed behind each.
+    Purge,
 }
 
 impl<D: Dialect> Request<D> {

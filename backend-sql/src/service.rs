@@ -42,11 +42,9 @@ impl<D: Dialect> Statements<D> {
         Self { idle: Idle::new(Arc::clone(&dialect)), dialect, waiters }
     }
 
-    /// Closes the connections that are idle.
-    pub(crate) fn close(&self) {
-        for route in [Route::Main, Route::BlockedRows] {
-            drop(self.idle.on(route).take());
-        }
+    /// Closes the connection for this route, if it is idle.
+    pub(crate) fn close(&self, route: Route) {
+        drop(self.idle.on(route).take());
     }
 
     /// Carries a batch out. The connection comes back with the answers.

@@ -12,6 +12,7 @@ use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, micros, status};
 use crate::groups::Groups;
+use crate::purge::{PORTION, Portion};
 
 impl MySql {
     /// Answers with how many held the lock.
@@ -162,9 +163,20 @@ impl Dialect for MySql {
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<u64> {
-        sqlx::query(self.sql.purge_queue.get()).execute(&mut conn.inner).await?;
-        let purge = sqlx::query(self.sql.purge.get()).bind(micros(idle)).bind(micros(idle));
-        Ok(purge.execute(&mut conn.inner).await?.rows_affected())
+    async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+        if after.is_empty() {
+            for sql in &self.sql.purge_queue {
+                sqlx::query(sql.get()).execute(&mut conn.inner).await?;
+            }
+        }
+        let last = sqlx::query_scalar(self.sql.portion.get()).bind(after.as_bytes()).bind(PORTION);
+        let Some(last): Option<Vec<u8>> = last.fetch_one(&mut conn.inner).await? else {
+            return Ok(Portion::default());
+        };
+        let purge = sqlx::query(self.sql.purge.get()).bind(after.as_bytes()).bind(last.as_slice());
+        let gone =
+            purge.bind(micros(idle)).bind(micros(idle)).execute(&mut conn.inner).await?.rows_affected();
+        let last = String::from_utf8(last).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        Ok(Portion { gone, last: Some(last) })
     }
 }

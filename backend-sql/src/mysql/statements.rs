@@ -230,11 +230,16 @@ const ALIVE: &str = "SELECT COUNT(*) FROM {members} WHERE name = ? AND expires_a
 
 const FORCE_MEMBERS: &str = "DELETE FROM {members} WHERE name = ?";
 
-/// A row goes only when its token is lower than what a new row would start with.
-const PURGE: &str = "DELETE FROM {locks} WHERE COALESCE(expires_at, acquired_at) < {now} - ?
-    AND acquired_at < {now} - ? AND token < {now}";
+/// The last name of a portion of the purge.
+const PORTION: &str =
+    "SELECT MAX(p.name) FROM (SELECT name FROM {locks} WHERE name > ? ORDER BY name LIMIT ?) AS p";
 
-const PURGE_QUEUE: &str = "DELETE FROM {queue} WHERE alive_until < {now} - 60000000";
+/// A row goes only when its token is lower than what a new row would start with. One that is in use is passed over.
+const PURGE: &str = "DELETE l FROM (SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name > ? AND name <= ?
+    AND COALESCE(expires_at, acquired_at) < {now} - ? AND acquired_at < {now} - ? AND token < {now}
+    LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name";
+
+const PURGE_QUEUE: [&str; 1] = ["DELETE FROM {queue} WHERE alive_until < {now} - 60000000"];
 
 const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
@@ -274,8 +279,9 @@ pub(super) struct Statements {
     pub(super) force: Sql,
     pub(super) alive: Sql,
     pub(super) force_members: Sql,
+    pub(super) portion: Sql,
     pub(super) purge: Sql,
-    pub(super) purge_queue: Sql,
+    pub(super) purge_queue: [Sql; 1],
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
     pub(super) create: [Sql; 3],
@@ -315,8 +321,9 @@ impl Statements {
             force: sql(FORCE),
             alive: sql(ALIVE),
             force_members: sql(FORCE_MEMBERS),
+            portion: sql(PORTION),
             purge: sql(PURGE),
-            purge_queue: sql(PURGE_QUEUE),
+            purge_queue: PURGE_QUEUE.map(sql),
             verify: held(VERIFY),
             check: CHECK.map(sql),
             create: [LOCKS, QUEUE, MEMBERS].map(sql),

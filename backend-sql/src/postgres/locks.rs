@@ -15,6 +15,7 @@ use crate::dialect::{
 use crate::error::ended;
 use crate::groups::Groups;
 use crate::places::Look;
+use crate::purge::{PORTION, Portion};
 
 /// The token; of a lock that was refused, how it is in use, how long, and whether only those who wait stand in the way.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
@@ -287,9 +288,17 @@ impl Dialect for Postgres {
         ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))
     }
 
-    async fn purge(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<u64> {
-        self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
-        self.statement(&self.sql.purge_clients).execute(&mut *conn).await?;
-        Ok(self.statement(&self.sql.purge).bind(micros(idle)).execute(conn).await?.rows_affected())
+    async fn purge(&self, conn: &mut PgConnection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+        if after.is_empty() {
+            self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
+            self.statement(&self.sql.purge_clients).execute(&mut *conn).await?;
+        }
+        let last = self.statement(&self.sql.portion).bind(after).bind(PORTION);
+        let Some(last) = last.only_value::<Option<String>>(&mut *conn).await? else {
+            return Ok(Portion::default());
+        };
+        let purge = self.statement(&self.sql.purge).bind(micros(idle)).bind(after).bind(last.as_str());
+        let gone = purge.execute(conn).await?.rows_affected();
+        Ok(Portion { gone, last: Some(last) })
     }
 }

@@ -89,7 +89,7 @@ macro_rules! statements {
 
 statements! {
     take take_new take_many claim enter look release hand_over hand_on hand_over_many leave call_next turns announce
-    holders count_waiters names about force force_members purge purge_waiters purge_clients
+    holders count_waiters names about force force_members portion purge purge_waiters purge_clients
     join_one join make part_one part reap deserted downgrade member call
     locks members waiters clients upgrade check_locks check_members check_waiters check_clients forgets
     ;

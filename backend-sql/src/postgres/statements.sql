@@ -352,10 +352,17 @@ SELECT name FROM {locks} WHERE expires_at > clock_timestamp() ORDER BY name
 SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
     (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names')
 
+-- name: portion
+-- The last name of a portion of the purge.
+SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT $2) AS portion
+
 -- name: purge
--- A row goes only when its token is lower than what a new row would start with.
-DELETE FROM {locks} l WHERE coalesce(expires_at, acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
-    AND acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND token < {clock} AND {lazy}
+-- A row goes only when its token is lower than what a new row would start with. One that is in use is passed over.
+DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND i.name <= $3
+    AND coalesce(i.expires_at, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
+    AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token < {clock}
+    FOR UPDATE SKIP LOCKED) AS idle
+WHERE l.name = idle.name AND {lazy}
 
 -- name: purge_waiters
 DELETE FROM {waiters} q WHERE NOT EXISTS (SELECT 1 FROM {clients} c

@@ -1,19 +1,19 @@
 //! One connection to a database file, and what must be known of it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::files::Files;
 use super::filesystem;
 use super::watch::{Watch, version};
+use super::write::{self, Commits, Done, Write};
 use crate::error::misconfigured;
 use crate::idle;
-use crate::table::Sql;
 
 /// How often a file that is replaced while it is being opened is opened again.
 const ATTEMPTS: u32 = 5;
@@ -36,51 +36,8 @@ pub struct Connection {
     watch: Watching,
     /// How its commits reach the disk. `None`: that is being changed.
     commits: Option<Commits>,
-}
-
-/// When a commit is on the disk. In both modes it survives the death of the process.
-///
-/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal says survives a
-/// crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the next checkpoint. A release,
-/// a place in the queue and a purge need no more: one that is forgotten lets a lease, a place or a row run out.
-///
-/// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum of each frame
-/// in the log covers all frames before it: they are in the same file, and an fsync syncs all of the file that was written
-/// before, by this connection or another, in this process or another. So the frames that were only written are a tail
-/// behind the last synced commit, and a crash cuts from that tail. Frames in it may be torn or missing; the checksums end the log
-/// at the first of them, at a commit. When the log begins anew, all of it has been moved into the database file before, in
-/// both modes: a checkpoint syncs the log, writes and syncs the database, and only then is the new header written, and
-/// synced by itself. If that header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
-///
-/// No transaction mixes the two, and a transaction with any grant or renewal in it is synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Commits {
-    Synced,
-    Written,
-}
-
-impl Commits {
-    const fn pragma(self) -> &'static str {
-        match self {
-            Self::Synced => "PRAGMA synchronous=FULL;",
-            Self::Written => "PRAGMA synchronous=NORMAL;",
-        }
-    }
-}
-
-/// A statement that is sent by itself, and the same with a change of the mode before it. SQLite carries the pragma out
-/// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
-pub(super) struct Alone {
-    plain: Sql,
-    synced: Sql,
-    written: Sql,
-}
-
-impl Alone {
-    pub(super) fn new(sql: impl Fn(&str) -> Sql, text: &str) -> Self {
-        let with = |how: Commits| sql(&format!("{} {text}", how.pragma()));
-        Self { plain: sql(text), synced: with(Commits::Synced), written: with(Commits::Written) }
-    }
+    /// Whether the file system writes to a disk.
+    is_flushed: bool,
 }
 
 /// Whether the log is watched.
@@ -117,7 +74,9 @@ impl Connection {
             };
             if let Some(files) = Files::of(&path, before) {
                 opening.known.store(true, Ordering::Relaxed);
-                return Ok(Self { sqlite, files, watch: Watching::NotYet, commits: Some(Commits::Synced) });
+                let is_flushed = !filesystem::is_in_memory(&path);
+                let commits = Some(Commits::Synced);
+                return Ok(Self { sqlite, files, watch: Watching::NotYet, commits, is_flushed });
             }
             // The first time this is so for a file that opening has made.
             sqlite.close().await?;
@@ -138,56 +97,43 @@ impl Connection {
         &mut self.sqlite
     }
 
-    /// For grants and renewals, and whatever else has to survive a crash of the host.
-    pub(super) async fn synced(&mut self) -> sqlx::Result<&mut SqliteConnection> {
-        self.commit(Commits::Synced).await
+    /// Runs a statement that writes, by itself or in a transaction. The mode travels with it where it has to change, since
+    /// each message to the thread of the connection costs as much as a short statement.
+    pub(super) async fn write<'q>(
+        &mut self,
+        sql: &Write,
+        bind: impl FnOnce(Query<'q, sqlx::Sqlite, SqliteArguments>) -> Query<'q, sqlx::Sqlite, SqliteArguments>,
+    ) -> sqlx::Result<Done> {
+        let switches = self.switches_to(sql.commits);
+        let query = bind(sqlx::query(sql.text(switches).get()));
+        if !switches {
+            return write::run(&mut self.sqlite, query, 1).await;
+        }
+        // If it fails, nobody knows which mode it has left.
+        self.commits = None;
+        let done = write::run(&mut self.sqlite, query, 2).await?;
+        self.commits = Some(sql.commits);
+        Ok(done)
     }
 
-    /// For releases, places in the queue, and what is tidied up.
-    pub(super) async fn written(&mut self) -> sqlx::Result<&mut SqliteConnection> {
-        self.commit(Commits::Written).await
-    }
-
-    /// Not inside of a transaction, where SQLite refuses it.
-    async fn commit(&mut self, how: Commits) -> sqlx::Result<&mut SqliteConnection> {
-        if self.commits != Some(how) {
+    /// Begins several statements that cost one commit. The transaction writes from its start, so it cannot fail half-way
+    /// for a snapshot that has grown old.
+    pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<&mut SqliteConnection> {
+        let switches = self.switches_to(commits);
+        let pragma = if switches { commits.pragma() } else { "" };
+        if switches {
             self.commits = None;
-            sqlx::raw_sql(how.pragma()).execute(&mut self.sqlite).await?;
-            self.commits = Some(how);
+        }
+        sqlx::raw_sql(AssertSqlSafe(format!("{pragma}BEGIN IMMEDIATE"))).execute(&mut self.sqlite).await?;
+        if switches {
+            self.commits = Some(commits);
         }
         Ok(&mut self.sqlite)
     }
 
-    /// The text for one statement that is to be synced. The mode travels with it where it has to change, since each
-    /// message to the thread of the connection costs as much as a short statement. After success the caller says
-    /// [`is_synced`](Self::is_synced). In a transaction the mode is right already.
-    pub(super) fn synced_by(&mut self, sql: &Alone) -> AssertSqlSafe<Arc<str>> {
-        self.by(sql, Commits::Synced)
-    }
-
-    pub(super) fn is_synced(&mut self) {
-        self.commits = Some(Commits::Synced);
-    }
-
-    /// The same for one that need not wait for the disk, and [`is_written`](Self::is_written).
-    pub(super) fn written_by(&mut self, sql: &Alone) -> AssertSqlSafe<Arc<str>> {
-        self.by(sql, Commits::Written)
-    }
-
-    pub(super) fn is_written(&mut self) {
-        self.commits = Some(Commits::Written);
-    }
-
-    fn by(&mut self, sql: &Alone, how: Commits) -> AssertSqlSafe<Arc<str>> {
-        if self.commits == Some(how) {
-            return sql.plain.get();
-        }
-        // If it fails, nobody knows which mode it has left.
-        self.commits = None;
-        match how {
-            Commits::Synced => sql.synced.get(),
-            Commits::Written => sql.written.get(),
-        }
+    /// Whether the mode has to change. Where an fsync does nothing, all is synced.
+    fn switches_to(&self, commits: Commits) -> bool {
+        self.commits != Some(if self.is_flushed { commits } else { Commits::Synced })
     }
 
     /// A number that changes when another connection commits.

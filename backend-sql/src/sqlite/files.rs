@@ -11,20 +11,55 @@
 //! the statement would prove nothing about its effect. A replacement after the look is noticed by the next one, which is
 //! that of the renewal at the latest.
 //!
+//! The three names are in one folder, as a rule, and no name in it changes without the folder's time of change. So as long as
+//! that is what it was, the folder alone is looked up. Each lookup costs as much as a tenth of a short statement.
+//!
 //! The files must not be opened to look at them: when a process closes any handle of a file, POSIX takes all its locks on
 //! that file away, those of SQLite as well.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Device and inode. On systems without them, files that are open cannot be removed.
 type Id = Option<(u64, u64)>;
+
+/// Device, inode, and the time of the last change in seconds and nanoseconds. Nobody can set that time, as the
+/// time of modification can be set.
+type Stamp = (u64, u64, i64, i64);
+
+/// How long a stamp must have stood before it counts: the clock of a file system goes in steps of 1 to 10 ms, so a change
+/// in the same step leaves the same stamp.
+const SETTLED: Duration = Duration::from_millis(50);
+/// How long the folder stands for the files. Something may be mounted over a file, which changes no folder.
+const TRUST: Duration = Duration::from_millis(200);
 
 /// The files of one open connection.
 #[derive(Debug)]
 pub(super) struct Files {
     names: [PathBuf; 3],
     ids: [Id; 3],
+    /// Where all of them are.
+    folder: Option<PathBuf>,
+    seen: Cell<Option<Seen>>,
+}
+
+/// What a look at all files has found.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// That of the folder, from before the look.
+    stamp: Stamp,
+    /// When this stamp was seen first.
+    first: Instant,
+    looked: Instant,
+}
+
+impl Seen {
+    /// Whether a later change of the folder would have another stamp.
+    fn is_settled(&self) -> bool {
+        self.looked.duration_since(self.first) >= SETTLED
+    }
 }
 
 impl Files {
@@ -50,7 +85,12 @@ impl Files {
         };
         let names = [path.to_owned(), beside("-wal"), beside("-shm")];
         let ids = [id(&names[0]).ok()?, id(&names[1]).ok()?, id(&names[2]).ok()?];
-        (before == Some(ids[0]) && !has_lost(&real)).then_some(Self { names, ids })
+        let folder = path.parent().filter(|folder| {
+            folder.canonicalize().ok().as_deref() == real.parent() && path.file_name() == real.file_name()
+        });
+        let folder = folder.map(Path::to_owned);
+        let seen = Cell::new(None);
+        (before == Some(ids[0]) && !has_lost(&real)).then_some(Self { names, ids, folder, seen })
     }
 
     /// Whether a connection that is opened now would get removed files, as far as the system says that.
@@ -65,6 +105,20 @@ impl Files {
 
     /// Whether the names still lead to these files.
     pub(super) fn check(&self) -> io::Result<()> {
+        let now = Instant::now();
+        let stamp = self.folder.as_deref().and_then(|folder| stamp(folder).ok());
+        let seen = self.seen.get().filter(|seen| Some(seen.stamp) == stamp);
+        if seen.is_some_and(|seen| seen.is_settled() && now.duration_since(seen.looked) < TRUST) {
+            return Ok(());
+        }
+        self.look()?;
+        let first = seen.map_or(now, |seen| seen.first);
+        self.seen.set(stamp.map(|stamp| Seen { stamp, first, looked: now }));
+        Ok(())
+    }
+
+    /// Looks at each of the files.
+    fn look(&self) -> io::Result<()> {
         for (name, known) in self.names.iter().zip(self.ids) {
             if id(name).ok() != Some(known) {
                 return Err(io::Error::other(format!("{} was removed or replaced", name.display())));
@@ -79,6 +133,18 @@ fn id(path: &Path) -> io::Result<Id> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path)?;
     Ok(Some((found.dev(), found.ino())))
+}
+
+#[cfg(unix)]
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
+}
+
+#[cfg(not(unix))]
+fn stamp(_: &Path) -> io::Result<Stamp> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(unix))]
@@ -106,4 +172,63 @@ fn has_lost(real: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn has_lost(_: &Path) -> bool {
     false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path) -> Files {
+        let path = folder.canonicalize().expect("a folder").join("locks.db");
+        for end in ["", "-wal", "-shm"] {
+            std::fs::write(format!("{}{end}", path.display()), "").expect("a file");
+        }
+        Files::of(&path, Files::before(&path)).expect("there")
+    }
+
+    /// At any age of the stamp of the folder.
+    #[test]
+    fn what_is_removed_is_noticed_at_once() {
+        for (pause, gone) in [(0, 1), (1, 0), (3, 2), (20, 1), (60, 0), (120, 2), (400, 1)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let files = open(folder.path());
+            assert!(files.folder.is_some());
+            let began = Instant::now();
+            loop {
+                files.check().expect("there");
+                if began.elapsed() >= Duration::from_millis(pause) {
+                    break;
+                }
+            }
+            std::fs::remove_file(&files.names[gone]).expect("removed");
+            files.check().expect_err("gone");
+        }
+    }
+
+    #[test]
+    fn a_settled_folder_stands_for_its_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = open(folder.path());
+        files.check().expect("there");
+        std::thread::sleep(SETTLED);
+        files.check().expect("there");
+        let looked = files.seen.get().expect("seen").looked;
+        files.check().expect("there");
+        assert_eq!(files.seen.get().expect("seen").looked, looked, "one look is enough");
+    }
+
+    #[test]
+    fn another_folder_under_the_same_name_is_noticed() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let inner = outer.path().canonicalize().expect("a folder").join("inner");
+        std::fs::create_dir(&inner).expect("a folder");
+        let files = open(&inner);
+        files.check().expect("there");
+        std::thread::sleep(SETTLED);
+        files.check().expect("there");
+        std::fs::rename(&inner, outer.path().join("old")).expect("moved");
+        std::fs::create_dir(&inner).expect("a folder");
+        open(&inner);
+        files.check().expect_err("another");
+    }
 }

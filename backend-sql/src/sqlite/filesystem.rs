@@ -32,6 +32,10 @@ const NETWORK: [(u32, &str); 14] = [
     (0x786f_4256, "vboxsf"),
 ];
 
+/// `tmpfs` and `ramfs`.
+#[cfg(target_os = "linux")]
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
 const FUSE: u32 = 0x6573_5546;
 
 /// File systems in user space of which it is known that they go over a network.
@@ -87,12 +91,28 @@ pub(super) fn refusal(path: &Path) -> Option<String> {
     }
 }
 
+/// Whether the file is in memory, where an fsync has nothing to do.
+#[cfg(target_os = "linux")]
+pub(super) fn is_in_memory(path: &Path) -> bool {
+    magic(path).is_some_and(|magic| IN_MEMORY.contains(&magic))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_in_memory(_: &Path) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+fn magic(path: &Path) -> Option<u32> {
+    // The type of the number differs from machine to machine; all of the magic numbers have 32 bits.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    rustix::fs::statfs(path).ok().map(|found| found.f_type as u32)
+}
+
 #[cfg(target_os = "linux")]
 fn kind_of(path: &Path) -> Option<Kind> {
     use std::os::unix::fs::MetadataExt;
-    // The type of the number differs from machine to machine; all of the magic numbers have 32 bits.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let magic = rustix::fs::statfs(path).ok()?.f_type as u32;
+    let magic = magic(path)?;
     let device = std::fs::metadata(path).ok()?.dev();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     Some(classify(magic, type_of_mount(&mounts, rustix::fs::major(device), rustix::fs::minor(device))))

@@ -7,7 +7,8 @@ use lockcore::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 
 use super::connection::Connection;
-use super::{Sqlite, begin, end};
+use super::write::Commits;
+use super::{Sqlite, end};
 use crate::dialect::{Ask, Freed, NO_TICKET, Took, block, micros, token};
 use crate::groups::Groups;
 use crate::table::Sql;
@@ -47,7 +48,7 @@ impl Sqlite {
             .execute(&mut *conn)
             .await?;
         if ask.ticket != NO_TICKET {
-            sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+            sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         }
         Ok(Took::Granted(token(number)))
     }
@@ -106,15 +107,14 @@ impl Sqlite {
         }
         sqlx::query(self.groups.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
         // Its place may not have been tidied up yet, and is not the last holder's any more.
-        sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
+        sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(true)
     }
 }
 
 impl Groups for Sqlite {
     async fn join(&self, conn: &mut Connection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let conn = conn.synced().await?;
-        begin(conn).await?;
+        let conn = conn.begin(Commits::Synced).await?;
         let answers = self.join_each(conn, asks).await;
         end(conn, answers).await
     }
@@ -125,7 +125,7 @@ impl Groups for Sqlite {
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
-        begin(conn.written().await?).await?;
+        conn.begin(Commits::Written).await?;
         let parted = self.part_each(conn.get(), claims).await;
         let parted = end(conn.get(), parted).await?;
         self.freed(conn, claims, &parted, waiters).await
@@ -137,7 +137,7 @@ impl Groups for Sqlite {
         names: &[LockName],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        begin(conn.written().await?).await?;
+        conn.begin(Commits::Written).await?;
         let reaped = self.reap_each(conn.get(), names).await;
         end(conn.get(), reaped).await?;
         let mut next = Vec::new();
@@ -155,8 +155,7 @@ impl Groups for Sqlite {
     }
 
     async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let conn = conn.synced().await?;
-        begin(conn).await?;
+        let conn = conn.begin(Commits::Synced).await?;
         let stepped = self.step_down(conn, claim).await;
         end(conn, stepped).await
     }

@@ -6,45 +6,77 @@ use std::time::Duration;
 use lockcore::backend::{PLACE_TTL, Waiters};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::{Sqlite, begin, end, json};
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, block, micros, status, token};
+use super::write::Commits;
+use super::{Sqlite, end, json};
+use crate::dialect::{
+    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
+};
 use crate::groups::Groups;
+use crate::purge::{PORTION, Portion};
 
-/// How many rows a statement of a purge looks at: all other writers of the file, and of the application, wait meanwhile.
-const PORTION: i64 = 500;
+/// How a lock stands, as one claim sees it.
+struct Standing {
+    in_use: Option<i64>,
+    left: Option<i64>,
+    is_mine: bool,
+}
+
+impl Standing {
+    fn answer(&self, ask: &Ask) -> Took {
+        Took::refused(ask, self.in_use, self.left)
+    }
+}
 
 impl Sqlite {
     async fn take_one(&self, conn: &mut Connection, ask: &Ask) -> sqlx::Result<Took> {
         let claim = &ask.claim;
-        // To the end, not to the first row: only a statement that runs to its end lets SQLite move its log into the
-        // database file. Otherwise the log grows without bound, and each commit gets slower.
-        let rows: Vec<SqliteRow> = sqlx::query(conn.synced_by(&self.sql.take))
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(micros(claim.ttl()))
-            .bind(claim.label())
-            .bind(ask.ticket)
-            .bind(block(claim))
-            .fetch_all(conn.get())
+        // One that was found taken of late is looked at first, unless the claim has been waiting for its turn: a refusal is
+        // one statement then, and one that keeps no other writer out.
+        if ask.ticket == NO_TICKET && self.hot.is_hot(claim.name()) {
+            let standing = self.standing(conn.get(), ask).await?;
+            if !standing.is_mine && standing.answer(ask) != Took::Busy(None) {
+                return Ok(self.note_refused(ask, &standing));
+            }
+        }
+        let taken = conn
+            .write(&self.sql.take, |query| {
+                query
+                    .bind(claim.name().as_str())
+                    .bind(claim.owner().as_uuid())
+                    .bind(micros(claim.ttl()))
+                    .bind(claim.label())
+                    .bind(ask.ticket)
+                    .bind(block(claim))
+            })
             .await?;
-        conn.is_synced();
-        match rows.as_slice() {
+        match taken.rows.as_slice() {
             [row] => Ok(Took::Granted(token(row.try_get(0)?))),
             _ => self.refused(conn.get(), ask).await,
         }
     }
 
     pub(super) async fn refused(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
-        let (in_use, left) = sqlx::query_as(self.sql.standing.get())
+        let standing = self.standing(conn, ask).await?;
+        Ok(self.note_refused(ask, &standing))
+    }
+
+    fn note_refused(&self, ask: &Ask, standing: &Standing) -> Took {
+        self.hot.note(ask.claim.name());
+        standing.answer(ask)
+    }
+
+    async fn standing(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Standing> {
+        let (in_use, left, is_mine) = sqlx::query_as(self.sql.standing.get())
             .bind(ask.claim.name().as_str())
             .bind(ask.ticket)
+            .bind(ask.claim.owner().as_uuid())
             .fetch_one(conn)
             .await?;
-        Ok(Took::refused(ask, in_use, left))
+        Ok(Standing { in_use, left, is_mine })
     }
 
     async fn release_each(
@@ -55,13 +87,9 @@ impl Sqlite {
     ) -> sqlx::Result<Vec<Freed>> {
         let mut released = Vec::with_capacity(claims.len());
         for claim in claims {
-            let rows: Vec<i64> = sqlx::query_scalar(conn.written_by(&self.sql.release))
-                .bind(claim.name().as_str())
-                .bind(claim.owner().as_uuid())
-                .fetch_all(conn.get())
-                .await?;
-            conn.is_written();
-            released.push(!rows.is_empty());
+            let (name, owner) = (claim.name().as_str(), claim.owner().as_uuid());
+            let done = conn.write(&self.sql.release, |query| query.bind(name).bind(owner)).await?;
+            released.push(done.changed > 0);
         }
         self.freed(conn, claims, &released, waiters).await
     }
@@ -98,12 +126,12 @@ impl Dialect for Sqlite {
         if asks.len() == 1 {
             return self.take_each(conn, asks).await;
         }
-        begin(conn.synced().await?).await?;
+        conn.begin(Commits::Synced).await?;
         let answers = self.take_each(conn, asks).await;
         end(conn.get(), answers).await
     }
 
-    // What is released and granted to the next at once, is a grant: then this must be `synced`.
+    // What is released and granted to the next at once, is a grant: then this must be `Synced`.
     async fn release(
         &self,
         conn: &mut Connection,
@@ -113,7 +141,7 @@ impl Dialect for Sqlite {
         if claims.len() == 1 {
             return self.release_each(conn, claims, waiters).await;
         }
-        begin(conn.written().await?).await?;
+        conn.begin(Commits::Written).await?;
         let answers = self.release_each(conn, claims, waiters).await;
         end(conn.get(), answers).await
     }
@@ -124,7 +152,6 @@ impl Dialect for Sqlite {
         hold: Hold,
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
-        let conn = conn.synced().await?;
         let rows: Vec<_> = grants
             .iter()
             .map(|grant| {
@@ -133,48 +160,46 @@ impl Dialect for Sqlite {
                 (claim.name().as_str(), owner, micros(claim.ttl()))
             })
             .collect();
-        let renew = self.sql.renew.of(hold).get();
-        let renewed: Vec<Uuid> = sqlx::query_scalar(renew).bind(json(&rows)?).fetch_all(conn).await?;
-        let renewed: HashSet<Uuid> = renewed.into_iter().collect();
+        let renew = if hold == Hold::Alone { &self.sql.renew } else { &self.sql.renew_members };
+        let rows = json(&rows)?;
+        let renewed = conn.write(renew, |query| query.bind(rows)).await?.rows;
+        let renewed: HashSet<Uuid> = renewed.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
         let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };
         Ok(grants.iter().map(answer).collect())
     }
 
     async fn enroll(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        let conn = conn.written().await?;
-        let tickets: Vec<i64> = sqlx::query_scalar(self.sql.enroll.get())
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(client)
-            .bind(micros(PLACE_TTL))
-            .bind(claim.label())
-            .bind(claim.mode().code())
-            .fetch_all(conn)
+        let enrolled = conn
+            .write(&self.sql.enroll, |query| {
+                query
+                    .bind(claim.name().as_str())
+                    .bind(claim.owner().as_uuid())
+                    .bind(client)
+                    .bind(micros(PLACE_TTL))
+                    .bind(claim.label())
+                    .bind(claim.mode().code())
+            })
             .await?;
-        tickets.first().copied().ok_or(sqlx::Error::RowNotFound)
+        enrolled.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
     }
 
     async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
-        let conn = conn.written().await?;
         let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
-        let kept: Vec<i64> = sqlx::query_scalar(self.sql.stay.get())
-            .bind(json(&tickets)?)
-            .bind(micros(PLACE_TTL))
-            .fetch_all(conn)
-            .await?;
+        let asked = json(&tickets)?;
+        let kept = conn.write(&self.sql.stay, |query| query.bind(asked).bind(micros(PLACE_TTL))).await?.rows;
+        let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
     }
 
     async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
-        let conn = conn.written().await?;
-        sqlx::query(self.sql.tidy.get()).bind(json(tickets)?).execute(conn).await.map(|_| ())
+        let tickets = json(tickets)?;
+        conn.write(&self.sql.tidy, |query| query.bind(tickets)).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
-        let conn = conn.written().await?;
-        let left = sqlx::query(self.sql.leave.get()).bind(claim.owner().as_uuid()).execute(conn).await?;
-        Ok(left.rows_affected() > 0)
+        let left = conn.write(&self.sql.leave, |query| query.bind(claim.owner().as_uuid())).await?;
+        Ok(left.changed > 0)
     }
 
     async fn turns(
@@ -208,33 +233,23 @@ impl Dialect for Sqlite {
     }
 
     async fn force_release(&self, conn: &mut Connection, name: &LockName) -> sqlx::Result<usize> {
-        let conn = conn.synced().await?;
-        begin(conn).await?;
+        let conn = conn.begin(Commits::Synced).await?;
         let freed = self.force(conn, name).await;
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<u64> {
-        let conn = conn.written().await?;
-        loop {
-            let gone = sqlx::query(self.sql.purge_queue.get()).bind(PORTION).execute(&mut *conn).await?;
-            if gone.rows_affected() < PORTION.unsigned_abs() {
-                break;
-            }
+    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
+        if after.is_empty() {
+            while conn.write(&self.sql.purge_queue, |query| query.bind(PORTION)).await?.changed
+                >= PORTION.unsigned_abs()
+            {}
         }
-        // No name is empty.
-        let (mut after, mut purged) = (String::new(), 0);
-        loop {
-            let portion = sqlx::query_scalar(self.sql.portion.get()).bind(&after).bind(PORTION);
-            let Some(last): Option<String> = portion.fetch_one(&mut *conn).await? else { return Ok(purged) };
-            let gone = sqlx::query(self.sql.purge.get())
-                .bind(micros(idle))
-                .bind(&after)
-                .bind(&last)
-                .execute(&mut *conn)
-                .await?;
-            purged += gone.rows_affected();
-            after = last;
-        }
+        let last = sqlx::query_scalar(self.sql.portion.get()).bind(after).bind(PORTION);
+        let Some(last): Option<String> = last.fetch_one(conn.get()).await? else {
+            return Ok(Portion::default());
+        };
+        let purge = conn.write(&self.sql.purge, |query| query.bind(micros(idle)).bind(after).bind(&last));
+        let gone = purge.await?.changed;
+        Ok(Portion { gone, last: Some(last) })
     }
 }

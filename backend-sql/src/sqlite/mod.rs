@@ -9,6 +9,7 @@ mod groups;
 mod locks;
 mod statements;
 mod watch;
+mod write;
 
 use std::fmt;
 use std::path::absolute;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lockcore::backend::Hot;
 use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
@@ -46,6 +48,8 @@ pub struct Sqlite {
     create: bool,
     sql: Statements,
     groups: GroupStatements,
+    /// The locks that were found taken of late. It decides which statement is tried first and nothing else.
+    hot: Hot,
 }
 
 impl SqliteLock {
@@ -85,7 +89,7 @@ impl SqliteLock {
             .filename(file)
             .create_if_missing(options.create)
             .journal_mode(SqliteJournalMode::Wal)
-            // The last grants must not be lost in a power failure: tokens would repeat. See `Connection::written`.
+            // The last grants must not be lost in a power failure: tokens would repeat. See `Commits`.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(url.duration("busy_timeout")?.unwrap_or(options.timeout / 2))
             // Whoever knows an owner can release its lock.
@@ -97,7 +101,8 @@ impl SqliteLock {
         };
         let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
         let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
-        Self::open(Sqlite { opening, create: options.create, sql, groups }, options, record).await
+        Self::open(Sqlite { opening, create: options.create, sql, groups, hot: Hot::new() }, options, record)
+            .await
     }
 }
 
@@ -123,12 +128,6 @@ impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sqlite").field(&self.opening.connect.get_filename()).finish()
     }
-}
-
-/// Begins several statements that cost one commit. The transaction writes from its start, so it cannot fail half-way
-/// for a snapshot that has grown old.
-async fn begin(conn: &mut SqliteConnection) -> sqlx::Result<()> {
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(conn).await.map(|_| ())
 }
 
 /// Whether there is no transaction to be ended.
@@ -201,7 +200,8 @@ impl Database for Sqlite {
     }
 
     async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
-        let conn = conn.synced().await?;
+        // As it was opened, or by the last grant; what is created once is synced by the first grant at the latest.
+        let conn = conn.get();
         for statement in &self.sql.create {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
         }

@@ -3,8 +3,8 @@
 //! Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share
 //! one host. The clock is read after the write lock has been taken, so waiting for it does not age a lease.
 
-use super::connection::Alone;
 use super::examine::NAMES;
+use super::write::{Commits, Write};
 use crate::dialect::SEVERAL;
 use crate::table::{HeldSql, Sql, Table};
 
@@ -71,16 +71,17 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
 RETURNING token";
 
-/// How the lock is held or, if it is free, how the first one ahead asks for it; and when the first lease of its holders
-/// ends.
+/// How the lock is held or, if it is free, how the first one ahead asks for it; when the first lease of its holders
+/// ends; and whether this claim was the last to take it alone.
 const STANDING: &str = "SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
     CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}
-        WHEN l.expires_at > {now} THEN l.expires_at - {now} END
+        WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
+    coalesce(l.owner = ?3, 0)
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name";
 
-const RELEASE: &str = "UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2 RETURNING token";
+const RELEASE: &str = "UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2";
 
 /// The head of the queue, if it waits in this process. A head that does not want the lock alone may not be the only one
 /// whose turn it is, and one that does need not be told while a group holds the lock.
@@ -152,15 +153,16 @@ const VERIFY: &str = "UPDATE {held} SET token = token
 WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1";
 
 pub(super) struct Statements {
-    pub(super) take: Alone,
+    pub(super) take: Write,
     pub(super) standing: Sql,
-    pub(super) release: Alone,
+    pub(super) release: Write,
     pub(super) next: Sql,
-    pub(super) renew: HeldSql,
-    pub(super) enroll: Sql,
-    pub(super) stay: Sql,
-    pub(super) tidy: Sql,
-    pub(super) leave: Sql,
+    pub(super) renew: Write,
+    pub(super) renew_members: Write,
+    pub(super) enroll: Write,
+    pub(super) stay: Write,
+    pub(super) tidy: Write,
+    pub(super) leave: Write,
     pub(super) turns: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
@@ -169,8 +171,8 @@ pub(super) struct Statements {
     pub(super) force: Sql,
     pub(super) force_members: Sql,
     pub(super) portion: Sql,
-    pub(super) purge: Sql,
-    pub(super) purge_queue: Sql,
+    pub(super) purge: Write,
+    pub(super) purge_queue: Write,
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
     pub(super) create: [Sql; 5],
@@ -180,17 +182,20 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn new(table: &Table) -> Self {
         let sql = |text: &str| Sql::new(table, &fill(text));
+        let synced = |text: &str| Write::new(sql, Commits::Synced, text);
+        let written = |text: &str| Write::new(sql, Commits::Written, text);
         let held = |text: &str| HeldSql::new(table, &fill(text));
         Self {
-            take: Alone::new(sql, TAKE),
+            take: synced(TAKE),
             standing: sql(STANDING),
-            release: Alone::new(sql, RELEASE),
+            release: written(RELEASE),
             next: sql(NEXT),
-            renew: held(RENEW),
-            enroll: sql(ENROLL),
-            stay: sql(STAY),
-            tidy: sql(TIDY),
-            leave: sql(LEAVE),
+            renew: synced(&RENEW.replace("{held}", "{locks}")),
+            renew_members: synced(&RENEW.replace("{held}", "{members}")),
+            enroll: written(ENROLL),
+            stay: written(STAY),
+            tidy: written(TIDY),
+            leave: written(LEAVE),
             turns: sql(TURNS),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
@@ -199,8 +204,8 @@ impl Statements {
             force: sql(FORCE),
             force_members: sql(FORCE_MEMBERS),
             portion: sql(PORTION),
-            purge: sql(PURGE),
-            purge_queue: sql(PURGE_QUEUE),
+            purge: written(PURGE),
+            purge_queue: written(PURGE_QUEUE),
             verify: held(VERIFY),
             check: CHECK.map(sql),
             create: [LOCKS, QUEUE, QUEUE_INDEX, TICKETS, MEMBERS].map(sql),

@@ -3,12 +3,14 @@
 mod connections;
 mod crash;
 mod deadlocks;
+mod doubt;
 mod groups;
 mod hand_over;
 mod inherited;
 mod many;
 mod mysql;
 mod pooler;
+mod purge;
 mod queue;
 mod record;
 mod rights;

@@ -74,7 +74,12 @@ impl GivingUp {
             Ok(_) => self.done(),
             Err(error) => releases.failed(&claim, error),
         }
-        answer
+        match answer {
+            // What was done under the lock was done by then. One that was lost before must not be called released.
+            Ok(Released::InDoubt) if was_held => Ok(Released::Released),
+            Ok(Released::InDoubt) => Ok(Released::NotHeld),
+            answer => answer,
+        }
     }
 
     fn done(mut self) {

@@ -210,7 +210,7 @@ impl Releases {
         let mut denials = 0;
         while !end.has_passed() && self.is_wanted(id) {
             match self.ask_once(claim).await {
-                Ok(Released::Released) => return self.watch_for_copies(claim),
+                Ok(Released::Released | Released::InDoubt) => return self.watch_for_copies(claim),
                 Ok(Released::NotHeld) if outcome == Outcome::Answered => return self.watch_for_copies(claim),
                 Ok(Released::NotHeld) => {
                     denials += 1;
@@ -273,7 +273,7 @@ impl Releases {
                     Ok(Released::Released) => {
                         tracing::info!(lock = %claim.name(), "a late copy of a request had taken the lock");
                     }
-                    Ok(Released::NotHeld) => (),
+                    Ok(Released::InDoubt | Released::NotHeld) => (),
                     Err(error) => releases.failed(&claim, &error),
                 }
             }

@@ -150,6 +150,9 @@ pub enum Released {
     /// The claim held the lock, or a place in its queue, and gave it up, now or in an earlier call whose answer was
     /// lost.
     Released,
+    /// The claim holds nothing, and nobody knows whether that is the doing of an earlier call whose answer was lost, or
+    /// whether the lock was lost before. It counts as released for one that was held when its release began.
+    InDoubt,
     /// The claim held nothing.
     NotHeld,
 }

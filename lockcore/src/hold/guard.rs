@@ -138,7 +138,7 @@ impl LockGuard {
         } else {
             match release(&background, armed, left.is_some()).await {
                 Ok(Released::Released) => return Ok(()),
-                Ok(Released::NotHeld) => lost(),
+                Ok(Released::InDoubt | Released::NotHeld) => lost(),
                 Err(error) => error,
             }
         };

@@ -1,0 +1,94 @@
+//! How a statement that writes is sent, and when its commit is on the disk.
+
+use futures_util::TryStreamExt;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{Either, Executor};
+
+use crate::table::Sql;
+
+/// When a commit is on the disk. In both modes it survives the death of the process.
+///
+/// `Synced` (`synchronous=FULL`): before anybody sees it, or has an answer. So whatever a grant or a renewal says survives a
+/// crash of the host. `Written` (`NORMAL`): with the next commit that is synced, or with the next checkpoint. A release,
+/// a place in the queue and a purge need no more: one that is forgotten lets a lease, a place or a row run out.
+///
+/// A synced commit cannot be lost for the sake of one before it that is only written, although the checksum of each frame
+/// in the log covers all frames before it: they are in the same file, and an fsync syncs all of the file that was written
+/// before, by this connection or another, in this process or another. So the frames that were only written are a tail
+/// behind the last synced commit, and a crash cuts from that tail. Frames in it may be torn or missing; the checksums end the log
+/// at the first of them, at a commit. When the log begins anew, all of it has been moved into the database file before, in
+/// both modes: a checkpoint syncs the log, writes and syncs the database, and only then is the new header written, and
+/// synced by itself. If that header is torn, there is no log, and the database has everything. (With `OFF` none of this is so.)
+///
+/// No transaction mixes the two, and a transaction with any grant or renewal in it is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commits {
+    Synced,
+    Written,
+}
+
+impl Commits {
+    pub(super) const fn pragma(self) -> &'static str {
+        match self {
+            Self::Synced => "PRAGMA synchronous=FULL;",
+            Self::Written => "PRAGMA synchronous=NORMAL;",
+        }
+    }
+}
+
+/// A statement that writes, and the same with a change of the mode before it. SQLite carries the pragma out
+/// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
+pub(super) struct Write {
+    pub(super) commits: Commits,
+    plain: Sql,
+    switching: Sql,
+}
+
+impl Write {
+    pub(super) fn new(sql: impl Fn(&str) -> Sql, commits: Commits, text: &str) -> Self {
+        Self { commits, plain: sql(text), switching: sql(&format!("{} {text}", commits.pragma())) }
+    }
+
+    /// For a transaction, whose mode was set before it began.
+    pub(super) fn inside(&self) -> &Sql {
+        &self.plain
+    }
+
+    pub(super) fn text(&self, switches: bool) -> &Sql {
+        if switches { &self.switching } else { &self.plain }
+    }
+}
+
+/// What came of a statement.
+pub(super) struct Done {
+    pub(super) rows: Vec<SqliteRow>,
+    pub(super) changed: u64,
+}
+
+/// Runs a query up to the end of its `statements`-th statement.
+///
+/// To the end, not to the first row: that comes before the commit. And SQLite moves its log into the
+/// database file only behind a statement that runs to its end; otherwise the log grows without bound, and each commit gets
+/// slower. But not further: the end of the query is one more message of the thread that has the connection, and to be
+/// woken by a message costs as much as the statement.
+pub(super) async fn run(
+    conn: &mut SqliteConnection,
+    query: Query<'_, sqlx::Sqlite, SqliteArguments>,
+    statements: usize,
+) -> sqlx::Result<Done> {
+    let mut answers = conn.fetch_many(query);
+    let (mut rows, mut ended) = (Vec::new(), 0);
+    while let Some(answer) = answers.try_next().await? {
+        match answer {
+            Either::Right(row) => rows.push(row),
+            Either::Left(done) => {
+                ended += 1;
+                if ended == statements {
+                    return Ok(Done { rows, changed: done.rows_affected() });
+                }
+            }
+        }
+    }
+    Err(sqlx::Error::WorkerCrashed)
+}

@@ -1,0 +1,63 @@
+//! A release whose answer is lost is repeated. What it then finds proves nothing.
+
+use std::time::Duration;
+
+use lockcore::{ErrorKind, Mode, Released};
+
+use crate::servers::{Kind, backend, claim, client, proxy, url};
+
+const TTL: Duration = Duration::from_millis(800);
+
+/// The address of the same database by way of the proxy.
+fn through(url: &str, proxy: &testbed::Proxy) -> String {
+    let (scheme, rest) = url.split_once("://").expect("an address");
+    let (before, path) = rest.split_once('/').expect("a database");
+    let user = before.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
+    format!("{scheme}://{user}{}/{path}", proxy.addr())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_lost_is_not_called_released() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let Some(url) = url(kind, "doubt").await else { continue };
+        let proxy = proxy(kind).await.expect("a network");
+        let far = backend(kind, &through(&url, &proxy)).await.expect("a connection");
+        // Held when the release begins: that another has it afterwards is no loss.
+        let ours = claim("a", Mode::Exclusive, TTL);
+        far.acquire(&ours).await.expect("an answer").expect("free");
+        proxy.drop_reply(1);
+        let released = far.release(&ours).await.expect("an answer");
+        assert!(matches!(released, Released::Released | Released::InDoubt), "{kind:?}: {released:?}");
+        assert!(proxy.dropped_replies() > 0, "{kind:?}");
+        // Lost before: the lease ends, another takes it, and the first answer to the release does not come.
+        let theirs = client(kind, &url).await;
+        let ours = claim("b", Mode::Exclusive, TTL);
+        far.acquire(&ours).await.expect("an answer").expect("free");
+        tokio::time::sleep(TTL).await;
+        let other = theirs.lock("b").await.expect("its turn");
+        proxy.drop_reply(1);
+        let released = far.release(&ours).await.expect("an answer");
+        assert_eq!(released, Released::InDoubt, "{kind:?}");
+        other.release().await.expect("ours");
+    }
+}
+
+/// The same as a guard tells it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_whose_lease_has_ended_says_lost() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let Some(url) = url(kind, "doubtful").await else { continue };
+        let proxy = proxy(kind).await.expect("a network");
+        let far = client(kind, &through(&url, &proxy)).await;
+        let theirs = client(kind, &url).await;
+        let guard = far.lock("a").ttl(TTL).await.expect("free");
+        proxy.cut();
+        let other = theirs.lock("a").await.expect("its turn");
+        guard.lost().await;
+        proxy.heal();
+        proxy.drop_reply(1);
+        let error = guard.release().await.expect_err("lost");
+        assert_eq!(error.kind(), ErrorKind::Lost, "{kind:?}: {error:#}");
+        other.release().await.expect("ours");
+    }
+}
