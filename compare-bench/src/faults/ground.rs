@@ -40,6 +40,9 @@ impl Kind {
         Self::Zookeeper3,
     ];
 
+    /// Those of the quick set: one of each kind.
+    pub(crate) const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
+
     /// As the command line calls it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -196,7 +199,7 @@ impl Ground {
                 let nodes: Vec<_> = addrs.iter().map(ToString::to_string).collect();
                 let options = match self.memory {
                     Memory::Keeps => String::new(),
-                    Memory::Forgets => format!("?ttl=1s&longest_ttl={}s", LONGEST_TTL.as_secs()),
+                    Memory::Forgets => format!("?longest_ttl={}s", LONGEST_TTL.as_secs()),
                 };
                 format!("redlock://{}{options}", nodes.join(","))
             }

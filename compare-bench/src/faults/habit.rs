@@ -43,12 +43,12 @@ impl Drop for Disturbance {
 pub(super) fn begin(work: &Work) -> Disturbance {
     let disturbance = Disturbance::default();
     if work.habit == Habit::StarvesRuntime {
-        for _ in 0..2 * Handle::current().metrics().num_workers() {
+        for _ in 0..Handle::current().metrics().num_workers() {
             let stop = Arc::clone(&disturbance.stop);
             drop(tokio::spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     // It blocks the thread without using up the machine, which others need.
-                    std::thread::sleep(Duration::from_millis(60));
+                    std::thread::sleep(Duration::from_millis(25));
                     tokio::task::yield_now().await;
                 }
             }));

@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_history_is_refused() {
-        for bad in ["x 1\n", "+ 1 2\n", "- 1 2 released 3 4 0\n", "= 1 1\n", "+ 0 2 0 1 2 3\n+ 0 2 0 1 2 4\n"] {
+        for bad in ["x 1\n", "+ 1 2\n", "- 1 2 released 3 4 0\n", "= 1 1\n", "+ 0 2 0 1 2 3\n+ 0 2 0 1 2 4\n"]
+        {
             assert!(History::default().read(0, bad).is_err(), "{bad:?}");
         }
     }

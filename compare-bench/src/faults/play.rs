@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwell::Locks;
+use lockwell::{LockConfig, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
@@ -51,7 +51,7 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     /// The faults that this run has.
-    pub(crate) fn schedule(&self) -> Vec<Strike> {
+    fn schedule(&self) -> Vec<Strike> {
         self.scenario.schedule(self.seed, self.kind, millis(TTL))
     }
 
@@ -147,10 +147,10 @@ impl Run<'_> {
             worker.ready().await?;
         }
         let operator = match Scenario::has_operator(schedule) {
-            true => Some(lockwell::connect(ground.direct()).await?),
+            true => Some(operator(&ground).await?),
             false => None,
         };
-        let names = (0..self.scenario.crew.locks).map(|lock| format!("{prefix}/{lock}")).collect();
+        let names = (0..2 * self.scenario.crew.locks).map(|lock| format!("{prefix}/{lock}")).collect();
         let stage = Stage {
             ground,
             lines,
@@ -170,7 +170,8 @@ impl Run<'_> {
         mut workers: Vec<Worker>,
         schedule: &[Strike],
     ) -> Result<(Vec<u32>, u64)> {
-        let last = schedule.iter().map(|strike| Duration::from_millis(strike.at) + strike.fault.length()).max();
+        let last =
+            schedule.iter().map(|strike| Duration::from_millis(strike.at) + strike.fault.length()).max();
         let least = Duration::from_millis(self.scenario.crew.least);
         let length = least.max(last.map_or(Duration::ZERO, |last| last + TTL + BOUND + CALM));
         let until = nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
@@ -268,8 +269,8 @@ async fn go_on(ids: Vec<u32>) {
                 waiting.spawn(async move {
                     tokio::time::sleep(TTL * 2).await;
                     if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-                        // It may have been killed meanwhile.
-                        drop(kill_process(id, Signal::CONT));
+                        // It may have ended meanwhile.
+                        kill_process(id, Signal::CONT).ok();
                     }
                 });
             }
@@ -277,9 +278,14 @@ async fn go_on(ids: Vec<u32>) {
     }
 }
 
+/// A client with nothing in between.
+async fn operator(ground: &Ground) -> Result<Locks> {
+    Ok(lockwell::connect_with(LockConfig::new(ground.direct()).ttl(TTL)).await?)
+}
+
 /// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left behind.
 async fn quiet(stage: &Stage) -> Result<Vec<String>> {
-    let locks = lockwell::connect(stage.ground.direct()).await?;
+    let locks = operator(&stage.ground).await?;
     let end = tokio::time::Instant::now() + TTL + BOUND * 2;
     let left = loop {
         let left = left_behind(&locks, &stage.names).await?;
@@ -317,14 +323,17 @@ fn counts(history: &History, testimony: &Testimony, happened: &[Happened], kille
     let mut recovery = Vec::new();
     for (worker, at) in deaths {
         let held = |hold: &&super::history::Hold| {
-            hold.end == End::Unfinished && hold.ask.who.worker == worker && hold.ask.mode == lockwell::Mode::Exclusive
+            hold.end == End::Unfinished
+                && hold.ask.who.worker == worker
+                && hold.ask.mode == lockwell::Mode::Exclusive
         };
         for dead in history.holds.iter().filter(held) {
             let later = history.holds.iter().filter(|hold| hold.ask.lock == dead.ask.lock && hold.from > at);
             recovery.extend(later.map(|hold| hold.from - at).min());
         }
     }
-    let mut late: Vec<u64> = history.holds.iter().map(|hold| hold.told_late).filter(|late| *late > 0).collect();
+    let mut late: Vec<u64> =
+        history.holds.iter().map(|hold| hold.told_late).filter(|late| *late > 0).collect();
     late.sort_unstable();
     Counts {
         operations: history.operations(),

@@ -17,9 +17,13 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub(crate) enum Verdict {
     AsExpected,
-    Otherwise { reasons: Vec<String> },
+    Otherwise {
+        reasons: Vec<String>,
+    },
     /// The servers or the workers could not be run. It says nothing about the lock.
-    NotRun { why: String },
+    NotRun {
+        why: String,
+    },
 }
 
 /// What was done, and what became of it.

@@ -36,12 +36,13 @@ pub(crate) struct Crew {
     pub(crate) workers: u32,
     /// Of each worker.
     pub(crate) tasks: u32,
+    /// That go quickly from hand to hand; as many more are held for long.
     pub(crate) locks: u32,
     /// Mutexes only, or also a reader-writer lock and a semaphore.
     pub(crate) all_modes: bool,
     /// Microseconds.
     pub(crate) hold: u64,
-    /// So many of a hundred holds are long: so many hundredths of a lease.
+    /// So many of a hundred holds of the others are long: so many hundredths of a lease.
     pub(crate) long: (u32, u64),
     pub(crate) cancelled: u32,
     pub(crate) impatient: u32,
@@ -54,16 +55,16 @@ pub(crate) struct Crew {
 impl Crew {
     pub(crate) const USUAL: Self = Self {
         workers: 3,
-        tasks: 4,
-        locks: 3,
+        tasks: 12,
+        locks: 9,
         all_modes: true,
         hold: 1_000,
-        long: (2, 60),
+        long: (40, 60),
         cancelled: 6,
         impatient: 6,
         dropped: 15,
         habit: Habit::None,
-        least: 3_000,
+        least: 5_000,
     };
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The faults for this seed.
     pub(crate) fn schedule(&self, seed: u64, kind: Kind, ttl: u64) -> Vec<Strike> {
-        let mut draw = Draw::new(seed, self.name, kind, ttl, self.crew.workers, self.crew.locks);
+        let mut draw = Draw::new(seed, self.name, kind, ttl, self.crew.workers, 2 * self.crew.locks);
         (self.draw)(&mut draw);
         draw.finish()
     }

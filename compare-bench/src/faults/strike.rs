@@ -183,7 +183,8 @@ impl Stage {
     /// Somebody else's transaction has the rows for so long.
     async fn rogue(&self, millis: u64) -> Result<()> {
         let seconds = Duration::from_millis(millis).as_secs_f64();
-        let select = "BEGIN; SELECT count(*) FROM (SELECT 1 FROM lockwell_locks FOR UPDATE) AS rows_of_locks;";
+        let select =
+            "BEGIN; SELECT count(*) FROM (SELECT 1 FROM lockwell_locks FOR UPDATE) AS rows_of_locks;";
         match self.node(0) {
             Node::Postgres(server) => {
                 server.admin_sql(&format!("{select} SELECT pg_sleep({seconds}); ROLLBACK")).await

@@ -51,8 +51,8 @@ const QUICK: Scenario = Scenario {
 
 const LONG: Scenario = Scenario { is_quick: false, ..QUICK };
 
-/// Holders for whom faults matter: many of them hold for long.
-const HOLDERS: Crew = Crew { long: (12, 150), ..Crew::USUAL };
+/// Holders for whom faults matter: they hold for more than a lease.
+const HOLDERS: Crew = Crew { long: (60, 150), ..Crew::USUAL };
 
 /// All scenarios.
 pub(crate) const ALL: &[Scenario] = &[
@@ -60,7 +60,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "holder-killed",
         about: "two workers of five are killed with SIGKILL while they hold and wait",
-        crew: Crew { workers: 5, long: (30, 100), ..Crew::USUAL },
+        crew: Crew { workers: 5, long: (60, 100), ..Crew::USUAL },
         draw: |draw| {
             let (first, second) = (draw.first(), draw.leases(70));
             draw.strike(first, Fault::KillWorker { worker: 0 });
@@ -72,7 +72,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "holder-stopped",
         about: "a worker is stopped with SIGSTOP for three leases, and goes on",
-        crew: Crew { long: (30, 100), ..Crew::USUAL },
+        crew: Crew { long: (60, 100), ..Crew::USUAL },
         draw: |draw| {
             let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(300));
             draw.strike(at, Fault::StopWorker { worker, millis });
@@ -85,27 +85,24 @@ pub(crate) const ALL: &[Scenario] = &[
         about: "workers are stopped for two leases between their look at the lock and their write",
         crew: Crew { habit: Habit::PausesBeforeWrite, all_modes: false, least: 9_000, ..Crew::USUAL },
         expected: |kind| if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(MayOverlap) },
-        ..QUICK
+        ..LONG
     },
     Scenario {
         name: "runtime-starved",
-        about: "tasks block all threads of the runtime for 60 ms at a time",
-        crew: Crew { habit: Habit::StarvesRuntime, long: (20, 130), ..Crew::USUAL },
-        draw: no_fault_for_long,
+        about: "tasks block all threads of the runtime for 25 ms at a time",
+        crew: Crew { habit: Habit::StarvesRuntime, long: (60, 130), least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
         name: "runtime-not-driven",
         about: "guards are held for one and a half leases while nobody drives the runtime that they came from",
-        crew: Crew { habit: Habit::LeavesRuntime, ..Crew::USUAL },
-        draw: no_fault_for_long,
+        crew: Crew { habit: Habit::LeavesRuntime, least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
         name: "dropped-without-runtime",
         about: "guards are dropped after the end of the runtime that they came from",
-        crew: Crew { habit: Habit::OutlivesRuntime, ..Crew::USUAL },
-        draw: no_fault_for_long,
+        crew: Crew { habit: Habit::OutlivesRuntime, least: 9_000, ..Crew::USUAL },
         ..LONG
     },
     Scenario {
@@ -117,7 +114,15 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "waiters-500",
         about: "500 tasks of one process wait for one lock",
-        crew: Crew { workers: 1, tasks: 500, locks: 1, all_modes: false, hold: 100, long: (0, 0), ..Crew::USUAL },
+        crew: Crew {
+            workers: 1,
+            tasks: 500,
+            locks: 1,
+            all_modes: false,
+            hold: 100,
+            long: (0, 0),
+            ..Crew::USUAL
+        },
         ..LONG
     },
     Scenario {
@@ -294,7 +299,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "force-release",
         about: "an operator frees locks under load, thirty times",
-        crew: Crew { long: (10, 60), dropped: 0, cancelled: 0, all_modes: false, ..Crew::USUAL },
+        crew: Crew { long: (60, 60), dropped: 0, cancelled: 0, all_modes: false, ..Crew::USUAL },
         draw: |draw| {
             let at = draw.first();
             for turn in 0..30 {
@@ -345,9 +350,6 @@ pub(crate) const ALL: &[Scenario] = &[
         ..QUICK
     },
 ];
-
-/// Habits of the workers are the fault: the run only has to last.
-fn no_fault_for_long(_: &mut Draw) {}
 
 fn blackhole(draw: &mut Draw, way: Way) {
     let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(250));

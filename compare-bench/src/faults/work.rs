@@ -12,9 +12,9 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::habit::{self, Habit};
 use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
 use super::witness::{Client, Holder};
-use super::habit::{self, Habit};
 use super::{nanos, strangers};
 use crate::error::{Error, Result};
 
@@ -27,6 +27,9 @@ const AFTER_ERROR: Duration = Duration::from_millis(20);
 /// A worker with this habit is stopped before the write of each so-manieth hold of a task.
 const PAUSES: u64 = 60;
 
+/// One task of so many takes locks that are held for long, if there are such.
+pub(crate) const SHARE: u32 = 4;
+
 /// What a worker is to do. All durations are microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
@@ -34,7 +37,9 @@ pub(crate) struct Work {
     pub(crate) worker: u32,
     /// What all names of locks begin with.
     pub(crate) prefix: String,
+    /// So many locks go quickly from hand to hand, and as many more are held for long.
     pub(crate) locks: u32,
+    /// One of [`SHARE`] wants the latter.
     pub(crate) tasks: u32,
     /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
     pub(crate) modes: Vec<Vec<i64>>,
@@ -43,7 +48,7 @@ pub(crate) struct Work {
     pub(crate) wait: u64,
     /// The longest of the usual holds.
     pub(crate) hold: u64,
-    /// So many of a hundred holds last this long.
+    /// Of the locks that are held for long: so many of a hundred holds last this long.
     pub(crate) long: (u32, u64),
     /// So many of a hundred attempts are given up by the caller, do not wait, or end with a dropped guard.
     pub(crate) cancelled: u32,
@@ -87,8 +92,9 @@ pub(crate) async fn work(locks: &Locks, work: &Work, until: u64) -> Result<()> {
             witness: Client::connect(&work.witness).await?,
             random: StdRng::seed_from_u64(seed),
             holds: 0,
+            until,
         };
-        tasks.spawn(worker.run(until));
+        tasks.spawn(worker.run());
     }
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -109,16 +115,22 @@ struct Task {
     witness: Client,
     random: StdRng,
     holds: u64,
+    until: u64,
 }
 
 impl Task {
-    async fn run(mut self, until: u64) -> Result<()> {
-        while nanos() < until {
+    async fn run(mut self) -> Result<()> {
+        while nanos() < self.until {
             self.step().await?;
             // A lock that is free at once would keep the thread from the other tasks.
             tokio::task::consume_budget().await;
         }
         Ok(())
+    }
+
+    /// Whether this task takes locks that are held for long.
+    fn takes_its_time(&self) -> bool {
+        self.work.long.0 > 0 && self.who.task % SHARE == SHARE - 1
     }
 
     fn chance(&mut self, of_a_hundred: u32) -> bool {
@@ -127,6 +139,7 @@ impl Task {
 
     async fn step(&mut self) -> Result<()> {
         let lock = self.random.random_range(0..self.work.locks);
+        let lock = if self.takes_its_time() { self.work.locks + lock } else { lock };
         let modes = &self.work.modes[lock as usize % self.work.modes.len()];
         let code = modes[self.random.random_range(0..modes.len())];
         let mode = Mode::from_code(code).ok_or_else(|| Error::failed("not a mode"))?;
@@ -135,7 +148,11 @@ impl Task {
         let answer = if self.chance(self.work.cancelled) {
             self.given_up(request).await
         } else if self.chance(self.work.impatient) {
-            request.try_now().await.map_err(|error| error.kind()).and_then(|guard| guard.ok_or(ErrorKind::Held))
+            request
+                .try_now()
+                .await
+                .map_err(|error| error.kind())
+                .and_then(|guard| guard.ok_or(ErrorKind::Held))
         } else {
             request.await.map_err(|error| error.kind())
         };
@@ -199,12 +216,15 @@ impl Task {
         }
         self.journal.granted(&ask, from, token);
         self.holds += 1;
-        let owner = u64::from(self.who.worker) << 48 | u64::from(self.who.task) << 32 | self.holds & 0xffff_ffff;
+        let owner =
+            u64::from(self.who.worker) << 48 | u64::from(self.who.task) << 32 | self.holds & 0xffff_ffff;
         let holder = Holder { lock: ask.lock, token, owner };
         let writes = ask.mode == Mode::Exclusive;
         let read = if writes { Some(self.witness.read(holder).await?) } else { None };
-        let length = if self.chance(self.work.long.0) {
+        let length = if self.takes_its_time() && self.chance(self.work.long.0) {
             self.work.long.1
+        } else if self.chance(70) {
+            0
         } else {
             self.random.random_range(0..=self.work.hold)
         };
@@ -215,7 +235,10 @@ impl Task {
             && lost.is_none()
             && self.look(&guard, &mut hold)
         {
-            if self.work.habit == Habit::PausesBeforeWrite && self.holds.is_multiple_of(PAUSES) {
+            if self.work.habit == Habit::PausesBeforeWrite
+                && self.holds.is_multiple_of(PAUSES)
+                && nanos() < self.until
+            {
                 habit::stop_this_process()?;
             }
             self.witness.write(holder, read).await?;
@@ -247,12 +270,11 @@ impl Task {
     /// Looks again and again for so long. Returns why the lock was lost, if it was.
     async fn believe(&self, guard: &LockGuard, hold: &mut Hold, length: Duration) -> Option<Loss> {
         let end = tokio::time::Instant::now() + length;
-        let mut deadline = nanos();
+        let mut until = nanos();
         let mut written = hold.from;
         loop {
             if self.look(guard, hold) {
-                let left = u64::try_from(guard.time_left().as_nanos()).unwrap_or(u64::MAX);
-                deadline = deadline.max(hold.until.saturating_add(left));
+                until = until.max(deadline(hold.until, guard));
                 if hold.until - written > 15_000_000 {
                     written = hold.until;
                     self.journal.believed(self.who, hold.until);
@@ -264,10 +286,10 @@ impl Task {
             }
             tokio::select! {
                 loss = guard.lost() => {
-                    if loss == Loss::Expired {
-                        hold.told_late = nanos().saturating_sub(deadline);
-                    }
-                    return Some(loss);
+                    let now = nanos();
+                    hold.told_late = now.saturating_sub(until);
+                    // What the server says after the end of the lease is no news.
+                    return Some(if now < until { loss } else { Loss::Expired });
                 }
                 () = tokio::time::sleep(pause) => (),
             }
@@ -275,7 +297,8 @@ impl Task {
     }
 
     async fn give_up(&mut self, guard: LockGuard, mut hold: Hold) -> Result<()> {
-        let left = u64::try_from(guard.time_left().as_nanos()).unwrap_or(u64::MAX);
+        // The time first: a pause between the two must not make the lease longer.
+        let deadline = deadline(nanos(), &guard);
         hold.called = nanos();
         if hold.end == End::Released && self.chance(self.work.dropped) {
             drop(guard);
@@ -288,7 +311,7 @@ impl Task {
                 (Ok(()), _) => (),
                 (Err(error), End::Released) if error.kind() == ErrorKind::Lost => {
                     // That the server did not know the lock any more is no wonder after its lease.
-                    let is_early = nanos() < hold.called.saturating_add(left);
+                    let is_early = nanos() < deadline;
                     hold.end = if is_early { End::Taken } else { End::Expired };
                 }
                 (Err(_), End::Released) => hold.end = End::Unknown,
@@ -299,6 +322,11 @@ impl Task {
         self.journal.ended(&hold);
         Ok(())
     }
+}
+
+/// The end of the lease as the guard has it, at this moment or since.
+fn deadline(now: u64, guard: &LockGuard) -> u64 {
+    now.saturating_add(u64::try_from(guard.time_left().as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn blank(ask: Ask, token: u64, from: u64) -> Hold {

@@ -59,7 +59,7 @@ impl Believers {
 }
 
 /// Beliefs that began while another lasted that they must not meet. `sorted` is in the order of their beginnings.
-pub(super) fn overlaps(sorted: &[Hold], forced: bool, overlaps: &mut Overlaps) {
+pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) {
     let mut believers = Believers::default();
     for (at, next) in sorted.iter().enumerate() {
         believers.advance(next.from);
@@ -69,8 +69,10 @@ pub(super) fn overlaps(sorted: &[Hold], forced: bool, overlaps: &mut Overlaps) {
         }
         if let Some(other) = believers.against(next.ask.mode) {
             let other = &sorted[other];
-            overlaps.longest = overlaps.longest.max(other.until.min(next.until) - next.from);
-            if forced && other.end == End::Taken {
+            let length = other.until.min(next.until) - next.from;
+            overlaps.longest = overlaps.longest.max(length);
+            // No renewal succeeds after that, so it is told within a lease.
+            if rules.deprived > 0 && other.end == End::Taken && length <= rules.ttl {
                 overlaps.after_force += 1;
             } else {
                 overlaps.found.add(|| format!("held at the same time: {}; {}", words(other), words(next)));

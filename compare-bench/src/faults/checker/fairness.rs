@@ -27,7 +27,9 @@ pub(super) fn out_of_order(lock: &OfLock, grace: u64, disturbed: &Disturbed, fou
         if first + grace < hold.ask.asked {
             let (lock, late, who) = (hold.ask.lock, hold.ask.who, holds[*other].ask.who);
             let waited = (hold.from - first) / 1000;
-            found.add(|| format!("lock {lock} was granted to {late} before {who}, who had waited for {waited} us"));
+            found.add(|| {
+                format!("lock {lock} was granted to {late} before {who}, who had waited for {waited} us")
+            });
         }
     }
 }

@@ -110,6 +110,7 @@ impl Findings {
     }
 
     /// Whether nothing was found.
+    #[cfg(test)]
     pub(crate) fn is_clean(&self) -> bool {
         self.wrong().is_empty() && self.unsafe_ones().is_empty()
     }
@@ -160,7 +161,7 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     let mut overlaps = belief::Overlaps::default();
     for lock in locks.values_mut() {
         lock.holds.sort_by_key(|hold| (hold.from, hold.until));
-        belief::overlaps(&lock.holds, rules.deprived > 0, &mut overlaps);
+        belief::overlaps(&lock.holds, rules, &mut overlaps);
         belief::foreign_releases(&lock.holds, &mut foreign);
         belief::outages(&lock.holds, rules, &mut untold);
         tokens::twice(&lock.holds, &mut twice);
