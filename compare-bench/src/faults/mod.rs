@@ -111,9 +111,9 @@ impl FaultsArgs {
         };
         let mut runs = Vec::new();
         for scenario in table::ALL.iter().filter(is_chosen) {
-            let is_wanted = |kind: &Kind| match self.backend.is_empty() {
-                true => !self.quick || Kind::QUICK.contains(kind),
-                false => self.backend.contains(kind),
+            let is_usual = |kind: &Kind| !self.quick || Kind::QUICK.contains(kind);
+            let is_wanted = |kind: &Kind| {
+                if self.backend.is_empty() { is_usual(kind) } else { self.backend.contains(kind) }
             };
             for kind in Kind::ALL.into_iter().filter(is_wanted) {
                 if (scenario.expected)(kind).is_ok() {

@@ -36,6 +36,9 @@ const ORDER: Duration = Duration::from_millis(1500);
 /// For how long it goes on after the last fault and all that may follow from it.
 const CALM: Duration = Duration::from_millis(2500);
 
+/// How long the workers may take to come to an end.
+const PATIENCE: Duration = Duration::from_secs(40);
+
 /// How many operations a run has at least to say anything.
 const LEAST: u64 = 50;
 
@@ -146,10 +149,7 @@ impl Run<'_> {
         for worker in &mut workers {
             worker.ready().await?;
         }
-        let operator = match Scenario::has_operator(schedule) {
-            true => Some(operator(&ground).await?),
-            false => None,
-        };
+        let operator = if Scenario::has_operator(schedule) { Some(operator(&ground).await?) } else { None };
         let names = (0..2 * self.scenario.crew.locks).map(|lock| format!("{prefix}/{lock}")).collect();
         let stage = Stage {
             ground,
@@ -163,20 +163,15 @@ impl Run<'_> {
         Ok((Arc::new(stage), workers))
     }
 
-    /// Lets the workers work and the faults happen. Returns who was killed, and when it was to end.
+    /// Lets the workers work and the faults happen. Returns who was killed, and when they were told to end.
     async fn perform(
         &self,
         stage: &Arc<Stage>,
         mut workers: Vec<Worker>,
         schedule: &[Strike],
     ) -> Result<(Vec<u32>, u64)> {
-        let last =
-            schedule.iter().map(|strike| Duration::from_millis(strike.at) + strike.fault.length()).max();
-        let least = Duration::from_millis(self.scenario.crew.least);
-        let length = least.max(last.map_or(Duration::ZERO, |last| last + TTL + BOUND + CALM));
-        let until = nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         for worker in &mut workers {
-            worker.begin(until).await?;
+            worker.begin().await?;
         }
         let begun = tokio::time::Instant::now();
         let watch = (self.scenario.crew.habit == Habit::PausesBeforeWrite).then(|| {
@@ -199,10 +194,17 @@ impl Run<'_> {
             _ => None,
         };
         let killed: Vec<u32> = schedule.iter().filter_map(is_killed).collect();
-        tokio::time::sleep_until(begun + length).await;
+        // Faults may have taken longer than planned, as the start of a server does on a busy machine.
+        let calm = if schedule.is_empty() { Duration::ZERO } else { TTL + BOUND + CALM };
+        let least = begun + Duration::from_millis(self.scenario.crew.least);
+        tokio::time::sleep_until(least.max(tokio::time::Instant::now() + calm)).await;
+        let until = nanos();
+        for worker in &mut workers {
+            worker.stop().await;
+        }
         for (number, worker) in workers.into_iter().enumerate() {
             let was_killed = killed.iter().any(|one| *one as usize == number);
-            worker.finish(was_killed, Duration::from_secs(20)).await?;
+            worker.finish(was_killed, PATIENCE).await?;
         }
         if let Some(watch) = watch {
             watch.abort();
@@ -262,9 +264,11 @@ async fn go_on(ids: Vec<u32>) {
         for &id in &ids {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-            if state != Some('T') {
+            let (is_stopped, is_known) = (state == Some('T'), stopped.contains(&id));
+            if !is_stopped {
                 stopped.retain(|other| *other != id);
-            } else if !stopped.contains(&id) {
+            }
+            if is_stopped && !is_known {
                 stopped.push(id);
                 waiting.spawn(async move {
                     tokio::time::sleep(TTL * 2).await;

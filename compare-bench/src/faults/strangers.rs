@@ -1,34 +1,41 @@
 //! Guards that outlive the runtime that they came from, or are left alone by it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::{Locks, Mode};
+use lockwell::{ErrorKind, Locks, Mode};
 use tokio::runtime::{Builder, Runtime};
 
 use super::habit::Habit;
-use super::history::{Ask, End, Hold, Journal, Who};
+use super::history::{Ask, End, Hold, Journal, TIMED_OUT, Who};
 use super::nanos;
-use super::work::Work;
+use super::work::{Until, Work};
 use crate::error::Result;
 
 /// The number of the task under which they are noted.
 const TASK: u32 = 1_000_000;
 
-/// Takes the locks of this worker in turn, each on a runtime of its own, until this moment. Blocks.
-pub(super) fn run(locks: &Locks, work: &Work, journal: &Arc<Journal>, until: u64) -> Result<()> {
+/// Takes the locks of this worker in turn, each on a runtime of its own, until then. Blocks.
+pub(super) fn run(locks: &Locks, work: &Work, journal: &Journal, until: &Until) -> Result<()> {
     let who = Who { worker: work.worker, task: TASK };
     let mut turn = 0;
-    while nanos() < until {
+    while !until.is_over() {
         let lock = turn % work.locks;
         turn += 1;
+        // Mutexes only.
+        if work.modes[lock as usize % work.modes.len()] != [0] {
+            continue;
+        }
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let ask = Ask { who, lock, mode: Mode::Exclusive, asked: nanos() };
         let request = locks.lock(work.name(lock)).ttl(work.ttl()).wait(Duration::from_micros(work.wait));
         let guard = match runtime.block_on(request.into_future()) {
             Ok(guard) => guard,
             Err(error) => {
-                journal.missed(&ask, nanos(), &format!("{:?}", error.kind()));
+                let why = match error.kind() {
+                    ErrorKind::TimedOut => TIMED_OUT.to_owned(),
+                    kind => format!("{kind:?}"),
+                };
+                journal.missed(&ask, nanos(), &why);
                 continue;
             }
         };

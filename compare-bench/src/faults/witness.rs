@@ -208,7 +208,7 @@ async fn receive<const N: usize>(stream: &mut UnixStream) -> std::io::Result<[u6
     let mut bytes = vec![0; N * 8];
     stream.read_exact(&mut bytes).await?;
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        *word = bytes.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte));
     }
     Ok(words)
 }

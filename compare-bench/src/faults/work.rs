@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -70,20 +71,40 @@ impl Work {
     }
 }
 
-/// Works until this moment of the boot clock.
-pub(crate) async fn work(locks: &Locks, work: &Work, until: u64) -> Result<()> {
+/// Says when the work is to end: a moment of the boot clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Until(Arc<AtomicU64>);
+
+impl Until {
+    /// Not yet.
+    pub(crate) fn later() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    pub(crate) fn now(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        nanos() >= self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Works until then.
+pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
     let journal = Arc::new(Journal::create(&work.history)?);
     let work = Arc::new(work.clone());
     let disturbance = habit::begin(&work);
     let stranger = matches!(work.habit, Habit::LeavesRuntime | Habit::OutlivesRuntime).then(|| {
-        let (locks, work, journal) = (locks.clone(), Arc::clone(&work), Arc::clone(&journal));
+        let (locks, work) = (locks.clone(), Arc::clone(&work));
+        let (journal, until) = (Arc::clone(&journal), until.clone());
         // A thread without a runtime: it makes its own.
-        std::thread::spawn(move || strangers::run(&locks, &work, &journal, until))
+        std::thread::spawn(move || strangers::run(&locks, &work, &journal, &until))
     });
     let mut tasks = JoinSet::new();
     for task in 0..work.tasks {
         let who = Who { worker: work.worker, task };
-        let seed = work.seed ^ u64::from(work.worker) << 32 ^ u64::from(task) << 8;
+        let seed = work.seed ^ (u64::from(work.worker) << 32) ^ (u64::from(task) << 8);
         let worker = Task {
             who,
             locks: locks.clone(),
@@ -92,7 +113,7 @@ pub(crate) async fn work(locks: &Locks, work: &Work, until: u64) -> Result<()> {
             witness: Client::connect(&work.witness).await?,
             random: StdRng::seed_from_u64(seed),
             holds: 0,
-            until,
+            until: until.clone(),
         };
         tasks.spawn(worker.run());
     }
@@ -115,12 +136,12 @@ struct Task {
     witness: Client,
     random: StdRng,
     holds: u64,
-    until: u64,
+    until: Until,
 }
 
 impl Task {
     async fn run(mut self) -> Result<()> {
-        while nanos() < self.until {
+        while !self.until.is_over() {
             self.step().await?;
             // A lock that is free at once would keep the thread from the other tasks.
             tokio::task::consume_budget().await;
@@ -217,7 +238,7 @@ impl Task {
         self.journal.granted(&ask, from, token);
         self.holds += 1;
         let owner =
-            u64::from(self.who.worker) << 48 | u64::from(self.who.task) << 32 | self.holds & 0xffff_ffff;
+            (u64::from(self.who.worker) << 48) | (u64::from(self.who.task) << 24) | (self.holds & 0xff_ffff);
         let holder = Holder { lock: ask.lock, token, owner };
         let writes = ask.mode == Mode::Exclusive;
         let read = if writes { Some(self.witness.read(holder).await?) } else { None };
@@ -237,7 +258,7 @@ impl Task {
         {
             if self.work.habit == Habit::PausesBeforeWrite
                 && self.holds.is_multiple_of(PAUSES)
-                && nanos() < self.until
+                && !self.until.is_over()
             {
                 habit::stop_this_process()?;
             }

@@ -1,8 +1,9 @@
 //! Workers: processes, so that they can be killed and stopped; with `memory://`, tasks of the runner.
 //!
-//! A worker process is this program again. It reads its [`Order`] from a line of its input, writes `ready`, reads until
-//! when to work, and writes `done` or `error TEXT`. It ends when its input does.
+//! A worker process is this program again. It reads its [`Order`] from a line of its input, writes `ready`, works from the
+//! next line to the one after it, and writes `done` or `error TEXT`. It ends when its input does.
 
+use std::pin::pin;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
-use super::work::{Work, work};
+use super::work::{Until, Work, work};
 use crate::error::{Error, Result};
 
 /// The first argument of a worker.
@@ -35,7 +36,7 @@ struct Order {
 #[derive(Debug)]
 pub(crate) enum Worker {
     Process { child: Child, orders: ChildStdin, answers: Lines<BufReader<ChildStdout>> },
-    Tasks { locks: Locks, work: Box<Work>, running: Option<JoinHandle<Result<()>>> },
+    Tasks { locks: Locks, work: Box<Work>, until: Until, running: Option<JoinHandle<Result<()>>> },
 }
 
 async fn connect(url: &str, work: &Work) -> Result<Locks> {
@@ -68,7 +69,8 @@ impl Worker {
 
     /// Makes a client of this process.
     pub(crate) async fn tasks(url: &str, work: Work) -> Result<Self> {
-        Ok(Self::Tasks { locks: connect(url, &work).await?, work: Box::new(work), running: None })
+        let locks = connect(url, &work).await?;
+        Ok(Self::Tasks { locks, work: Box::new(work), until: Until::later(), running: None })
     }
 
     /// The process id, if it is a process.
@@ -89,16 +91,25 @@ impl Worker {
         }
     }
 
-    /// Lets it work until this moment.
-    pub(crate) async fn begin(&mut self, until: u64) -> Result<()> {
+    /// Lets it begin.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
         match self {
-            Self::Process { orders, .. } => orders.write_all(format!("{until}\n").as_bytes()).await?,
-            Self::Tasks { locks, work: what, running } => {
-                let (locks, what) = (locks.clone(), what.clone());
-                *running = Some(tokio::spawn(async move { work(&locks, &what, until).await }));
+            Self::Process { orders, .. } => orders.write_all(b"begin\n").await?,
+            Self::Tasks { locks, work: what, until, running } => {
+                let (locks, what, until) = (locks.clone(), what.clone(), until.clone());
+                *running = Some(tokio::spawn(async move { work(&locks, &what, &until).await }));
             }
         }
         Ok(())
+    }
+
+    /// Tells it to come to an end.
+    pub(crate) async fn stop(&mut self) {
+        match self {
+            // One that was killed does not listen.
+            Self::Process { orders, .. } => drop(orders.write_all(b"stop\n").await),
+            Self::Tasks { until, .. } => until.now(),
+        }
     }
 
     /// Waits for its end. One that was killed has none that is good.
@@ -148,12 +159,19 @@ async fn serve() -> Result<()> {
         serde_json::from_str(&order).map_err(|error| Error::failed(error.to_string()))?;
     let locks = connect(&url, &what).await?;
     println!("ready");
-    let until = orders.next_line().await?.ok_or_else(nothing)?;
-    let until = until.parse().map_err(|_| Error::failed("not a moment"))?;
+    orders.next_line().await?.ok_or_else(nothing)?;
+    let until = Until::later();
+    let mut working = pin!(work(&locks, &what, &until));
     tokio::select! {
-        done = work(&locks, &what, until) => done?,
-        // Whoever started this process has gone.
-        _ = orders.next_line() => return Ok(()),
+        done = &mut working => done?,
+        line = orders.next_line() => {
+            if line?.is_none() {
+                // Whoever started this process has gone.
+                return Ok(());
+            }
+            until.now();
+            working.await?;
+        }
     }
     println!("done");
     // Releases that have no answer yet are the keeper's business, and those of the end of a lease.

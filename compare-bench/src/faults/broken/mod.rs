@@ -19,9 +19,8 @@ use self::defect::{Defect, Sign};
 use super::checker::{self, Findings, Rules};
 use super::habit::Habit;
 use super::history::History;
-use super::nanos;
 use super::witness::{Guard, Testimony, Witness};
-use super::work::{Work, work};
+use super::work::{Until, Work, work};
 
 /// So many times each is tried.
 const TIMES: u64 = 20;
@@ -71,7 +70,7 @@ async fn show(defect: Defect, seed: u64) -> Shown {
     let path = folder.path().join("witness");
     let witness = Witness::start(&path, guard).unwrap();
     let backend = defect::lock(defect);
-    let until = nanos() + nanos_of(LENGTH);
+    let until = Until::later();
     let mut workers = JoinSet::new();
     let histories: Vec<_> = (0..2_u32).map(|worker| folder.path().join(format!("worker-{worker}"))).collect();
     for (worker, history) in histories.iter().enumerate() {
@@ -94,19 +93,23 @@ async fn show(defect: Defect, seed: u64) -> Shown {
             history: history.clone(),
             witness: path.clone(),
         };
+        let until = until.clone();
         workers.spawn(async move {
-            work(&locks, &what, until).await.unwrap();
+            work(&locks, &what, &until).await.unwrap();
             locks.close_within(Duration::from_secs(1)).await.ok();
         });
     }
+    let end = tokio::time::Instant::now() + LENGTH;
     let mut deprived = 0;
     if defect.needs_an_operator() {
         let name = lockwell::LockName::new("broken/1").unwrap();
-        while nanos() < until {
+        while tokio::time::Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(70)).await;
             deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
         }
     }
+    tokio::time::sleep_until(end).await;
+    until.now();
     while let Some(done) = workers.join_next().await {
         done.unwrap();
     }

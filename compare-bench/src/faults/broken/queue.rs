@@ -95,9 +95,10 @@ impl DistributedLock for Queue {
         let each = grants.iter().map(|grant| {
             let claim = grant.claim();
             let nodes = folders.get(claim.name()).map(|folder| &folder.nodes);
-            match nodes.is_some_and(|nodes| nodes.iter().any(|node| node.owner == claim.owner())) {
-                true => Renewal::Renewed(valid_until(Moment::now(), claim.ttl())),
-                false => Renewal::Lost,
+            if nodes.is_some_and(|nodes| nodes.iter().any(|node| node.owner == claim.owner())) {
+                Renewal::Renewed(valid_until(Moment::now(), claim.ttl()))
+            } else {
+                Renewal::Lost
             }
         });
         each.collect()

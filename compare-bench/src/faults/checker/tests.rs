@@ -45,13 +45,14 @@ fn legal(seed: u64, locks: u32, count: usize) -> History {
         let (mut now, mut token) = (SECOND, 0);
         while history.holds.len() < count * (lock as usize + 1) / locks as usize {
             token += random.random_range(1..5);
-            let mut step = |most: u64| random.random_range(1..most);
+            let mut some = |most: usize| random.random_range(1..most);
             let group = match lock % 3 {
                 0 => vec![Mode::Exclusive],
-                1 => vec![if step(3) == 1 { Mode::Exclusive } else { Mode::Shared }; 1 + step(3) as usize],
-                _ => vec![permit(3); 1 + step(3) as usize],
+                1 => vec![if some(3) == 1 { Mode::Exclusive } else { Mode::Shared }; 1 + some(3)],
+                _ => vec![permit(3); 1 + some(3)],
             };
             let group = if group[0] == Mode::Exclusive { vec![Mode::Exclusive] } else { group };
+            let mut step = |most: u64| random.random_range(1..most);
             let mut last = now;
             for mode in group {
                 token += 1;
