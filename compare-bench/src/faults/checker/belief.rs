@@ -71,8 +71,10 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
             let other = &sorted[other];
             let length = other.until.min(next.until) - next.from;
             overlaps.longest = overlaps.longest.max(length);
-            // No renewal succeeds after that, so it is told within a lease.
-            if rules.deprived > 0 && other.end == End::Taken && length <= rules.ttl {
+            // Whoever was deprived of the lock is told within a lease, since no renewal succeeds after that. The news of its
+            // grant may even have come later than that of the next one's.
+            let older = if other.token < next.token { other } else { next };
+            if rules.deprived > 0 && older.end == End::Taken && length <= rules.ttl {
                 overlaps.after_force += 1;
             } else {
                 overlaps.found.add(|| format!("held at the same time: {}; {}", words(other), words(next)));
@@ -84,10 +86,12 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
 
 /// Releases of exclusive locks that were confirmed though another believed in the lock when they were called.
 pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
-    for pair in sorted.windows(2) {
-        let (before, after) = (&pair[0], &pair[1]);
+    let believed: Vec<&Hold> = sorted.iter().filter(|hold| hold.until > hold.from).collect();
+    for pair in believed.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
         let confirmed = before.end == End::Released && before.ask.mode == Mode::Exclusive;
-        if confirmed && after.from < before.called && after.until > after.from {
+        // With a lower token, the other was the holder before.
+        if confirmed && after.token > before.token && after.from < before.called {
             found.add(|| format!("released what another held: {}; {}", words(before), words(after)));
         }
     }

@@ -165,7 +165,7 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
         belief::foreign_releases(&lock.holds, &mut foreign);
         belief::outages(&lock.holds, rules, &mut untold);
         tokens::twice(&lock.holds, &mut twice);
-        tokens::fallen(&lock.holds, &mut falls);
+        tokens::fallen(&lock.holds, rules, &mut falls);
         let longest = liveness::withheld(lock, rules, &calm, &mut late);
         findings.longest_withheld_us = findings.longest_withheld_us.max(longest / 1000);
         if let Some(grace) = rules.in_order {

@@ -137,6 +137,16 @@ fn who_is_deprived_on_purpose_may_believe_a_little_longer() {
     assert_eq!((findings.overlaps, findings.taken), (1, 1));
     let findings = found(&history, &Rules { deprived: 1, ..rules() });
     assert_eq!((findings.overlaps, findings.overlaps_after_force, findings.taken), (0, 1, 0));
+    // The news of the older grant came after that of the newer one.
+    let late = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 20, 40, 41]) }];
+    let findings = found(&late, &Rules { deprived: 1, ..rules() });
+    assert!(findings.is_clean(), "{findings:?}");
+    let after = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 35, 40, 41]) }];
+    assert!(found(&after, &Rules { deprived: 1, ..rules() }).is_clean());
+    assert_eq!(found(&after, &rules()).tokens_fallen, 1);
+    let long =
+        [Hold { end: End::Taken, ..alone(0, 1, [0, 10, 1100, 1101]) }, alone(1, 2, [0, 20, 1090, 1091])];
+    assert_eq!(found(&long, &Rules { deprived: 1, ..rules() }).overlaps, 1, "longer than a lease");
     let again = Hold { end: End::Taken, ..alone(2, 3, [0, 50, 60, 61]) };
     let findings = found(&[history[0], history[1], again], &Rules { deprived: 1, ..rules() });
     assert_eq!(findings.taken, 1, "one was freed on purpose, and two lost their locks");

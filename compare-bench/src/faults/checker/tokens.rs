@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use lockwell::Mode;
 
-use super::super::history::Hold;
-use super::{Found, words};
+use super::super::history::{End, Hold};
+use super::{Found, Rules, words};
 
 /// Grants with the token of another.
 pub(super) fn twice(sorted: &[Hold], found: &mut Found) {
@@ -21,8 +21,11 @@ pub(super) fn twice(sorted: &[Hold], found: &mut Found) {
 ///
 /// It did if it was believed in, and that had ended, before the later one was asked for. Where one of the two had to be
 /// alone, it did if it had ended when the belief in the later one began.
-pub(super) fn fallen(sorted: &[Hold], found: &mut Found) {
-    let believed = |hold: &&Hold| hold.until > hold.from;
+///
+/// The news of a grant to somebody who was deprived of the lock at once may come later than that of the next one's.
+pub(super) fn fallen(sorted: &[Hold], rules: &Rules, found: &mut Found) {
+    let is_deprived = |hold: &Hold| rules.deprived > 0 && hold.end == End::Taken;
+    let believed = |hold: &&Hold| hold.until > hold.from && !is_deprived(hold);
     let by_belief: Vec<&Hold> = sorted.iter().filter(believed).collect();
     let mut by_call = by_belief.clone();
     by_call.sort_by_key(|hold| hold.ask.asked);
