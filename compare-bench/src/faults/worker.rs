@@ -161,16 +161,18 @@ async fn serve() -> Result<()> {
     println!("ready");
     orders.next_line().await?.ok_or_else(nothing)?;
     let until = Until::later();
-    let mut working = pin!(work(&locks, &what, &until));
-    tokio::select! {
-        done = &mut working => done?,
-        line = orders.next_line() => {
-            if line?.is_none() {
-                // Whoever started this process has gone.
-                return Ok(());
+    {
+        let mut working = pin!(work(&locks, &what, &until));
+        tokio::select! {
+            done = &mut working => done?,
+            line = orders.next_line() => {
+                if line?.is_none() {
+                    // Whoever started this process has gone.
+                    return Ok(());
+                }
+                until.now();
+                working.await?;
             }
-            until.now();
-            working.await?;
         }
     }
     println!("done");
