@@ -368,10 +368,13 @@ fn verdict(expected: Expected, findings: &Findings, testimony: &Testimony, count
     if testimony.guarded_lost > 0 {
         reasons.push(format!("{} writes lost at the guarded witness", testimony.guarded_lost));
     }
-    if counts.operations < LEAST {
-        reasons.push(format!("only {} operations: it says nothing", counts.operations));
+    match (reasons.is_empty(), counts.operations < LEAST) {
+        (false, _) => Verdict::Otherwise { reasons },
+        (true, false) => Verdict::AsExpected,
+        (true, true) => {
+            Verdict::NotRun { why: format!("only {} operations, which says nothing", counts.operations) }
+        }
     }
-    if reasons.is_empty() { Verdict::AsExpected } else { Verdict::Otherwise { reasons } }
 }
 
 /// A failure of the machinery itself, which says nothing about the lock.
