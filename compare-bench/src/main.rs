@@ -3,6 +3,7 @@
 mod args;
 mod diff;
 mod error;
+mod faults;
 mod html;
 mod measure;
 mod plan;
@@ -30,6 +31,9 @@ async fn main() -> ExitCode {
     if words.next().as_deref() == Some(worker::ARGUMENT) {
         return worker::main(words.next().unwrap_or_default()).await;
     }
+    if std::env::args().nth(1).as_deref() == Some(faults::worker::ARGUMENT) {
+        return faults::worker::main().await;
+    }
     let args = Args::parse();
     let done = match args.command {
         Some(Command::Schema) => {
@@ -40,6 +44,7 @@ async fn main() -> ExitCode {
         Some(Command::Diff(args)) => {
             diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Some(Command::Faults(args)) => faults::run(&args).await,
         None if args.run.list => {
             list();
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,178 @@
+//! Locks that are broken on purpose: each is caught, every time, or the checker proves nothing.
+//!
+//! The same workers that the scenarios have work with them, the same witnesses watch, and the same checker reads what they
+//! noted. Each lock is right but for one thing; the same lock without the defect comes out clean.
+
+mod client;
+mod defect;
+mod queue;
+mod server;
+mod votes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwell::Locks;
+use tokio::task::JoinSet;
+
+use self::defect::{Defect, Sign};
+use super::checker::{self, Findings, Rules};
+use super::habit::Habit;
+use super::history::History;
+use super::witness::{Guard, Testimony, Witness};
+use super::work::{Until, Work, work};
+
+/// So many times each is tried.
+const TIMES: u64 = 20;
+
+/// The length of the leases.
+const TTL: Duration = Duration::from_millis(60);
+
+/// For how long a lock is tried.
+const LENGTH: Duration = Duration::from_millis(1200);
+
+/// How long a free lock may be withheld.
+const BOUND: Duration = Duration::from_millis(1500);
+
+/// What a run has shown.
+#[derive(Debug)]
+struct Shown {
+    findings: Findings,
+    testimony: Testimony,
+    operations: u64,
+}
+
+impl Shown {
+    fn has(&self, sign: Sign) -> bool {
+        let number = match sign {
+            Sign::Overlap => self.findings.overlaps,
+            Sign::Token => self.findings.tokens_twice + self.findings.tokens_fallen,
+            Sign::Withheld => self.findings.late_grants + self.findings.left_behind,
+            Sign::Taken => self.findings.taken,
+            Sign::GuardedLoss => self.testimony.guarded_lost,
+        };
+        number > 0
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap()
+}
+
+fn nanos_of(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap()
+}
+
+/// Lets two workers work with a lock that has this defect.
+async fn show(defect: Defect, seed: u64) -> Shown {
+    let folder = tempfile::tempdir().unwrap();
+    let guard = if defect == Defect::GuardTakesEqualTokens { Guard::NotLower } else { Guard::ByOwner };
+    let path = folder.path().join("witness");
+    let witness = Witness::start(&path, guard).unwrap();
+    let backend = defect::lock(defect);
+    let until = Until::later();
+    let mut workers = JoinSet::new();
+    let histories: Vec<_> = (0..2_u32).map(|worker| folder.path().join(format!("worker-{worker}"))).collect();
+    for (worker, history) in histories.iter().enumerate() {
+        let locks = Locks::new(Arc::clone(&backend)).unwrap();
+        let what = Work {
+            worker: u32::try_from(worker).unwrap(),
+            prefix: "broken".to_owned(),
+            locks: 1,
+            tasks: 8,
+            modes: vec![vec![0]],
+            ttl: micros(TTL),
+            wait: micros(Duration::from_secs(2)),
+            hold: 1000,
+            long: (60, micros(TTL) * 4),
+            cancelled: if defect.needs_cancellation() { 30 } else { 0 },
+            impatient: 0,
+            dropped: 0,
+            habit: Habit::None,
+            seed,
+            history: history.clone(),
+            witness: path.clone(),
+        };
+        let until = until.clone();
+        workers.spawn(async move {
+            work(&locks, &what, &until).await.unwrap();
+            locks.close_within(Duration::from_secs(1)).await.ok();
+        });
+    }
+    let end = tokio::time::Instant::now() + LENGTH;
+    let mut deprived = 0;
+    if defect.needs_an_operator() {
+        let name = lockwell::LockName::new("broken/1").unwrap();
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(70)).await;
+            deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
+        }
+    }
+    tokio::time::sleep_until(end).await;
+    until.now();
+    while let Some(done) = workers.join_next().await {
+        done.unwrap();
+    }
+    let mut history = History::default();
+    for (worker, path) in histories.iter().enumerate() {
+        let text = std::fs::read_to_string(path).unwrap();
+        history.read(u32::try_from(worker).unwrap(), &text).unwrap();
+    }
+    let rules = Rules { ttl: nanos_of(TTL), bound: nanos_of(BOUND), deprived, ..Rules::default() };
+    let mut findings = checker::check(&history, &rules);
+    for name in ["broken/0", "broken/1"] {
+        let name = lockwell::LockName::new(name).unwrap();
+        findings.left_behind += u64::from(backend.inspect(&name).await.unwrap().is_held());
+    }
+    Shown { findings, testimony: witness.testimony(), operations: history.operations() }
+}
+
+/// Tries a defect so many times, some at once: most of the time they sleep.
+async fn tried(defect: Defect) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let seeds: Vec<u64> = (0..TIMES).collect();
+    for some in seeds.chunks(10) {
+        let mut runs = JoinSet::new();
+        for &seed in some {
+            runs.spawn(show(defect, seed));
+        }
+        shown.extend(runs.join_all().await);
+    }
+    shown
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_broken_lock_is_caught_every_time() {
+    let mut missed = Vec::new();
+    for &(defect, sign) in defect::ALL {
+        let shown = tried(defect).await;
+        let caught = shown.iter().filter(|one| one.has(sign)).count();
+        let operations: u64 = shown.iter().map(|one| one.operations).sum();
+        println!("{defect:?}: {sign:?} in {caught} of {TIMES}, {operations} operations");
+        if caught < shown.len() {
+            let one = shown.into_iter().find(|one| !one.has(sign));
+            missed.push(format!("{defect:?} was caught in {caught} of {TIMES}: {one:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// The same locks without a defect: what is found is the defect, and not the lock that it is in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_same_locks_without_a_defect_are_clean() {
+    for defect in [Defect::None, Defect::NoneByQueue, Defect::NoneByVotes] {
+        for shown in tried(defect).await {
+            let is_clean = shown.findings.is_clean() && shown.testimony.guarded_lost == 0;
+            assert!(is_clean && shown.operations > 10, "{defect:?}: {shown:?}");
+        }
+    }
+}
+
+/// Two who have one token: the guard that binds it to its owner loses nothing, and the wrong guard does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_guard_bears_equal_tokens() {
+    for shown in tried(Defect::TokenTwice).await {
+        assert!(shown.has(Sign::Overlap) && shown.has(Sign::Token), "{shown:?}");
+        assert_eq!(shown.testimony.guarded_lost, 0, "{shown:?}");
+    }
+}

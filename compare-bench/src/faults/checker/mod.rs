@@ -1,0 +1,207 @@
+//! The checker: whether what the workers noted can have happened with a lock that keeps its promises.
+//!
+//! All processes of one host share the boot clock, so no search through possible orders is needed: the beliefs of each
+//! lock are sorted and swept once for each rule, which takes seconds for millions of operations. Every rule is sound: what
+//! it finds is wrong with the lock, however late an answer or a thread was.
+
+mod belief;
+mod fairness;
+mod liveness;
+mod tokens;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::history::{End, History, Hold, Miss};
+
+/// So many findings of a rule are told in words.
+const EXAMPLES: usize = 5;
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Span {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+/// A time in which clients could not reach the server, from after the fault began to before it was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) span: Span,
+    /// The worker that was cut off; nobody else was. `None`: all were.
+    pub(crate) worker: Option<u32>,
+}
+
+/// What the lock promises, and what was done to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// The length of the leases, in nanoseconds like all times.
+    pub(crate) ttl: u64,
+    /// How long a free lock may be withheld from those who wait for it.
+    pub(crate) bound: u64,
+    /// Waiters are served in order; one that asked so much earlier was surely the first to be seen by the server.
+    pub(crate) in_order: Option<u64>,
+    /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound after that.
+    pub(crate) faults: Vec<Span>,
+    /// When a belief must end, a lease after the beginning at the latest.
+    pub(crate) outages: Vec<Outage>,
+    /// How many holders were deprived of their locks on purpose.
+    pub(crate) deprived: u64,
+}
+
+/// What was found, by rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Findings {
+    /// Beliefs that began while another lasted that they must not meet.
+    pub(crate) overlaps: u64,
+    /// The same, where the earlier holder had been deprived of the lock on purpose and had not been told yet.
+    pub(crate) overlaps_after_force: u64,
+    /// The longest time for which two believed, in microseconds.
+    pub(crate) longest_overlap_us: u64,
+    /// Grants whose token is not higher than that of a grant before.
+    pub(crate) tokens_fallen: u64,
+    /// Grants that have the token of another.
+    pub(crate) tokens_twice: u64,
+    /// Releases that were confirmed though another held the lock by then.
+    pub(crate) foreign_releases: u64,
+    /// Holders that lost a lock before their lease ended, beyond those who were deprived on purpose.
+    pub(crate) taken: u64,
+    /// Attempts in which a free lock was withheld for longer than the bound.
+    pub(crate) late_grants: u64,
+    /// Grants before somebody who had waited longer.
+    pub(crate) out_of_order: u64,
+    /// Beliefs that outlasted an outage by more than a lease.
+    pub(crate) not_told: u64,
+    /// Guards that said "held" after "not held".
+    pub(crate) revived: u64,
+    /// Locks that were held, or had waiters, when all was quiet.
+    pub(crate) left_behind: u64,
+    /// The longest time for which a free lock was withheld, in microseconds.
+    pub(crate) longest_withheld_us: u64,
+    /// Some of it in words.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Findings {
+    /// What a lock must never do, whatever its backend promises about exclusion: the number, and what it is.
+    pub(crate) fn wrong(&self) -> Vec<(u64, &'static str)> {
+        let all = [
+            (self.foreign_releases, "foreign releases"),
+            (self.late_grants, "late grants"),
+            (self.out_of_order, "grants out of order"),
+            (self.not_told, "holders not told"),
+            (self.revived, "guards held after their loss"),
+            (self.left_behind, "locks left behind"),
+        ];
+        all.into_iter().filter(|(number, _)| *number > 0).collect()
+    }
+
+    /// What a lock does that may be held by two: the number, and what it is.
+    pub(crate) fn unsafe_ones(&self) -> Vec<(u64, &'static str)> {
+        let all = [
+            (self.overlaps, "overlaps"),
+            (self.tokens_fallen, "tokens not higher"),
+            (self.tokens_twice, "tokens twice"),
+            (self.taken, "locks taken from their holders"),
+        ];
+        all.into_iter().filter(|(number, _)| *number > 0).collect()
+    }
+
+    /// Whether nothing was found.
+    #[cfg(test)]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.wrong().is_empty() && self.unsafe_ones().is_empty()
+    }
+}
+
+/// Findings of one rule, counted; the first ones in words.
+#[derive(Debug, Default)]
+struct Found {
+    number: u64,
+    examples: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, words: impl FnOnce() -> String) {
+        self.number += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(words());
+        }
+    }
+
+    /// The number; the words go to the others.
+    fn into(self, examples: &mut Vec<String>) -> u64 {
+        examples.extend(self.examples);
+        self.number
+    }
+}
+
+/// What happened to one lock.
+#[derive(Debug, Default)]
+struct OfLock {
+    /// In the order in which the beliefs began.
+    holds: Vec<Hold>,
+    misses: Vec<Miss>,
+}
+
+/// Checks a history.
+pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
+    let mut locks: BTreeMap<u32, OfLock> = BTreeMap::new();
+    for hold in &history.holds {
+        locks.entry(hold.ask.lock).or_default().holds.push(*hold);
+    }
+    for miss in &history.misses {
+        locks.entry(miss.ask.lock).or_default().misses.push(*miss);
+    }
+    let mut findings = Findings { revived: history.revived, ..Findings::default() };
+    let calm = liveness::Disturbed::new(rules);
+    let [mut falls, mut twice, mut foreign, mut late, mut order, mut untold]: [Found; 6] = Default::default();
+    let mut overlaps = belief::Overlaps::default();
+    for lock in locks.values_mut() {
+        lock.holds.sort_by_key(|hold| (hold.from, hold.until));
+        belief::overlaps(&lock.holds, rules, &mut overlaps);
+        belief::foreign_releases(&lock.holds, &mut foreign);
+        belief::outages(&lock.holds, rules, &mut untold);
+        tokens::twice(&lock.holds, &mut twice);
+        tokens::fallen(&lock.holds, rules, &mut falls);
+        let longest = liveness::withheld(lock, rules, &calm, &mut late);
+        findings.longest_withheld_us = findings.longest_withheld_us.max(longest / 1000);
+        if let Some(grace) = rules.in_order {
+            fairness::out_of_order(lock, grace, &calm, &mut order);
+        }
+    }
+    let mut taken = Found::default();
+    for hold in history.holds.iter().filter(|hold| hold.end == End::Taken) {
+        taken.add(|| format!("taken from its holder: {}", words(hold)));
+    }
+    if taken.number <= rules.deprived {
+        taken = Found::default();
+    }
+    let examples = &mut findings.examples;
+    findings.overlaps = overlaps.found.into(examples);
+    findings.overlaps_after_force = overlaps.after_force;
+    findings.longest_overlap_us = overlaps.longest / 1000;
+    findings.tokens_fallen = falls.into(examples);
+    findings.tokens_twice = twice.into(examples);
+    findings.foreign_releases = foreign.into(examples);
+    findings.late_grants = late.into(examples);
+    findings.out_of_order = order.into(examples);
+    findings.not_told = untold.into(examples);
+    findings.taken = taken.into(examples).saturating_sub(rules.deprived);
+    findings
+}
+
+/// A hold in words.
+fn words(hold: &Hold) -> String {
+    let Hold { ask, token, from, until, end, .. } = hold;
+    let (who, lock, mode) = (ask.who, ask.lock, ask.mode);
+    let (from, until) = (from / 1000, until / 1000);
+    format!("lock {lock}, {who} as {mode} with token {token} from {from} to {until} us, {end:?}")
+}
+
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! The checker on histories that are made up: of locks that keep their promises, and of those that break one.
+
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use lockwell::Mode;
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::super::history::{Ask, End, History, Hold, Miss, Who, Why};
+use super::{Findings, Outage, Rules, Span, check, naive};
+
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLI;
+
+fn rules() -> Rules {
+    Rules { ttl: SECOND, bound: SECOND, in_order: Some(SECOND / 2), ..Rules::default() }
+}
+
+fn hold(worker: u32, mode: Mode, token: u64, times: [u64; 4]) -> Hold {
+    let [asked, from, until, answered] = times;
+    let ask = Ask { who: Who { worker, task: 0 }, lock: 0, mode, asked };
+    Hold { ask, token, from, until, end: End::Released, called: until, answered, told_late: 0 }
+}
+
+/// An exclusive hold, with times in milliseconds.
+fn alone(worker: u32, token: u64, times: [u64; 4]) -> Hold {
+    hold(worker, Mode::Exclusive, token, times.map(|time| time * MILLI))
+}
+
+fn permit(limit: u32) -> Mode {
+    Mode::Permit { limit: NonZeroU32::new(limit).unwrap() }
+}
+
+fn found(holds: &[Hold], rules: &Rules) -> Findings {
+    check(&History { holds: holds.to_vec(), ..History::default() }, rules)
+}
+
+/// What a lock in order does: `count` holds of `locks` locks by many workers.
+fn legal(seed: u64, locks: u32, count: usize) -> History {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut history = History::default();
+    for lock in 0..locks {
+        let (mut now, mut token) = (SECOND, 0);
+        while history.holds.len() < count * (lock as usize + 1) / locks as usize {
+            token += random.random_range(1..5);
+            let mut some = |most: usize| random.random_range(1..most);
+            let group = match lock % 3 {
+                0 => vec![Mode::Exclusive],
+                1 => vec![if some(3) == 1 { Mode::Exclusive } else { Mode::Shared }; 1 + some(3)],
+                _ => vec![permit(3); 1 + some(3)],
+            };
+            let group = if group[0] == Mode::Exclusive { vec![Mode::Exclusive] } else { group };
+            let mut step = |most: u64| random.random_range(1..most);
+            let mut last = now;
+            for mode in group {
+                token += 1;
+                let asked = now - step(MILLI / 2);
+                let from = now + step(1000);
+                let until = from + step(MILLI);
+                let answered = until + step(1000);
+                last = last.max(answered);
+                let who = Who { worker: u32::try_from(step(50)).unwrap(), task: 0 };
+                let ask = Ask { who, lock, mode, asked };
+                let (end, called) = (End::Released, until);
+                history.holds.push(Hold { ask, token, from, until, end, called, answered, told_late: 0 });
+            }
+            now = last + step(1000);
+        }
+    }
+    history
+}
+
+#[test]
+fn a_million_operations_are_checked_in_seconds() {
+    let history = legal(1, 6, 1_000_000);
+    let start = Instant::now();
+    let findings = check(&history, &rules());
+    let took = start.elapsed();
+    assert!(findings.is_clean(), "{findings:?}");
+    // A build without optimisation, on a busy machine.
+    assert!(took.as_secs() < 30, "it took {took:?}");
+    eprintln!("{} operations in {took:?}", history.operations());
+}
+
+#[test]
+fn two_that_must_be_alone_are_found() {
+    let findings = found(&[alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 29, 40, 41])], &rules());
+    assert_eq!((findings.overlaps, findings.longest_overlap_us), (1, 1000));
+    assert!(findings.examples[0].contains("held at the same time"), "{findings:?}");
+    // A long one and one that is not next to it.
+    let long = [alone(0, 1, [0, 10, 90, 91]), alone(1, 2, [0, 95, 96, 97]), alone(2, 3, [0, 50, 60, 61])];
+    assert_eq!(found(&long, &rules()).overlaps, 1);
+    assert_eq!(found(&[alone(0, 1, [0, 10, 30, 31]), alone(1, 2, [0, 30, 40, 41])], &rules()).overlaps, 0);
+}
+
+#[test]
+fn readers_may_meet_and_permits_up_to_their_number() {
+    let at = |worker, mode, token, from| hold(worker, mode, token, [0, from, 100, 101]);
+    let readers = [at(0, Mode::Shared, 1, 10), at(1, Mode::Shared, 2, 20)];
+    assert!(found(&readers, &rules()).is_clean());
+    let with_a_writer = [readers[0], at(1, Mode::Exclusive, 2, 20)];
+    assert_eq!(found(&with_a_writer, &rules()).overlaps, 1);
+    let permits = [1, 2, 3].map(|token| at(u32::try_from(token).unwrap(), permit(3), token, 10 * token));
+    assert!(found(&permits, &rules()).is_clean());
+    let one_more = [permits[0], permits[1], permits[2], at(9, permit(3), 9, 50)];
+    assert_eq!(found(&one_more, &rules()).overlaps, 1);
+}
+
+#[test]
+fn tokens_must_rise_and_be_different() {
+    for (second, falls, twice) in [(6, 0, 0), (5, 0, 1), (4, 1, 0)] {
+        let findings = found(&[alone(0, 5, [0, 10, 20, 21]), alone(1, second, [0, 30, 40, 41])], &rules());
+        assert_eq!((findings.tokens_fallen, findings.tokens_twice), (falls, twice), "{second}");
+    }
+    // Two readers who were asked for together may come in either order; one after the other they may not.
+    let reader = |token, asked, from| hold(0, Mode::Shared, token, [asked, from, from + 5, from + 6]);
+    assert_eq!(found(&[reader(5, 0, 10), reader(4, 0, 20)], &rules()).tokens_fallen, 0);
+    assert_eq!(found(&[reader(5, 0, 10), reader(4, 17, 20)], &rules()).tokens_fallen, 1);
+}
+
+#[test]
+fn a_release_of_what_another_holds_is_found() {
+    let late = Hold { called: 50 * MILLI, answered: 51 * MILLI, ..alone(0, 1, [0, 10, 20, 51]) };
+    let next = alone(1, 2, [0, 30, 60, 61]);
+    assert_eq!(found(&[late, next], &rules()).foreign_releases, 1);
+    let refused = Hold { end: End::Expired, ..late };
+    assert_eq!(found(&[refused, next], &rules()).foreign_releases, 0);
+}
+
+#[test]
+fn who_is_deprived_on_purpose_may_believe_a_little_longer() {
+    let deprived = Hold { end: End::Taken, ..alone(0, 1, [0, 10, 30, 31]) };
+    let history = [deprived, alone(1, 2, [0, 20, 40, 41])];
+    let findings = found(&history, &rules());
+    assert_eq!((findings.overlaps, findings.taken), (1, 1));
+    let findings = found(&history, &Rules { deprived: 1, ..rules() });
+    assert_eq!((findings.overlaps, findings.overlaps_after_force, findings.taken), (0, 1, 0));
+    // The news of the older grant came after that of the newer one.
+    let late = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 20, 40, 41]) }];
+    let findings = found(&late, &Rules { deprived: 1, ..rules() });
+    assert!(findings.is_clean(), "{findings:?}");
+    let after = [alone(1, 2, [0, 10, 30, 31]), Hold { end: End::Taken, ..alone(0, 1, [0, 35, 40, 41]) }];
+    assert!(found(&after, &Rules { deprived: 1, ..rules() }).is_clean());
+    assert_eq!(found(&after, &rules()).tokens_fallen, 1);
+    let long =
+        [Hold { end: End::Taken, ..alone(0, 1, [0, 10, 1100, 1101]) }, alone(1, 2, [0, 20, 1090, 1091])];
+    assert_eq!(found(&long, &Rules { deprived: 1, ..rules() }).overlaps, 1, "longer than a lease");
+    let again = Hold { end: End::Taken, ..alone(2, 3, [0, 50, 60, 61]) };
+    let findings = found(&[history[0], history[1], again], &Rules { deprived: 1, ..rules() });
+    assert_eq!(findings.taken, 1, "one was freed on purpose, and two lost their locks");
+}
+
+#[test]
+fn a_free_lock_that_is_withheld_is_found() {
+    let first = alone(0, 1, [0, 10, 20, 21]);
+    let in_time = alone(1, 2, [0, 900, 910, 911]);
+    let late = alone(1, 2, [0, 1100, 1110, 1111]);
+    assert_eq!(found(&[first, in_time], &rules()).late_grants, 0);
+    let findings = found(&[first, late], &rules());
+    assert_eq!((findings.late_grants, findings.longest_withheld_us), (1, 1_079_000));
+    // Somebody who has died holds on for a lease.
+    let dead = Hold { end: End::Unfinished, called: 0, answered: 0, ..first };
+    assert_eq!(found(&[dead, late], &rules()).late_grants, 0);
+    let later = alone(1, 2, [0, 2600, 2610, 2611]);
+    assert_eq!(found(&[dead, later], &rules()).late_grants, 1);
+    // In a fault, and a lease and a bound after it, everything may take longer.
+    let fault = Span { from: 100 * MILLI, until: 200 * MILLI };
+    let faults = Rules { faults: vec![fault], ..rules() };
+    assert_eq!(found(&[first, late], &faults).late_grants, 0);
+    // Who waits in vain is told so, and it is found, too.
+    let miss = Miss { ask: late.ask, answered: 1200 * MILLI, why: Why::TimedOut };
+    let history = History { holds: vec![first], misses: vec![miss], ..History::default() };
+    assert_eq!(check(&history, &rules()).late_grants, 1);
+}
+
+#[test]
+fn whoever_comes_later_is_served_later() {
+    let first = alone(0, 1, [0, 10, 20, 21]);
+    let passed_over = alone(1, 3, [5, 640, 650, 651]);
+    let overtaker = |asked| alone(2, 2, [asked, 620, 630, 631]);
+    assert_eq!(found(&[first, overtaker(600), passed_over], &rules()).out_of_order, 1);
+    // So close to each other, nobody knows who was first at the server.
+    assert_eq!(found(&[first, overtaker(400), passed_over], &rules()).out_of_order, 0);
+    let unordered = Rules { in_order: None, ..rules() };
+    assert_eq!(found(&[first, overtaker(600), passed_over], &unordered).out_of_order, 0);
+}
+
+#[test]
+fn whoever_is_cut_off_stops_believing() {
+    let span = Span { from: 100 * MILLI, until: 3000 * MILLI };
+    let outage = |worker| Rules { outages: vec![Outage { span, worker }], ..rules() };
+    let in_time = alone(0, 1, [0, 10, 1100, 1101]);
+    let too_long = alone(0, 1, [0, 10, 1101, 1102]);
+    assert_eq!(found(&[in_time], &outage(None)).not_told, 0);
+    assert_eq!(found(&[too_long], &outage(None)).not_told, 1);
+    assert_eq!(found(&[too_long], &outage(Some(0))).not_told, 1);
+    assert_eq!(found(&[too_long], &outage(Some(1))).not_told, 0, "another was cut off");
+    assert_eq!(found(&[alone(0, 1, [0, 3010, 3500, 3501])], &outage(None)).not_told, 0, "after it");
+}
+
+/// Some holds of one lock at random, legal or not.
+fn any_holds() -> impl Strategy<Value = Vec<Hold>> {
+    let mode = prop_oneof![Just(Mode::Exclusive), Just(Mode::Shared), Just(permit(1)), Just(permit(2))];
+    let one = (0..4_u32, mode, 1..20_u64, 0..60_u64, 0..10_u64, 0..12_u64);
+    proptest::collection::vec(one, 0..12).prop_map(|all| {
+        let make = |(worker, mode, token, asked, waited, held): (u32, Mode, u64, u64, u64, u64)| {
+            let (from, until) = (asked + waited, asked + waited + held);
+            hold(worker, mode, token, [asked, from, until, until + 1])
+        };
+        all.into_iter().map(make).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sweep_finds_what_looking_at_every_pair_finds(holds in any_holds()) {
+        let findings = found(&holds, &rules());
+        prop_assert_eq!(findings.tokens_fallen > 0, naive::has_fallen(&holds));
+        prop_assert_eq!(findings.overlaps > 0, naive::has_overlap(&holds));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_lock_that_keeps_its_promises_is_clean(seed: u64) {
+        let findings = check(&legal(seed, 6, 600), &rules());
+        prop_assert!(findings.is_clean(), "{:?}", findings);
+    }
+
+    /// One hold of a legal history is spoiled.
+    #[test]
+    fn one_wrong_hold_is_found(seed: u64, at: prop::sample::Index, what in 0..4) {
+        let mut history = legal(seed, 1, 200);
+        history.holds.sort_by_key(|hold| hold.from);
+        let at = 1 + at.index(history.holds.len() - 1);
+        let before = history.holds[at - 1];
+        let hold = &mut history.holds[at];
+        match what {
+            0 => hold.from = before.until - 1,
+            1 => hold.token = before.token,
+            2 => hold.token = before.token - 1,
+            _ => {
+                let called = hold.from + 1;
+                (history.holds[at - 1].called, history.holds[at - 1].answered) = (called, called + 1);
+            }
+        }
+        let findings = check(&history, &rules());
+        let number = match what {
+            0 => findings.overlaps,
+            1 => findings.tokens_twice,
+            2 => findings.tokens_fallen,
+            _ => findings.foreign_releases,
+        };
+        prop_assert!(number > 0, "{}: {:?}", what, findings);
+    }
+}

@@ -1,0 +1,63 @@
+//! Bad habits of applications, which some scenarios give to their workers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Signal, getpid, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use super::work::Work;
+use crate::error::{Error, Result};
+
+/// What a worker does beside its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Habit {
+    #[default]
+    None,
+    /// The whole process is stopped, now and then, between the look at the lock and the write.
+    PausesBeforeWrite,
+    /// Tasks block the threads of the runtime.
+    StarvesRuntime,
+    /// A runtime is not driven while a guard that came from it is held.
+    LeavesRuntime,
+    /// A runtime is gone when a guard that came from it is dropped.
+    OutlivesRuntime,
+}
+
+/// What goes on until this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Disturbance {
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Disturbance {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Begins the habit of this worker on its runtime, if it is one of the runtime. [`strangers`](super::strangers) has those
+/// that hold locks.
+pub(super) fn begin(work: &Work) -> Disturbance {
+    let disturbance = Disturbance::default();
+    if work.habit == Habit::StarvesRuntime {
+        for _ in 0..Handle::current().metrics().num_workers() {
+            let stop = Arc::clone(&disturbance.stop);
+            drop(tokio::spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    // It blocks the thread without using up the machine, which others need.
+                    std::thread::sleep(Duration::from_millis(25));
+                    tokio::task::yield_now().await;
+                }
+            }));
+        }
+    }
+    disturbance
+}
+
+/// Stops this process. Whoever watches it lets it go on.
+pub(super) fn stop_this_process() -> Result<()> {
+    kill_process(getpid(), Signal::STOP).map_err(|errno| Error::failed(format!("SIGSTOP: {errno}")))
+}

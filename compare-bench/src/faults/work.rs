@@ -1,0 +1,355 @@
+//! What a worker does: it takes locks, believes in them, writes to the witnesses, and notes all of it.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use lockwell::{ErrorKind, LockGuard, LockRequest, Locks, Loss, Mode};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use super::habit::{self, Habit};
+use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
+use super::witness::{Client, Holder};
+use super::{nanos, strangers};
+use crate::error::{Error, Result};
+
+/// How often a holder looks whether it still holds.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// How long a worker pauses after an error, so that it does not ask a dead server without a pause.
+const AFTER_ERROR: Duration = Duration::from_millis(20);
+
+/// A worker with this habit is stopped before the write of each so-manieth hold of a task.
+const PAUSES: u64 = 60;
+
+/// One task of so many takes locks that are held for long, if there are such.
+pub(crate) const SHARE: u32 = 4;
+
+/// What a worker is to do. All durations are microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// The number of the worker.
+    pub(crate) worker: u32,
+    /// What all names of locks begin with.
+    pub(crate) prefix: String,
+    /// So many locks go quickly from hand to hand, and as many more are held for long.
+    pub(crate) locks: u32,
+    /// One of [`SHARE`] wants the latter.
+    pub(crate) tasks: u32,
+    /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
+    pub(crate) modes: Vec<Vec<i64>>,
+    pub(crate) ttl: u64,
+    /// The longest wait.
+    pub(crate) wait: u64,
+    /// The longest of the usual holds.
+    pub(crate) hold: u64,
+    /// Of the locks that are held for long: so many of a hundred holds last this long.
+    pub(crate) long: (u32, u64),
+    /// So many of a hundred attempts are given up by the caller, do not wait, or end with a dropped guard.
+    pub(crate) cancelled: u32,
+    pub(crate) impatient: u32,
+    pub(crate) dropped: u32,
+    pub(crate) habit: Habit,
+    pub(crate) seed: u64,
+    pub(crate) history: PathBuf,
+    pub(crate) witness: PathBuf,
+}
+
+impl Work {
+    pub(crate) fn name(&self, lock: u32) -> String {
+        format!("{}/{lock}", self.prefix)
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_micros(self.ttl)
+    }
+}
+
+/// Says when the work is to end: a moment of the boot clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Until(Arc<AtomicU64>);
+
+impl Until {
+    /// Not yet.
+    pub(crate) fn later() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    pub(crate) fn now(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        nanos() >= self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Works until then.
+pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {
+    let journal = Arc::new(Journal::create(&work.history)?);
+    let work = Arc::new(work.clone());
+    let disturbance = habit::begin(&work);
+    let stranger = matches!(work.habit, Habit::LeavesRuntime | Habit::OutlivesRuntime).then(|| {
+        let (locks, work) = (locks.clone(), Arc::clone(&work));
+        let (journal, until) = (Arc::clone(&journal), until.clone());
+        // A thread without a runtime: it makes its own.
+        std::thread::spawn(move || strangers::run(&locks, &work, &journal, &until))
+    });
+    let mut tasks = JoinSet::new();
+    for task in 0..work.tasks {
+        let who = Who { worker: work.worker, task };
+        let seed = work.seed ^ (u64::from(work.worker) << 32) ^ (u64::from(task) << 8);
+        let worker = Task {
+            who,
+            locks: locks.clone(),
+            work: Arc::clone(&work),
+            journal: Arc::clone(&journal),
+            witness: Client::connect(&work.witness).await?,
+            random: StdRng::seed_from_u64(seed),
+            holds: 0,
+            until: until.clone(),
+        };
+        tasks.spawn(worker.run());
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    drop(disturbance);
+    if let Some(stranger) = stranger {
+        let done = tokio::task::spawn_blocking(move || stranger.join()).await?;
+        done.map_err(|_| Error::failed("the thread with its own runtimes panicked"))??;
+    }
+    Ok(())
+}
+
+struct Task {
+    who: Who,
+    locks: Locks,
+    work: Arc<Work>,
+    journal: Arc<Journal>,
+    witness: Client,
+    random: StdRng,
+    holds: u64,
+    until: Until,
+}
+
+impl Task {
+    async fn run(mut self) -> Result<()> {
+        while !self.until.is_over() {
+            self.step().await?;
+            // A lock that is free at once would keep the thread from the other tasks.
+            tokio::task::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Whether this task takes locks that are held for long.
+    fn takes_its_time(&self) -> bool {
+        self.work.long.0 > 0 && self.who.task % SHARE == SHARE - 1
+    }
+
+    fn chance(&mut self, of_a_hundred: u32) -> bool {
+        self.random.random_range(0..100) < of_a_hundred
+    }
+
+    async fn step(&mut self) -> Result<()> {
+        let lock = self.random.random_range(0..self.work.locks);
+        let lock = if self.takes_its_time() { self.work.locks + lock } else { lock };
+        let modes = &self.work.modes[lock as usize % self.work.modes.len()];
+        let code = modes[self.random.random_range(0..modes.len())];
+        let mode = Mode::from_code(code).ok_or_else(|| Error::failed("not a mode"))?;
+        let request = self.request(lock, mode);
+        let ask = Ask { who: self.who, lock, mode, asked: nanos() };
+        let answer = if self.chance(self.work.cancelled) {
+            self.given_up(request).await
+        } else if self.chance(self.work.impatient) {
+            request
+                .try_now()
+                .await
+                .map_err(|error| error.kind())
+                .and_then(|guard| guard.ok_or(ErrorKind::Held))
+        } else {
+            request.await.map_err(|error| error.kind())
+        };
+        match answer {
+            Ok(guard) => self.hold(guard, ask).await,
+            Err(kind) => {
+                let why = match kind {
+                    ErrorKind::TimedOut => TIMED_OUT.to_owned(),
+                    // One that does not wait does not ask for a free lock to be granted in time.
+                    ErrorKind::Held | ErrorKind::Cancelled => CANCELLED.to_owned(),
+                    other => format!("{other:?}"),
+                };
+                self.journal.missed(&ask, nanos(), &why);
+                if !matches!(kind, ErrorKind::TimedOut | ErrorKind::Held | ErrorKind::Cancelled) {
+                    tokio::time::sleep(AFTER_ERROR).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn request(&self, lock: u32, mode: Mode) -> LockRequest {
+        let name = self.work.name(lock);
+        let request = match mode {
+            Mode::Shared => self.locks.read(name),
+            Mode::Permit { limit } => self.locks.permit(name, limit.get()),
+            _ => self.locks.lock(name),
+        };
+        request.ttl(self.work.ttl()).wait(Duration::from_micros(self.work.wait))
+    }
+
+    /// Drops the request: after so many polls, or after so long, whichever the dice say.
+    async fn given_up(&mut self, request: LockRequest) -> Result<LockGuard, ErrorKind> {
+        let mut request = pin!(request.into_future());
+        if self.chance(50) {
+            let mut polls = self.random.random_range(1..8);
+            return std::future::poll_fn(|context| {
+                polls -= 1;
+                match request.as_mut().poll(context) {
+                    Poll::Ready(answer) => Poll::Ready(answer.map_err(|error| error.kind())),
+                    Poll::Pending if polls == 0 => Poll::Ready(Err(ErrorKind::Cancelled)),
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await;
+        }
+        let short = Duration::from_micros(self.random.random_range(0..5_000));
+        let answer = tokio::time::timeout(short, request).await;
+        answer.map_or(Err(ErrorKind::Cancelled), |answer| answer.map_err(|error| error.kind()))
+    }
+
+    /// Believes for a while.
+    async fn hold(&mut self, guard: LockGuard, ask: Ask) -> Result<()> {
+        let from = nanos();
+        let token = guard.token().get();
+        if !guard.is_held() {
+            // It ended on its way here.
+            self.journal.granted(&ask, from, token);
+            let hold = Hold { until: from, ..blank(ask, token, from) };
+            return self.give_up(guard, Hold { end: End::Expired, ..hold }).await;
+        }
+        self.journal.granted(&ask, from, token);
+        self.holds += 1;
+        let owner =
+            (u64::from(self.who.worker) << 48) | (u64::from(self.who.task) << 24) | (self.holds & 0xff_ffff);
+        let holder = Holder { lock: ask.lock, token, owner };
+        let writes = ask.mode == Mode::Exclusive;
+        let read = if writes { Some(self.witness.read(holder).await?) } else { None };
+        let length = if self.takes_its_time() && self.chance(self.work.long.0) {
+            self.work.long.1
+        } else if self.chance(70) {
+            0
+        } else {
+            self.random.random_range(0..=self.work.hold)
+        };
+        let mut hold = blank(ask, token, from);
+        let lost = self.believe(&guard, &mut hold, Duration::from_micros(length)).await;
+        // As an application does: a look, and then the deed. Between them there may be time for anything.
+        if let Some(read) = read
+            && lost.is_none()
+            && self.look(&guard, &mut hold)
+        {
+            if self.work.habit == Habit::PausesBeforeWrite
+                && self.holds.is_multiple_of(PAUSES)
+                && !self.until.is_over()
+            {
+                habit::stop_this_process()?;
+            }
+            self.witness.write(holder, read).await?;
+        }
+        // The write took a while: for so long it was believed in.
+        self.look(&guard, &mut hold);
+        hold.end = match lost {
+            Some(Loss::Taken) => End::Taken,
+            Some(_) => End::Expired,
+            None => End::Released,
+        };
+        self.give_up(guard, hold).await
+    }
+
+    /// Notes the time, if the guard says that it is held.
+    fn look(&self, guard: &LockGuard, hold: &mut Hold) -> bool {
+        let now = nanos();
+        let is_over = guard.time_left().is_zero();
+        let is_held = guard.is_held();
+        if is_held {
+            hold.until = now;
+            if is_over {
+                self.journal.revived(self.who, now);
+            }
+        }
+        is_held
+    }
+
+    /// Looks again and again for so long. Returns why the lock was lost, if it was.
+    async fn believe(&self, guard: &LockGuard, hold: &mut Hold, length: Duration) -> Option<Loss> {
+        let end = tokio::time::Instant::now() + length;
+        let mut until = nanos();
+        let mut written = hold.from;
+        loop {
+            if self.look(guard, hold) {
+                until = until.max(deadline(hold.until, guard));
+                if hold.until - written > 15_000_000 {
+                    written = hold.until;
+                    self.journal.believed(self.who, hold.until);
+                }
+            }
+            let pause = end.saturating_duration_since(tokio::time::Instant::now()).min(LOOK);
+            if pause.is_zero() {
+                return None;
+            }
+            tokio::select! {
+                loss = guard.lost() => {
+                    let now = nanos();
+                    hold.told_late = now.saturating_sub(until);
+                    // What the server says after the end of the lease is no news.
+                    return Some(if now < until { loss } else { Loss::Expired });
+                }
+                () = tokio::time::sleep(pause) => (),
+            }
+        }
+    }
+
+    async fn give_up(&mut self, guard: LockGuard, mut hold: Hold) -> Result<()> {
+        // The time first: a pause between the two must not make the lease longer.
+        let deadline = deadline(nanos(), &guard);
+        hold.called = nanos();
+        if hold.end == End::Released && self.chance(self.work.dropped) {
+            drop(guard);
+            hold.end = End::Dropped;
+        } else {
+            match (guard.release().await, hold.end) {
+                (Ok(()), End::Released) => (),
+                // The lease was over, and nobody had taken the lock since.
+                (Ok(()), End::Expired) => hold.end = End::Released,
+                (Ok(()), _) => (),
+                (Err(error), End::Released) if error.kind() == ErrorKind::Lost => {
+                    // That the server did not know the lock any more is no wonder after its lease.
+                    let is_early = nanos() < deadline;
+                    hold.end = if is_early { End::Taken } else { End::Expired };
+                }
+                (Err(_), End::Released) => hold.end = End::Unknown,
+                (Err(_), _) => (),
+            }
+        }
+        hold.answered = nanos();
+        self.journal.ended(&hold);
+        Ok(())
+    }
+}
+
+/// The end of the lease as the guard has it, at this moment or since.
+fn deadline(now: u64, guard: &LockGuard) -> u64 {
+    now.saturating_add(u64::try_from(guard.time_left().as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn blank(ask: Ask, token: u64, from: u64) -> Hold {
+    Hold { ask, token, from, until: from, end: End::Released, called: 0, answered: 0, told_late: 0 }
+}

@@ -1,0 +1,51 @@
+//! `compare-bench faults` on the backends that are always there, with worker processes that are really killed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(arguments: &[&str], folder: &Path) -> (Output, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
+    command.arg("faults").args(arguments).args(["--json", "faults.json"]).current_dir(folder);
+    let output = command.output().unwrap();
+    let written = std::fs::read_to_string(folder.join("faults.json")).unwrap_or_else(|_| "null".to_owned());
+    (output, serde_json::from_str(&written).unwrap())
+}
+
+#[test]
+fn a_scenario_has_a_verdict_and_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["cancelled", "holder-killed", "--backend", "memory,sqlite", "--seed", "3"];
+    let (output, results) = run(&arguments, folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let outcomes = results["outcomes"].as_array().unwrap();
+    // In memory there are no processes to be killed.
+    let runs: Vec<_> = outcomes.iter().map(|one| (&one["scenario"], &one["backend"])).collect();
+    let text = |text: &str| Value::from(text);
+    assert_eq!(runs.len(), 3, "{results}");
+    assert!(runs.contains(&(&text("holder-killed"), &text("sqlite"))), "{results}");
+    for outcome in outcomes {
+        assert_eq!(outcome["verdict"], "as_expected", "{outcome}");
+        assert_eq!(outcome["counts"]["guarded_lost"], 0, "{outcome}");
+        assert!(outcome["counts"]["guarded_writes"].as_u64().unwrap() > 0, "{outcome}");
+    }
+    let killed = outcomes.iter().find(|one| one["scenario"] == "holder-killed").unwrap();
+    let faults: Vec<_> = killed["happened"].as_array().unwrap().iter().map(|one| &one["fault"]).collect();
+    assert_eq!(faults, ["kill_worker", "kill_worker"]);
+
+    // Gone on with: everything is there.
+    let (output, again) = run(&arguments, folder.path());
+    assert!(output.status.success());
+    assert_eq!(again, results);
+}
+
+#[test]
+fn the_list_says_what_is_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, _) = run(&["--list"], folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("holder-stopped") && shown.contains("may overlap, the guard holds"), "{shown}");
+    assert!(shown.contains("not run: its workers are tasks of one process"), "{shown}");
+}
