@@ -14,7 +14,7 @@ use crate::target::server::Durability;
 ///
 /// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
 /// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three. MySQL, Valkey, Redis
-/// behind Sentinel and Redlock of three come with `--full`, or by name.
+/// behind Sentinel and in a Cluster, Redlock of three, and the leader of the ensemble come with `--full`, or by name.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -125,9 +125,14 @@ pub(crate) struct RunArgs {
     pub(crate) delay: humantime::Duration,
 
     /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis,
-    /// distributed-lock for Redis and Postgres, Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
+    /// redis-py and node-redlock for Redis, distributed-lock for Redis and Postgres, Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
     #[arg(long)]
     pub(crate) peers: bool,
+
+    /// Measure recipes beside lockwell that are often seen and are no good: the naive one on `ZooKeeper`, SETNX with a time in the value
+    /// on Redis, rows that are inserted and deleted in SQL. `--full` does, too.
+    #[arg(long)]
+    contrast: bool,
 
     /// Where the results go [default: `results/DATE-HOST.json`]. A file that exists is not overwritten.
     #[arg(long, value_name = "FILE")]
@@ -135,7 +140,7 @@ pub(crate) struct RunArgs {
 
     /// Go on with a run that was ended, with its options: this file, or the newest unfinished one in results/. An address with a password has to
     /// be given again by `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -156,6 +161,11 @@ impl RunArgs {
             (_, _, true) => Plan::FULL,
             _ => Plan::USUAL,
         }
+    }
+
+    /// Whether recipes that are no good are measured beside ours.
+    pub(crate) fn contrasts(&self) -> bool {
+        self.contrast || self.full
     }
 
     /// These arguments, of a run that is to be gone on with by the present ones.
@@ -213,7 +223,18 @@ mod tests {
     #[test]
     fn the_crowd_comes_in_the_full_run_or_when_called() {
         assert_eq!(names("c --quick"), ["uncontended", "independent", "handoff"]);
-        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"]);
+        let all = [
+            "uncontended",
+            "independent",
+            "handoff",
+            "crowd",
+            "readers",
+            "semaphore",
+            "herd",
+            "holding",
+            "recovery",
+        ];
+        assert_eq!(names("c"), all);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
         assert!(Args::try_parse_from(["c", "--only", "nonsense"]).is_err());
     }

@@ -62,7 +62,9 @@ fn a_short_run_writes_what_the_schema_says() {
 
     let results = report["results"].as_array().unwrap();
     for backend in ["memory", "sqlite"] {
-        for workload in ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"] {
+        let all = ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore", "holding"];
+        let shared = ["herd", "recovery"].into_iter().filter(|_| backend != "memory");
+        for workload in all.into_iter().chain(shared) {
             let is_it = |result: &&Value| result["backend"] == backend && result["workload"] == workload;
             let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{workload} on {backend}"));
             check(result);
@@ -73,6 +75,11 @@ fn a_short_run_writes_what_the_schema_says() {
 }
 
 fn check(result: &Value) {
+    match result["workload"].as_str().unwrap() {
+        "recovery" => return check_recovery(result),
+        "holding" => return check_holding(result),
+        _ => {}
+    }
     assert!(["latency_us", "per_second"].contains(&result["quantity"].as_str().unwrap()), "{result}");
     for field in ["ours", "floor", "per_second", "floor_per_second", "parties"] {
         assert!(positive(&result[field]), "{field} of {result}");
@@ -96,13 +103,45 @@ fn check(result: &Value) {
         "{result}"
     );
     let handing = &result["handing"];
-    if result["workload"] == "handoff" || result["workload"] == "crowd" {
+    if ["handoff", "crowd", "herd"].contains(&result["workload"].as_str().unwrap()) {
         assert_eq!((&handing["overlaps"], &handing["tokens_rise"]), (&0.into(), &true.into()));
         assert_eq!(handing["shares"].as_array().unwrap().len() as u64, result["parties"].as_u64().unwrap());
         assert!(positive(&handing["acquisitions"]) && positive(&handing["jain"]), "{result}");
     } else {
         assert!(handing.is_null(), "{result}");
     }
+}
+
+/// Each time is positive and in the rounds; the median is not later than it should be, as far as that is known.
+fn check_recovery(result: &Value) {
+    let recovery = &result["recovery"];
+    let numbers = |field: &str| -> Vec<f64> {
+        recovery[field].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect()
+    };
+    let (times, told) = (numbers("times_us"), numbers("told_us"));
+    assert!(times.len() == 3 && times.iter().all(|time| *time > 0.0), "{result}");
+    assert_eq!(result["rounds"].as_array().unwrap().len(), times.len());
+    assert!(
+        positive(&recovery["bound_us"]) && !recovery["bound_of"].as_str().unwrap().is_empty(),
+        "{result}"
+    );
+    let cut = result["case"] == "the holder is cut off";
+    assert_eq!(told.len(), if cut { times.len() } else { 0 }, "{result}");
+    // Nobody believes to hold what another has.
+    for (told, time) in told.iter().zip(&times) {
+        assert!(told < time, "{result}");
+    }
+    assert!(result["ratio"].is_null() && result["handing"].is_null(), "{result}");
+}
+
+fn check_holding(result: &Value) {
+    let holding = &result["holding"];
+    assert_eq!(holding["locks"], result["parties"]);
+    assert!(positive(&holding["client"]["memory_kib"]) && positive(&holding["seconds"]), "{result}");
+    let is_server = !["memory", "sqlite"].contains(&result["backend"].as_str().unwrap());
+    assert_eq!(holding["connections"].as_u64().unwrap() > 0, is_server, "{result}");
+    assert_eq!(positive(&holding["server"]["memory_kib"]), is_server, "{result}");
+    assert_eq!(holding["requests_per_second"].is_number(), is_server, "{result}");
 }
 
 /// Whether there is a ratio depends on the number of rounds alone, and it has an interval around it.
@@ -133,13 +172,107 @@ fn check_shown(shown: &str) -> (bool, bool) {
     (with, without)
 }
 
+/// The workloads that take no time beside their rounds.
+const OLD: &str = "uncontended,independent,handoff,crowd,readers,semaphore";
+
+#[test]
+fn what_dies_and_what_is_held_is_measured() {
+    if is_missing(testbed::Redis::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --backend redis,redlock3 --durability os --only herd,holding,recovery";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    for title in ["THE HOLDER DIES", "WHAT HOLDING COSTS", "WHAT WAITING COSTS THE SERVER"] {
+        assert!(shown.contains(title), "{shown}");
+    }
+    check_shown(&shown);
+    let report = report.expect("results.json");
+    let results = report["results"].as_array().unwrap();
+    for backend in ["redis", "redlock3"] {
+        let of = |workload: &str| {
+            let is_it = |result: &&Value| result["backend"] == backend && result["workload"] == workload;
+            results.iter().filter(is_it).collect::<Vec<_>>()
+        };
+        assert_eq!(of("recovery").len(), 4, "killed, cut off, frozen, killed");
+        for result in of("recovery").into_iter().chain(of("holding")).chain(of("herd")) {
+            check(result);
+        }
+        let herd = of("herd")[0];
+        assert!(herd["requests_each"].as_f64().unwrap() >= 1.0 && positive(&herd["wakeups_each"]), "{herd}");
+    }
+}
+
+#[test]
+fn recipes_that_are_no_good_are_measured_for_contrast() {
+    let mut backends = Vec::new();
+    for (name, installed) in [
+        ("redis", testbed::Redis::installed()),
+        ("postgres", testbed::Postgres::installed()),
+        ("mariadb", testbed::MariaDb::installed()),
+    ] {
+        if !is_missing(installed) {
+            backends.push(name);
+        }
+    }
+    if backends.is_empty() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let chosen = backends.join(",");
+    let line = [
+        "--smoke",
+        "--contrast",
+        "--durability",
+        "os",
+        "--only",
+        "uncontended,handoff",
+        "--backend",
+        &chosen,
+    ];
+    let (output, report) = compare(&line, folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    if backends.contains(&"redis") {
+        assert!(shown.contains("UNSAFE"), "{shown}");
+    }
+    for result in report.expect("results.json")["results"].as_array().unwrap() {
+        let peer = &result["peers"][0];
+        let expected = if result["backend"] == "redis" { "legacy-setnx" } else { "plain-row" };
+        assert_eq!(peer["name"], expected);
+        // It may be too slow for a hand-over in so short a time, but it does not fail.
+        assert!(peer["error"].is_null() || peer["error"] == "nothing could be compared", "{peer}");
+        assert!(result["workload"] == "handoff" || positive(&peer["theirs"]), "{peer}");
+    }
+}
+
+#[test]
+fn the_cluster_and_the_leader_are_measured() {
+    if is_missing(testbed::RedisCluster::installed()) || is_missing(testbed::ZooKeeper::installed()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --durability os --only uncontended,handoff --backend cluster,zookeeper3-leader";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    assert_eq!(report["backends"][1]["settings"]["mode"], "leader");
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6);
+    results.iter().for_each(check);
+}
+
 #[test]
 fn redis_is_measured_alone_and_as_redlock() {
     if is_missing(testbed::Redis::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (output, report) = compare(&["--smoke", "--backend", "redis,redlock"], folder.path());
+    let line = ["--smoke", "--backend", "redis,redlock", "--only", OLD];
+    let (output, report) = compare(&line, folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
     let report = report.expect("results.json");
@@ -196,7 +329,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let line = "--smoke --backend zookeeper,zookeeper3 --durability os";
+    let line = format!("--smoke --backend zookeeper,zookeeper3 --durability os --contrast --only {OLD}");
     let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -211,12 +344,12 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
         assert_eq!(result["workload"] == "crowd", result["requests_each"].is_number(), "{result}");
     }
     for backend in ["zookeeper", "zookeeper3"] {
-        let crowd = |case: &str| {
-            let is_it = |result: &&Value| result["backend"] == backend && result["case"] == case;
-            let result = results.iter().find(is_it).unwrap_or_else(|| panic!("{case} on {backend}"));
-            result["requests_each"].as_f64().unwrap()
-        };
-        let (queue, herd) = (crowd("8 tasks, one name"), crowd("8 tasks, one name, recipe=simple"));
+        let is_it = |result: &&Value| result["backend"] == backend && result["case"] == "8 tasks, one name";
+        let result = results.iter().find(is_it).unwrap_or_else(|| panic!("no crowd on {backend}"));
+        let naive = &result["peers"][0];
+        assert_eq!((&naive["name"], naive["unsafe_because"].is_string()), (&"naive-node".into(), true));
+        let (queue, herd) =
+            (result["requests_each"].as_f64().unwrap(), naive["requests_each"].as_f64().unwrap());
         // At least a creation and a deletion. How large a herd is depends on how many are there, and on how long.
         assert!(queue >= 2.0 && herd >= 2.0, "{queue} and {herd} requests each");
     }

@@ -6,9 +6,9 @@
 //! that the comparison shows.
 
 mod memory;
-mod mysql;
-mod postgres;
-mod redis;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod redis;
 mod sqlite;
 mod zookeeper;
 
@@ -25,7 +25,6 @@ use self::mysql::MySqlFloor;
 use self::postgres::PostgresFloor;
 use self::redis::RedisFloor;
 use self::sqlite::SqliteFloor;
-pub(crate) use self::zookeeper::Counter;
 use self::zookeeper::ZooKeeperFloor;
 
 /// The table of the raw statements: columns and types as in the backend's own table.
@@ -161,14 +160,6 @@ impl Floor {
             Self::MySql(floor) => floor.server().await,
             Self::Redis(floor) => floor.server().await,
             Self::ZooKeeper(floor) => floor.server().await,
-        }
-    }
-
-    /// The server's own count of the requests that it has received, where there is one.
-    pub(crate) fn counter(&self) -> Option<Counter> {
-        match self {
-            Self::ZooKeeper(floor) => Some(floor.counter()),
-            _ => None,
         }
     }
 
