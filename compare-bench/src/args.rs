@@ -124,8 +124,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
-    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis,
-    /// redis-py and node-redlock for Redis, distributed-lock for Redis and Postgres, Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
+    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock, node-redlock and distributed-lock
+    /// for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and kazoo for `ZooKeeper`. Builds them
+    /// first; what is not installed is left out.
     #[arg(long)]
     pub(crate) peers: bool,
 

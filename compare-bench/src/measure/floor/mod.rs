@@ -42,6 +42,8 @@ pub(crate) enum Floor {
     MySql(Box<MySqlFloor>),
     Redis(Box<RedisFloor>),
     ZooKeeper(Box<ZooKeeperFloor>),
+    /// Nothing raw is known: there are figures, and no ratios.
+    Unknown,
 }
 
 impl Floor {
@@ -54,7 +56,8 @@ impl Floor {
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
-            other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
+            // A backend of somebody else, or servers that send clients on.
+            _ => Ok(Self::Unknown),
         }
     }
 
@@ -72,6 +75,7 @@ impl Floor {
             Self::ZooKeeper(_) => {
                 "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
             }
+            Self::Unknown => "none that is known for such a server",
         }
     }
 
@@ -95,6 +99,7 @@ impl Floor {
             Self::MySql(floor) => floor.cycle(name).await,
             Self::Redis(floor) => floor.cycle(name).await,
             Self::ZooKeeper(floor) => floor.cycle(name).await,
+            Self::Unknown => Ok(()),
         }
     }
 
@@ -112,6 +117,7 @@ impl Floor {
         match self {
             Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
             Self::ZooKeeper(floor) if names > 1 => return floor.crowd(length, names).await,
+            Self::Unknown => return Ok(Sample::new()),
             _ => {}
         }
         let batch = self.batch();
@@ -140,7 +146,7 @@ impl Floor {
             }
             let start = Instant::now();
             match self {
-                Self::Memory(_) | Self::Sqlite(_) => return Ok(None),
+                Self::Memory(_) | Self::Sqlite(_) | Self::Unknown => return Ok(None),
                 Self::Postgres(floor) => floor.trip().await?,
                 Self::MySql(floor) => floor.trip().await?,
                 Self::Redis(floor) => floor.trip().await?,
@@ -160,6 +166,7 @@ impl Floor {
             Self::MySql(floor) => floor.server().await,
             Self::Redis(floor) => floor.server().await,
             Self::ZooKeeper(floor) => floor.server().await,
+            Self::Unknown => Ok(Server { version: "unknown".to_owned(), settings: Vec::new() }),
         }
     }
 
@@ -167,7 +174,7 @@ impl Floor {
     pub(crate) async fn finish(self) -> Result<()> {
         match self {
             // The keys of Redis are gone already.
-            Self::Memory(_) | Self::Redis(_) => Ok(()),
+            Self::Memory(_) | Self::Redis(_) | Self::Unknown => Ok(()),
             Self::Sqlite(floor) => floor.finish().await,
             Self::Postgres(floor) => floor.finish().await,
             Self::MySql(floor) => floor.finish().await,

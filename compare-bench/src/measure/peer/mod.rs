@@ -51,7 +51,7 @@ enum Language {
 /// Every one of them.
 pub(crate) const ALL: [Library; 9] = [
     Library::new("rslock", &["redis", "redlock"], Language::Rust),
-    Library::new("distributed-lock", &["redis", "postgres", "postgresql"], Language::Rust),
+    Library::new("distributed-lock", &["redis", "redlock", "postgres", "postgresql"], Language::Rust),
     Library::new("redis-py", &["redis"], Language::Python),
     Library::new("node-redlock", &["redis", "redlock"], Language::Node),
     Library::new("curator", &["zk"], Language::Java),

@@ -1,4 +1,5 @@
-//! distributed-lock under the workloads of `compare-bench --peers`: a key of Redis, or an advisory lock of PostgreSQL.
+//! distributed-lock under the workloads of `compare-bench --peers`: a key of Redis, keys at a majority of several, or an
+//! advisory lock of PostgreSQL.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ const AGAIN: Duration = Duration::from_millis(5);
 enum Provider {
     Postgres(Arc<PostgresLockProvider>),
     Redis(Arc<RedisLockProvider>),
+    /// Of several independent servers.
+    Redlock(Arc<RedisLockProvider>),
 }
 
 /// A lock of a provider, held.
@@ -38,7 +41,10 @@ impl Library for Provider {
                 Ok(Self::Redis(Arc::new(RedisLockProvider::new(*url).await?)))
             }
             [url] => Ok(Self::Postgres(Arc::new(PostgresLockProvider::new(*url).await?))),
-            _ => Err("it is measured on one server".into()),
+            urls if urls.iter().all(|url| url.starts_with("redis://")) => {
+                Ok(Self::Redlock(Arc::new(RedisLockProvider::builder().urls(urls).build().await?)))
+            }
+            _ => Err("it is measured on one server, or on several of Redis".into()),
         }
     }
 
@@ -53,13 +59,20 @@ impl Library for Provider {
                     "on Redis: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens"
                 )
             }
+            // Seen by reading: of those that it has asked, it remembers, and releases, the ones that made the majority.
+            Self::Redlock(_) => {
+                format!(
+                    "Redlock: defaults, asked again after {AGAIN:?}, since it does not wait; without tokens; what the \
+                     slower nodes have set stays there until its lease of 30 s ends"
+                )
+            }
         }
     }
 
     async fn acquire(&self, name: &str) -> Result<Held> {
         match self {
             Self::Postgres(provider) => Ok(Held::Postgres(provider.create_lock(name).acquire(None).await?)),
-            Self::Redis(provider) => loop {
+            Self::Redis(provider) | Self::Redlock(provider) => loop {
                 match provider.create_lock(name).acquire(None).await {
                     Ok(handle) => return Ok(Held::Redis(handle)),
                     Err(LockError::Timeout(_)) => tokio::time::sleep(AGAIN).await,
