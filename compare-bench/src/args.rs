@@ -111,6 +111,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload_names())]
     only: Vec<String>,
 
+    /// Instead of the usual numbers of tasks and processes, these: `1,5,10,15`.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    parties: Vec<u16>,
+
     /// Keep the data in /dev/shm, so that round trips rather than disks are measured.
     #[arg(long)]
     pub(crate) tmpfs: bool,
@@ -141,7 +145,7 @@ pub(crate) struct RunArgs {
 
     /// Go on with a run that was ended, with its options: this file, or the newest unfinished one in results/. An address with a password has to
     /// be given again by `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast", "parties"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -156,12 +160,13 @@ fn workload_names() -> PossibleValuesParser {
 
 impl RunArgs {
     pub(crate) fn plan(&self) -> Plan {
-        match (self.smoke, self.quick, self.full) {
+        let plan = match (self.smoke, self.quick, self.full) {
             (true, _, _) => Plan::SMOKE,
             (_, true, _) => Plan::QUICK,
             (_, _, true) => Plan::FULL,
             _ => Plan::USUAL,
-        }
+        };
+        plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
     }
 
     /// Whether recipes that are no good are measured beside ours.
@@ -238,6 +243,14 @@ mod tests {
         assert_eq!(names("c"), all);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
         assert!(Args::try_parse_from(["c", "--only", "nonsense"]).is_err());
+    }
+
+    #[test]
+    fn clients_can_be_as_many_as_in_another_evaluation() {
+        let plan = parsed("c --full --parties 1,5,15").plan();
+        assert_eq!((plan.tasks, plan.processes), (&[1, 5, 15][..], &[5, 15][..]));
+        assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
+        assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(crate) fn throughput(question: &Question) -> Result<Vec<Markup>> {
         &RATE,
         "Acquisitions over the number of tasks",
         |group| as_size(group.parties),
-        |_| true,
+        |group| group.parties_are == "tasks",
     )
 }
 

@@ -124,7 +124,7 @@ fn cell(group: &Group, row: &Line) -> Markup {
 fn short(group: &Group) -> String {
     match &*group.workload {
         "uncontended" => "free lock".to_owned(),
-        "independent" => format!("{} locks", group.parties),
+        "independent" => format!("{} {}, a lock each", group.parties, group.parties_are),
         "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
         "herd" => format!("{} processes, one lock", group.parties),
         "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),

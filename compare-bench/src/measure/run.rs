@@ -21,6 +21,10 @@ use crate::record::{Backend, Conditions, Failure, Missing, Report, now};
 use crate::target::server::Site;
 use crate::target::{Choice, Target, connect, data_folder, given};
 
+/// What is done to servers of others.
+const WRITES: &str = "these servers get locks called compare/...; a table or node lockwell_compare_floor, which is removed at the end, or keys \
+     compare/floor/...; and with --contrast a table or node lockwell_compare_contrast, which is removed, too";
+
 /// A run, and the file that it goes into.
 struct Run {
     report: Report,
@@ -38,6 +42,9 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     // Before anything is measured: what cannot be kept need not be.
     let (file, began) = (open(args, &mut report)?, Instant::now());
     println!("results: {}", file.path().display());
+    if site.is_none() {
+        println!("{WRITES}");
+    }
     let choices = choices(args, site.as_ref(), &mut report)?;
     if let Some(Site { folder, .. }) = site.clone() {
         let looked = tokio::task::spawn_blocking(move || Disk::look(&folder, plan.syncs)).await?;

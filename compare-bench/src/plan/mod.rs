@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
     pub(crate) tasks: &'static [usize],
+    /// Numbers of processes on names of their own.
+    pub(crate) alone: &'static [usize],
     /// Numbers of processes on one name.
     pub(crate) processes: &'static [usize],
     /// How long each of them holds the lock, in milliseconds.
@@ -96,6 +98,7 @@ impl Plan {
         },
         everything: true,
         tasks: &[1, 16, 64],
+        alone: &[],
         processes: &[2, 4],
         holds_ms: &[0, 1],
         crowds: &[64, 500],
@@ -133,6 +136,7 @@ impl Plan {
             freeze: Duration::from_secs(2),
         },
         tasks: &[1, 4, 16, 64, 256, 1024],
+        alone: &[1, 4, 16],
         processes: &[2, 4, 8, 16],
         holds_ms: &[0, 1, 10, 100],
         crowds: &[1, 8, 64, 500],
@@ -142,6 +146,17 @@ impl Plan {
         syncs: 1000,
         ..Self::USUAL
     };
+
+    /// The same with these numbers of clients, wherever clients are counted: as tasks, and as processes.
+    pub(crate) fn with_parties(self, parties: &[usize]) -> Self {
+        if parties.is_empty() {
+            return self;
+        }
+        // There is one plan in a process.
+        let all: &'static [usize] = Vec::leak(parties.to_vec());
+        let several: &'static [usize] = Vec::leak(parties.iter().copied().filter(|it| *it > 1).collect());
+        Self { tasks: all, alone: all, processes: several, crowds: all, herds: several, sharing: all, ..self }
+    }
 
     /// Just enough for every part of the program to run once. Its figures mean nothing.
     pub(crate) const SMOKE: Self = Self {
@@ -161,6 +176,7 @@ impl Plan {
             freeze: Duration::from_millis(300),
         },
         tasks: &[1, 4],
+        alone: &[2],
         processes: &[2],
         holds_ms: &[0, 1],
         crowds: &[4, 8],

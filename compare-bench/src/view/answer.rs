@@ -102,6 +102,7 @@ mod tests {
             workload: "uncontended".to_owned(),
             unit: Unit::Time,
             parties: 1,
+            parties_are: String::new(),
             hold_us: 0,
             fault: None,
             conditions: conditions(),

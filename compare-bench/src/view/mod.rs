@@ -33,6 +33,8 @@ pub(crate) struct Group {
     pub(crate) workload: String,
     pub(crate) unit: Unit,
     pub(crate) parties: usize,
+    /// "tasks" or "processes", where a workload has both.
+    pub(crate) parties_are: String,
     pub(crate) hold_us: u64,
     /// Of recovery: what was broken.
     pub(crate) fault: Option<String>,
@@ -100,8 +102,14 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
         for result in run.results.iter().filter(|result| asked.workloads.contains(&&*result.workload)) {
             let Some(figure) = (asked.ours)(result) else { continue };
             let is_it = |group: &Group| {
-                (&*group.workload, group.parties, group.hold_us, &group.conditions)
-                    == (&*result.workload, result.parties, result.hold_us, &run.conditions)
+                (&*group.workload, &*group.parties_are, group.parties, group.hold_us, &group.conditions)
+                    == (
+                        &*result.workload,
+                        parties_are(result),
+                        result.parties,
+                        result.hold_us,
+                        &run.conditions,
+                    )
                     && group.fault.as_ref() == fault(result)
             };
             let number = groups.iter().position(is_it).unwrap_or_else(|| {
@@ -123,6 +131,11 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     groups
 }
 
+/// In `handoff`, the tasks of a backend that cannot reach beyond its process stand beside the processes of others.
+fn parties_are(result: &Measurement) -> &str {
+    if result.workload == "independent" { &result.parties_are } else { "" }
+}
+
 /// What was broken: cases of recovery with different faults are not compared with each other.
 fn fault(result: &Measurement) -> Option<&String> {
     result.recovery.as_ref().map(|_| &result.case)
@@ -138,8 +151,8 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         ("herd", parties) => format!("{parties} processes, one lock"),
         ("holding", locks) => format!("{locks} locks held"),
         ("recovery", _) => capital(&result.case),
-        (_, 1) => "1 task".to_owned(),
-        (_, parties) => format!("{parties} tasks, a lock each"),
+        (_, 1) => result.case.clone(),
+        (_, parties) => format!("{parties} {}, a lock each", result.parties_are),
     };
     // Where there is nothing to tell apart, it stands at the top once.
     if runs.iter().any(|other| other.conditions != run.conditions) {
@@ -151,6 +164,7 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         workload: result.workload.clone(),
         unit: asked.unit.unwrap_or_else(|| result.quantity.into()),
         parties: result.parties,
+        parties_are: parties_are(result).to_owned(),
         hold_us: result.hold_us,
         fault: fault(result).cloned(),
         conditions: run.conditions.clone(),

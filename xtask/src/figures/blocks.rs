@@ -5,8 +5,14 @@ use serde_json::Value;
 use super::runs::{Run, digits, list, rate, ratio, time};
 use crate::shell::Result;
 
-const BLOCKS: [(&str, fn(&Run) -> String); 5] =
-    [("run", about), ("headline", headline), ("peers", peers), ("recovery", recovery), ("holding", holding)];
+const BLOCKS: [(&str, fn(&Run) -> String); 6] = [
+    ("run", about),
+    ("headline", headline),
+    ("local", local),
+    ("peers", peers),
+    ("recovery", recovery),
+    ("holding", holding),
+];
 
 /// A block `NAME STORAGE`. `None` if there is no such run.
 pub(super) fn block(what: &str, runs: &[Run]) -> Result<Option<String>> {
@@ -60,6 +66,21 @@ fn headline(run: &Run) -> String {
             of("handoff", p50),
             of("crowd", per_second),
         ]);
+    }
+    table
+}
+
+/// The tasks of a process on one name: each for itself, and passing the lock on.
+fn local(run: &Run) -> String {
+    let options = [None, Some("coalesce=true"), Some("hand_over=1000/20ms")];
+    let titles = ["", "tasks", "each for itself", "`coalesce`", "`hand_over(1000, 20 ms)`"];
+    let mut table = row(&titles.map(str::to_owned)) + &rule(5);
+    for backend in run.backends() {
+        let Some(plain) = run.last(backend, "crowd", 0) else { continue };
+        let of = |option: Option<&str>| run.variant(plain, option).and_then(per_second);
+        let mut cells = vec![backend.to_owned(), plain["parties"].to_string()];
+        cells.extend(options.map(|option| of(option).unwrap_or_default()));
+        table += &row(&cells);
     }
     table
 }
@@ -181,6 +202,7 @@ mod tests {
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
             ("peers", "| rslock 0.10 | 37.0 us | 37.0 us | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
+            ("local", "| redis | 500 | 22.7 k/s | 4500/s |  |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),
             ("run", "A CPU, 2 cores"),
         ] {

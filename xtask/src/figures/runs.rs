@@ -73,6 +73,15 @@ impl Run {
             .max_by_key(|result| result["parties"].as_u64())
     }
 
+    /// The same work with this option of our client.
+    pub(crate) fn variant(&self, plain: &Value, option: Option<&str>) -> Option<&Value> {
+        let same = |field: &str, other: &Value| other[field] == plain[field];
+        list(&self.report["results"]).find(|other| {
+            ["backend", "workload", "parties", "hold_us"].into_iter().all(|field| same(field, other))
+                && other["option"].as_str() == option
+        })
+    }
+
     /// Machine, commit, date, servers: what a reader has to know.
     pub(crate) fn about(&self) -> String {
         let (machine, build, conditions) =
@@ -158,6 +167,9 @@ pub(crate) mod tests {
             "locks": 1000, "requests_per_second": 2.25, "connections": 2,
             "client": { "cpu_us": 900.0, "memory_kib": 9000, "grown_kib": 512 }, "server": null,
         });
+        let mut coalesce = result("crowd", 500, 900.0);
+        coalesce["option"] = "coalesce=true".into();
+        coalesce["per_second"] = 4500.0.into();
         let report = json!({
             "schema": "lockwell-compare", "date": "2026-01-31T12:00:00Z", "finished": true, "mode": "full",
             "conditions": { "storage": storage, "durability": "disk", "delay_us": 0 },
@@ -166,7 +178,7 @@ pub(crate) mod tests {
             "backends": [{ "name": "redis", "version": "Redis 7.0.15" }],
             "results": [
                 result("uncontended", 1, 45.0), result("independent", 64, 900.0), result("handoff", 4, 220.0),
-                result("crowd", 500, 900.0), recovery, holding,
+                result("crowd", 500, 900.0), coalesce, recovery, holding,
             ],
         });
         assert_eq!(fit(&report), Ok(()));

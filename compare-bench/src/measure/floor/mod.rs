@@ -30,6 +30,9 @@ use self::zookeeper::ZooKeeperFloor;
 /// The table of the raw statements: columns and types as in the backend's own table.
 const TABLE: &str = "lockwell_compare_floor";
 
+/// The table, or the node, of a recipe that is there for contrast. Its processes share it, so it is removed here, too.
+pub(crate) const CONTRAST: &str = "lockwell_compare_contrast";
+
 /// The lease that the raw statements write, in microseconds.
 const TTL: i64 = 10_000_000;
 

@@ -5,7 +5,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
-use super::{Address, Owners, Server, TABLE, TTL, key, refused};
+use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
@@ -83,7 +83,9 @@ impl MySqlFloor {
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
-        self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        for table in [TABLE, CONTRAST] {
+            self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
+        }
         Ok(self.connection.close().await?)
     }
 }

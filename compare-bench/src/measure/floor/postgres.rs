@@ -4,7 +4,7 @@ use lockwell::ServerUrl;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-use super::{Address, Owners, Server, TABLE, TTL, key, refused};
+use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
@@ -69,7 +69,9 @@ impl PostgresFloor {
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
-        self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        for table in [TABLE, CONTRAST] {
+            self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
+        }
         Ok(self.connection.close().await?)
     }
 }

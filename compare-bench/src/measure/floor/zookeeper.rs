@@ -7,7 +7,7 @@ use lockwell::ServerUrl;
 use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
-use super::{Owners, Server, refused};
+use super::{CONTRAST, Owners, Server, refused};
 use crate::error::Result;
 use crate::measure::counter::{Words, servers};
 use crate::measure::cycles::{cycles, together};
@@ -80,7 +80,7 @@ impl ZooKeeperFloor {
     }
 
     pub(super) async fn finish(self) -> Result<()> {
-        for path in self.folders.into_iter().map(folder).chain([BASE.to_owned()]) {
+        for path in self.folders.into_iter().map(folder).chain([BASE.to_owned(), format!("/{CONTRAST}")]) {
             match self.client.delete(&path, None).await {
                 // Another run may be using the same server.
                 Ok(()) | Err(zk::Error::NotEmpty | zk::Error::NoNode) => {}

@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::error::{Error, Result};
 use crate::measure::history::{History, Turn, nanos};
+use crate::measure::stats::Sample;
 use crate::measure::workload::PATIENCE;
 
 pub(crate) use self::serve::main;
@@ -36,8 +37,13 @@ pub(crate) struct Worker {
 impl Workers {
     /// Starts them, and returns when all are connected and warm.
     pub(crate) async fn start(url: &str, name: &str, count: usize) -> Result<Self> {
+        Self::start_each(url, &vec![name.to_owned(); count]).await
+    }
+
+    /// The same with a name for each.
+    pub(crate) async fn start_each(url: &str, names: &[String]) -> Result<Self> {
         let mut workers = Vec::new();
-        for _ in 0..count {
+        for name in names {
             workers.push(Worker::start(url, name)?);
         }
         for worker in &mut workers {
@@ -56,6 +62,25 @@ impl Workers {
 
     /// Lets all of them fight for so long.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+        let turns = self.turns(hold, length).await?;
+        History::check(turns, self.0.len())
+    }
+
+    /// Lets each of them take its own lock again and again for so long.
+    pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
+        let turns = self.turns(Duration::ZERO, length).await?;
+        let mut sample = Sample::new();
+        // From one question to the next is a turn and its release.
+        for pair in turns.windows(2).filter(|pair| pair[0].party == pair[1].party) {
+            sample.note(Duration::from_nanos(pair[1].asked.saturating_sub(pair[0].asked)), 1);
+        }
+        let first = turns.iter().map(|turn| turn.asked).min();
+        let last = turns.iter().map(|turn| turn.released).max();
+        sample.took(Duration::from_nanos(last.zip(first).map_or(0, |(last, first)| last - first)));
+        Ok(sample)
+    }
+
+    async fn turns(&mut self, hold: Duration, length: Duration) -> Result<Vec<Turn>> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
         let order = format!("fight {} {until}\n", hold.as_nanos());
         for worker in &mut self.0 {
@@ -66,7 +91,7 @@ impl Workers {
             let answer = tokio::time::timeout(length + 2 * PATIENCE, worker.turns(party)).await;
             turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
         }
-        History::check(turns, self.0.len())
+        Ok(turns)
     }
 
     /// Ends them in good order.
