@@ -4,7 +4,8 @@
 
 const Redis = require("ioredis");
 const { default: Redlock } = require("redlock");
-const { version } = require("redlock/package.json");
+// Its package does not tell its version; what is pinned is what is installed.
+const version = require("./package.json").dependencies.redlock;
 
 const LEASE = 10000;
 const SETUP =
