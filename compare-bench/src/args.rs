@@ -14,7 +14,7 @@ use crate::target::server::Durability;
 ///
 /// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
 /// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three. MySQL, Valkey, Redis
-/// behind Sentinel and Redlock of three come with `--full`, or by name.
+/// behind Sentinel and in a Cluster, Redlock of three, and the leader of the ensemble come with `--full`, or by name.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -114,6 +114,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload_names())]
     only: Vec<String>,
 
+    /// Instead of the usual numbers of tasks and processes, these: `1,5,10,15`.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    parties: Vec<u16>,
+
     /// Keep the data in /dev/shm, so that round trips rather than disks are measured.
     #[arg(long)]
     pub(crate) tmpfs: bool,
@@ -127,10 +131,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
-    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock for Redis and
-    /// Redlock, distributed-lock for these and Postgres, Curator and kazoo for `ZooKeeper`. Builds them first; what is not installed is left out.
+    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock, node-redlock and distributed-lock
+    /// for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and kazoo for `ZooKeeper`. Builds them
+    /// first; what is not installed is left out.
     #[arg(long)]
     pub(crate) peers: bool,
+
+    /// Measure recipes beside lockwell that are often seen and are no good: the naive one on `ZooKeeper`, SETNX with a time in the value
+    /// on Redis, rows that are inserted and deleted in SQL. `--full` does, too.
+    #[arg(long)]
+    contrast: bool,
 
     /// Where the results go [default: `results/DATE-HOST.json`]. A file that exists is not overwritten.
     #[arg(long, value_name = "FILE")]
@@ -138,7 +148,7 @@ pub(crate) struct RunArgs {
 
     /// Go on with a run that was ended, with its options: this file, or the newest unfinished one in results/. An address with a password has to
     /// be given again by `--url`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast", "parties"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
@@ -153,12 +163,18 @@ fn workload_names() -> PossibleValuesParser {
 
 impl RunArgs {
     pub(crate) fn plan(&self) -> Plan {
-        match (self.smoke, self.quick, self.full) {
+        let plan = match (self.smoke, self.quick, self.full) {
             (true, _, _) => Plan::SMOKE,
             (_, true, _) => Plan::QUICK,
             (_, _, true) => Plan::FULL,
             _ => Plan::USUAL,
-        }
+        };
+        plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
+    }
+
+    /// Whether recipes that are no good are measured beside ours.
+    pub(crate) fn contrasts(&self) -> bool {
+        self.contrast || self.full
     }
 
     /// These arguments, of a run that is to be gone on with by the present ones.
@@ -216,9 +232,28 @@ mod tests {
     #[test]
     fn the_crowd_comes_in_the_full_run_or_when_called() {
         assert_eq!(names("c --quick"), ["uncontended", "independent", "handoff"]);
-        assert_eq!(names("c"), ["uncontended", "independent", "handoff", "crowd", "readers", "semaphore"]);
+        let all = [
+            "uncontended",
+            "independent",
+            "handoff",
+            "crowd",
+            "readers",
+            "semaphore",
+            "herd",
+            "holding",
+            "recovery",
+        ];
+        assert_eq!(names("c"), all);
         assert_eq!(names("c --quick --only crowd"), ["crowd"]);
         assert!(Args::try_parse_from(["c", "--only", "nonsense"]).is_err());
+    }
+
+    #[test]
+    fn clients_can_be_as_many_as_in_another_evaluation() {
+        let plan = parsed("c --full --parties 1,5,15").plan();
+        assert_eq!((plan.tasks, plan.processes), (&[1, 5, 15][..], &[5, 15][..]));
+        assert_eq!(parsed("c --full").plan().tasks, Plan::FULL.tasks);
+        assert!(Args::try_parse_from(["c", "--parties", "0"]).is_err());
     }
 
     #[test]

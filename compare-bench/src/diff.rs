@@ -40,7 +40,8 @@ struct Change {
     backend: String,
     workload: String,
     case: String,
-    /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change.
+    /// Ratios to the raw statements of the same run, which a quicker or slower machine does not change; the figures themselves
+    /// where there are none.
     before: Option<Interval>,
     after: Option<Interval>,
     /// How much worse it became: 1.1 is 10 % slower, or 10 % fewer.
@@ -62,11 +63,12 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
     }
     println!("{}", table(&changes));
     println!(
-        "Ratios to the raw statements of the same run. Worse and better: the intervals do not overlap. Same: they do,"
+        "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the"
     );
     println!(
-        "and both are within 5 %. Cannot tell: they do, and one is wider, or there were too few rounds."
+        "intervals do not overlap. Same: they do, and both are within 5 %. Cannot tell: they do, and one is wider, or"
     );
+    println!("there were too few rounds.");
     let Some(limit) = args.fail_above else { return Ok(true) };
     let failed: Vec<_> = changes.iter().filter(|change| change.fails(limit)).collect();
     for Change { backend, workload, case, .. } in &failed {
@@ -101,21 +103,28 @@ fn changes(before: &Report, after: &Report) -> Vec<Change> {
 }
 
 fn change(old: &Measurement, new: &Measurement) -> Change {
-    let both = old.ratio.zip(new.ratio);
+    let (before, after) = (figure(old), figure(new));
+    let both = before.zip(after);
     Change {
         backend: old.backend.clone(),
         workload: old.workload.clone(),
         case: old.case.clone(),
-        before: old.ratio,
-        after: new.ratio,
+        before,
+        after,
         worse_by: both.and_then(|(before, after)| worse_by(old.quantity, before, after)),
         verdict: both.map_or(Verdict::CannotTell, |(before, after)| verdict(old.quantity, before, after)),
     }
 }
 
+/// The ratio to the raw statements; where nothing raw can be compared, the figure itself.
+fn figure(result: &Measurement) -> Option<Interval> {
+    let is_alone = result.rounds.iter().all(|round| round.floor <= 0.0);
+    if is_alone { Interval::of(result.rounds.iter().map(|round| round.ours)) } else { result.ratio }
+}
+
 fn worse_by(quantity: Quantity, before: Interval, after: Interval) -> Option<f64> {
     let (bad, good) = match quantity {
-        Quantity::LatencyUs => (after.median, before.median),
+        Quantity::LatencyUs | Quantity::CpuUs => (after.median, before.median),
         Quantity::PerSecond => (before.median, after.median),
     };
     (good > 0.0).then(|| bad / good)
@@ -126,7 +135,7 @@ fn verdict(quantity: Quantity, before: Interval, after: Interval) -> Verdict {
     match (overlap(before, after), quantity) {
         (true, _) if before.is_precise() && after.is_precise() => Verdict::Same,
         (true, _) => Verdict::CannotTell,
-        (false, Quantity::LatencyUs) if is_less => Verdict::Better,
+        (false, Quantity::LatencyUs | Quantity::CpuUs) if is_less => Verdict::Better,
         (false, Quantity::PerSecond) if !is_less => Verdict::Better,
         (false, _) => Verdict::Worse,
     }

@@ -66,7 +66,12 @@ fn what_cannot_be_kept_is_not_measured() {
 fn a_killed_run_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it.json");
-    let mut child = program(folder.path(), "--smoke --backend memory,sqlite --json it.json").spawn().unwrap();
+    let mut child = program(
+        folder.path(),
+        "--smoke --backend memory,sqlite --json it.json --only uncontended,handoff,crowd",
+    )
+    .spawn()
+    .unwrap();
     let begun = Instant::now();
     let few = |report: &Value| report["results"].as_array().is_some_and(|results| results.len() >= 2);
     // It can be read at any moment.
@@ -93,10 +98,57 @@ fn a_killed_run_goes_on_where_it_was() {
     assert_eq!(unique.len(), all.len(), "no case was measured twice");
     assert_eq!(after["backends"].as_array().unwrap().len(), 2);
 
-    let undisturbed = run(folder.path(), "--smoke --backend memory,sqlite --json other.json");
+    let undisturbed = run(
+        folder.path(),
+        "--smoke --backend memory,sqlite --json other.json --only uncontended,handoff,crowd",
+    );
     assert!(undisturbed.status.success(), "{undisturbed:?}");
     let whole: BTreeSet<_> = names(&read(&folder.path().join("other.json"))).into_iter().collect();
     assert_eq!(unique, whole, "nothing is missing");
+}
+
+/// Ctrl-C is a signal; the program ends by itself then, and takes its servers and workers along.
+#[test]
+fn an_interrupted_run_leaves_a_file_and_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("it.json");
+    // The folder of the data is the mark by which what belongs to this run is known.
+    let mut command = program(
+        folder.path(),
+        "--smoke --backend sqlite,memory --json it.json --only uncontended,handoff,crowd",
+    );
+    let mut child = command.env("TMPDIR", folder.path()).spawn().unwrap();
+    let begun = Instant::now();
+    let some = |report: &Value| report["results"].as_array().is_some_and(|results| !results.is_empty());
+    while !(path.exists() && some(&read(&path))) {
+        assert!(begun.elapsed() < Duration::from_mins(2) && child.try_wait().unwrap().is_none());
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let begun = Instant::now();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(read(&path)["finished"], false);
+    // Workers end with the input that their parent gave them.
+    let mark = folder.path().to_str().unwrap().as_bytes().to_vec();
+    let left = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let of = |process: fs::DirEntry| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|part| part == mark).then(|| process.file_name())
+        };
+        processes.filter_map(of).collect::<Vec<_>>()
+    };
+    while !left().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?} are still there", left());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The data is gone, and the run can be gone on with.
+    assert_eq!(files(folder.path()), ["it.json"]);
+    let output = run(folder.path(), "--resume it.json");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(read(&path)["finished"], true);
 }
 
 #[test]

@@ -62,8 +62,8 @@ fn starts(backend: &str, args: &[String]) -> Option<bool> {
 /// The server behind a backend: compare-bench knows some by two names, and has several backends on some.
 fn gives(backend: &str) -> &str {
     match backend {
-        "redlock" | "redlock3" | "sentinel" => "redis",
-        "zk" | "zookeeper3" => "zookeeper",
+        "redlock" | "redlock3" | "sentinel" | "cluster" => "redis",
+        "zk" | "zookeeper3" | "zookeeper3-leader" => "zookeeper",
         other => other,
     }
 }
@@ -96,6 +96,7 @@ mod tests {
         assert_eq!(needed("--backend=mariadb --quick"), ["mariadb"]);
         assert!(needed("--backend mysql,valkey").is_empty(), "they are fetched");
         assert_eq!(needed("--backend redlock,zookeeper3"), ["redis", "zookeeper"]);
+        assert_eq!(needed("--backend cluster,zookeeper3-leader"), ["redis", "zookeeper"]);
         for none in [
             "--url memory://",
             "--url=memory://",

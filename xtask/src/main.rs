@@ -1,11 +1,13 @@
-//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, and three checks.
+//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to play with, and checks.
 
 mod busy;
 mod compare;
+mod figures;
 mod install;
 mod msrv;
 mod packages;
 mod peers;
+mod play;
 mod ran;
 mod repeat;
 mod series;
@@ -38,7 +40,9 @@ enum Command {
     Msrv,
     /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
     Peers,
-    /// The releases of servers that the tests know: list them, fetch newer ones, write the table of the documentation.
+    /// Fill the figures of the documentation in from the runs in `compare-bench/runs`.
+    Figures(figures::Options),
+    /// Start servers to play with; or the releases of servers that the tests know: list them, fetch newer ones, write the table of the documentation.
     Servers(servers::Options),
     /// Check that no source file has grown too long.
     Sizes,
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Test(options) => suite::run(options),
         Command::Msrv => msrv::run(),
         Command::Peers => peers::run(),
+        Command::Figures(options) => figures::run(&options),
         Command::Servers(options) => servers::run(options),
         Command::Sizes => sizes::run(),
         Command::BusyLoop => busy::run(),

@@ -1,20 +1,30 @@
 //! `cargo xtask peers`: whether there are newer releases of the libraries that the comparison pins.
 
-use std::process::ExitCode;
+use std::fs;
+use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
 use crate::msrv::parse;
 use crate::shell::{Result, cargo, root, text};
 
-/// Where the peers in Rust are. Those in other languages come with the system, or are pinned in files of their own.
-const WORKSPACE: &str = "compare-bench/peers/rust/Cargo.toml";
+/// Where the peers are: each in a folder of its own, and those in Rust in a workspace. Curator comes with the system.
+const PEERS: &str = "compare-bench/peers";
 
 /// A library that is measured in one version.
 #[derive(Debug, PartialEq, Eq)]
 struct Pin {
     name: String,
     version: String,
+    index: Index,
+}
+
+/// Where releases are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Index {
+    Cargo,
+    Pip,
+    Npm,
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
@@ -32,13 +42,45 @@ pub(crate) fn hint() {
 }
 
 fn lines() -> Result<Vec<String>> {
-    Ok(pins(&metadata()?).iter().map(|pin| said(pin, newest(&pin.name).as_deref())).collect())
+    Ok(all()?.iter().map(|pin| said(pin, newest(pin).as_deref())).collect())
+}
+
+/// Everything that is pinned.
+fn all() -> Result<Vec<Pin>> {
+    let mut all = pins(&metadata()?);
+    let folder = root().join(PEERS);
+    let problem = |error: std::io::Error| format!("{PEERS}: {error}");
+    let mut folders: Vec<_> = fs::read_dir(&folder).map_err(problem)?.flatten().map(|it| it.path()).collect();
+    folders.sort();
+    for folder in folders {
+        let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+        all.extend(text("requirements.txt").lines().filter_map(required));
+        if let Ok(package) = serde_json::from_str::<Value>(&text("package.json")) {
+            all.extend(dependencies(&package));
+        }
+    }
+    Ok(all)
+}
+
+/// A line `name==version`.
+fn required(line: &str) -> Option<Pin> {
+    let (name, version) = line.split_once("==")?;
+    Some(Pin { name: name.trim().to_owned(), version: version.trim().to_owned(), index: Index::Pip })
+}
+
+/// What a `package.json` depends on.
+fn dependencies(package: &Value) -> Vec<Pin> {
+    let pinned = package["dependencies"].as_object().into_iter().flatten();
+    let pin = |(name, version): (&String, &Value)| {
+        Some(Pin { name: name.clone(), version: version.as_str()?.to_owned(), index: Index::Npm })
+    };
+    pinned.filter_map(pin).collect()
 }
 
 fn metadata() -> Result<Value> {
     let mut command = cargo();
     command.args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"]);
-    let text = text(command.arg(root().join(WORKSPACE)))?;
+    let text = text(command.arg(root().join(PEERS).join("rust/Cargo.toml")))?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
@@ -48,18 +90,42 @@ fn pins(metadata: &Value) -> Vec<Pin> {
     let dependencies = packages.flat_map(|package| package["dependencies"].as_array().into_iter().flatten());
     let pinned = dependencies.filter_map(|dependency| {
         let version = dependency["req"].as_str()?.strip_prefix('=')?;
-        Some(Pin { name: dependency["name"].as_str()?.to_owned(), version: version.trim().to_owned() })
+        Some(Pin {
+            name: dependency["name"].as_str()?.to_owned(),
+            version: version.trim().to_owned(),
+            index: Index::Cargo,
+        })
     });
     pinned.collect()
 }
 
-/// The newest release that the registry has. `None` if it cannot be asked.
-fn newest(name: &str) -> Option<String> {
-    let mut info = cargo();
-    info.current_dir(root()).args(["info", "--quiet", "--color=never", name]);
-    // Without a network it should not take long to find that out.
-    info.env("CARGO_NET_RETRY", "0").env("CARGO_HTTP_TIMEOUT", "10");
-    released(&text(&mut info).ok()?)
+/// The newest release that its index has. `None` if it cannot be asked.
+fn newest(Pin { name, index, .. }: &Pin) -> Option<String> {
+    match index {
+        Index::Cargo => {
+            let mut info = cargo();
+            info.current_dir(root()).args(["info", "--quiet", "--color=never", name]);
+            // Without a network it should not take long to find that out.
+            info.env("CARGO_NET_RETRY", "0").env("CARGO_HTTP_TIMEOUT", "10");
+            released(&text(&mut info).ok()?)
+        }
+        Index::Pip => {
+            let mut versions = Command::new("python3");
+            versions.args(["-m", "pip", "--retries", "0", "--timeout", "10", "--disable-pip-version-check"]);
+            in_brackets(&text(versions.args(["index", "versions", name])).ok()?)
+        }
+        Index::Npm => {
+            let mut view = Command::new("npm");
+            view.args(["view", "--fetch-retries=0", "--fetch-timeout=10000", name, "version"]);
+            Some(text(&mut view).ok()?.trim().to_owned()).filter(|version| !version.is_empty())
+        }
+    }
+}
+
+/// What `pip index versions` says first: `redis (8.1.0)`.
+fn in_brackets(versions: &str) -> Option<String> {
+    let version = versions.lines().next()?.split_once('(')?.1.split(')').next()?;
+    Some(version.to_owned())
 }
 
 /// What `cargo info` says: `version: 1.8.1`, or `version: 1.8.1 (latest 2.0.0-rc.2)`. It chooses one that this Rust can
@@ -72,7 +138,7 @@ fn released(info: &str) -> Option<String> {
     Some(latest.unwrap_or(chosen).to_owned())
 }
 
-fn said(Pin { name, version }: &Pin, newest: Option<&str>) -> String {
+fn said(Pin { name, version, .. }: &Pin, newest: Option<&str>) -> String {
     match newest {
         None => format!("{name} {version}: newer releases could not be looked up"),
         Some(newest) if parse(newest) > parse(version) => {
@@ -89,7 +155,7 @@ mod tests {
     use super::*;
 
     fn pin(name: &str, version: &str) -> Pin {
-        Pin { name: name.to_owned(), version: version.to_owned() }
+        Pin { name: name.to_owned(), version: version.to_owned(), index: Index::Cargo }
     }
 
     #[test]
@@ -106,10 +172,10 @@ mod tests {
 
     #[test]
     fn the_comparison_pins_its_peers() {
-        let pins = pins(&metadata().unwrap());
+        let pins = all().unwrap();
         let mut names: Vec<_> = pins.iter().map(|pin| &*pin.name).collect();
         names.sort_unstable();
-        assert_eq!(names, ["distributed-lock", "rslock"]);
+        assert_eq!(names, ["distributed-lock", "ioredis", "kazoo", "redis", "redlock", "rslock"]);
         assert!(pins.iter().all(|pin| parse(&pin.version).is_some()), "{pins:?}");
     }
 
@@ -123,6 +189,20 @@ mod tests {
         assert_eq!(released(&info("1.8.1 (latest 2.0.0-rc.2)")).as_deref(), Some("1.8.1"));
         assert_eq!(released("error: no network\n"), None);
         assert_eq!(released(""), None);
+    }
+
+    #[test]
+    fn other_indexes_are_read() {
+        let pin = required("redis==8.1.0 ").unwrap();
+        assert_eq!((&*pin.name, &*pin.version, pin.index), ("redis", "8.1.0", Index::Pip));
+        assert_eq!(required("redis"), None);
+        let package = json!({ "dependencies": { "ioredis": "5.1.0" } });
+        assert_eq!(dependencies(&package)[0].version, "5.1.0");
+        assert_eq!(
+            in_brackets("redis (8.1.0)\nAvailable versions: 8.1.0, 8.0.0\n").as_deref(),
+            Some("8.1.0")
+        );
+        assert_eq!(in_brackets(""), None);
     }
 
     #[test]

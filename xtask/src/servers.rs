@@ -1,13 +1,20 @@
-//! `cargo xtask servers`: the releases of servers that the tests know.
+//! `cargo xtask servers`: the releases of servers that the tests know, and servers to play with.
 
 use std::process::ExitCode;
 
 use testbed::Release;
 
+use crate::play;
 use crate::shell::Result;
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    /// Start these, print their addresses, and keep them until Ctrl-C: redis, redlock, sentinel, cluster, postgres, mariadb, zookeeper,
+    /// zookeeper3, or a release such as redis8. Their data is gone with them.
+    #[arg(value_name = "NAME")]
+    start: Vec<String>,
+
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -26,6 +33,7 @@ enum What {
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
     match options.what {
+        None if !options.start.is_empty() => play::run(&options.start),
         None => {
             for release in Release::all() {
                 match release.version() {

@@ -15,7 +15,7 @@ const TIME: Axis = Axis { label: "time", scale: Scale::Log, shown: show::time };
 const RATE: Axis = Axis { label: "acquisitions a second", scale: Scale::Log, shown: show::number };
 
 /// A plot with its legend, or nothing if there is nothing to draw.
-fn figure(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Option<Markup>> {
+pub(super) fn figure(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Option<Markup>> {
     let Some(svg) = draw(title, x, y, series)? else { return Ok(None) };
     let names = series.iter().filter(|series| !series.is_dashed);
     let dashed = series.iter().any(|series| series.is_dashed);
@@ -34,10 +34,17 @@ fn figure(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Option<M
 }
 
 /// A backend has one colour in all plots. Of those that share one, few reports have both.
-fn color_of(backend: &str) -> usize {
+pub(super) fn color_of(backend: &str) -> usize {
     const ORDER: [&str; 8] =
         ["redis", "zookeeper", "postgres", "redlock", "mariadb", "sqlite", "memory", "zookeeper3"];
-    const OTHERS: [(&str, usize); 4] = [("mysql", 4), ("valkey", 5), ("sentinel", 6), ("redlock3", 7)];
+    const OTHERS: [(&str, usize); 6] = [
+        ("mysql", 4),
+        ("valkey", 5),
+        ("sentinel", 6),
+        ("redlock3", 7),
+        ("cluster", 2),
+        ("zookeeper3-leader", 3),
+    ];
     let other = || OTHERS.iter().find(|(name, _)| *name == backend).map(|(_, color)| *color);
     ORDER.iter().position(|name| *name == backend).or_else(other).unwrap_or(backend.len())
 }
@@ -95,7 +102,7 @@ pub(crate) fn throughput(question: &Question) -> Result<Vec<Markup>> {
         &RATE,
         "Acquisitions over the number of tasks",
         |group| as_size(group.parties),
-        |_| true,
+        |group| group.parties_are == "tasks",
     )
 }
 
@@ -154,16 +161,8 @@ fn over(
         for group in groups.filter(|group| wanted(group)) {
             for line in group.lines.iter().filter(|line| !line.is_peer && line.who == line.backend) {
                 let number = series.iter().position(|series| series.name == line.who).unwrap_or_else(|| {
-                    let name = line.who.clone();
-                    let color = color_of(&name);
-                    series.push(Series {
-                        name,
-                        color,
-                        is_dashed: false,
-                        has_marks: true,
-                        points: Vec::new(),
-                        band: Vec::new(),
-                    });
+                    let color = color_of(&line.who);
+                    series.push(Series::of_marks(line.who.clone(), color));
                     series.len() - 1
                 });
                 let at = at(group);
@@ -179,32 +178,36 @@ fn over(
     Ok(figures)
 }
 
-/// Requests that the server received for each grant, over the number of waiters.
-pub(crate) fn herd(results: &[&Measurement]) -> Result<Option<Markup>> {
-    let x =
-        Axis { label: "tasks that want one lock", scale: Scale::Log, shown: |tasks| format!("{tasks:.0}") };
-    let y = Axis { label: "requests for each grant", scale: Scale::Log, shown: show::number };
-    let mut series: Vec<Series> = Vec::new();
-    for result in results {
-        let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
-        let name = format!("{}{option}", result.backend);
-        let Some(each) = result.requests_each else { continue };
-        let point = (as_size(result.parties), each);
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series {
-                name,
-                color: series.len(),
-                is_dashed: false,
-                has_marks: true,
-                points: vec![point],
-                band: Vec::new(),
-            }),
+/// Requests that the server received for each grant, over the number of waiters: tasks of one process, and processes.
+pub(crate) fn herd(results: &[&Measurement]) -> Result<Vec<Markup>> {
+    let mut figures = Vec::new();
+    for (workload, label) in [("crowd", "tasks that want one lock"), ("herd", "processes that want one lock")]
+    {
+        let x = Axis { label, scale: Scale::Log, shown: |parties| format!("{parties:.0}") };
+        let y = Axis { label: "requests for each grant", scale: Scale::Log, shown: show::number };
+        let mut series: Vec<Series> = Vec::new();
+        let mut add = |name: String, parties: usize, each: Option<f64>| {
+            let Some(each) = each else { return };
+            let color = series.len();
+            let number = series.iter().position(|series| series.name == name).unwrap_or_else(|| {
+                series.push(Series::of_marks(name, color));
+                series.len() - 1
+            });
+            series[number].points.push((as_size(parties), each));
+        };
+        for result in results.iter().filter(|result| result.workload == workload) {
+            let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
+            add(format!("{}{option}", result.backend), result.parties, result.requests_each);
+            for peer in &result.peers {
+                add(format!("{} on {}", peer.name, result.backend), result.parties, peer.requests_each);
+            }
         }
+        let title = format!("Requests that the servers received for each grant, over the number of {label}");
+        figures.extend(figure(&title, &x, &y, &series)?);
     }
-    figure("Requests that the server received for each grant, by its own count", &x, &y, &series)
+    Ok(figures)
 }
 
-fn as_size(number: usize) -> f64 {
+pub(super) fn as_size(number: usize) -> f64 {
     as_float(u64::try_from(number).unwrap_or(u64::MAX))
 }

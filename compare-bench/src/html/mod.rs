@@ -1,6 +1,8 @@
 //! The report: one file that needs no network and no script.
 
 mod about;
+mod boxes;
+mod faults;
 mod figures;
 mod plot;
 mod tables;
@@ -90,11 +92,7 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
             body: network(runs, find("nobody"), find("slow"))?,
         },
         Section { id: "herd", title: "What waiting costs the server", body: herd(runs, find("server"))? },
-        Section {
-            id: "recovery",
-            title: "The holder dies",
-            body: absent("no run measures yet how long it takes until the next one has the lock"),
-        },
+        Section { id: "recovery", title: "The holder dies", body: with("dies", &faults::recovery)? },
         Section {
             id: "faults",
             title: "Faults, step by step",
@@ -103,7 +101,7 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
         Section {
             id: "holding",
             title: "What holding costs",
-            body: absent("no run measures yet what many held locks cost client and server"),
+            body: with("holding", &|_| faults::holding(runs))?,
         },
         Section { id: "libraries", title: "Other libraries", body: about::libraries(runs) },
         Section { id: "method", title: "Method, machine and commands", body: about::method(runs) },
@@ -144,12 +142,13 @@ fn network(runs: &[Report], free: Option<&Question>, slow: Option<&Question>) ->
 
 fn herd(runs: &[Report], server: Option<&Question>) -> Result<Markup> {
     let Some(question) = server else {
-        return Ok(absent("no server in these runs counts its requests for us; ZooKeeper does"));
+        return Ok(absent("the workloads crowd and herd were left out"));
     };
     let results: Vec<_> = runs.iter().flat_map(|run| &run.results).collect();
+    let figures = figures::herd(&results)?;
     Ok(html! {
         p { "A lock that wakes all who wait makes each of them ask again: the herd. " (question.what) }
-        @if let Some(figure) = figures::herd(&results)? { (figure) }
+        @for figure in &figures { (figure) }
         (tables::groups(question))
     })
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Okabe and Ito's palette, which those who see few colours can tell apart; grey instead of its yellow, which paper swallows. The
 /// style sheet turns what is nearly black into the colour of the text.
-const PALETTE: [RGBColor; 8] = [
+pub(super) const PALETTE: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -21,7 +21,7 @@ const PALETTE: [RGBColor; 8] = [
 ];
 
 /// Lines of the grid. The style sheet knows it, too.
-const GRID: RGBColor = RGBColor(0xc8, 0xc8, 0xc8);
+pub(super) const GRID: RGBColor = RGBColor(0xc8, 0xc8, 0xc8);
 
 const SIZE: (u32, u32) = (760, 420);
 
@@ -36,6 +36,13 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
     /// The interval at each place: x, low, high.
     pub(crate) band: Vec<(f64, f64, f64)>,
+}
+
+impl Series {
+    /// A line through marks, without any so far.
+    pub(crate) fn of_marks(name: String, color: usize) -> Self {
+        Self { name, color, is_dashed: false, has_marks: true, points: Vec::new(), band: Vec::new() }
+    }
 }
 
 /// How an axis is divided.
@@ -61,7 +68,7 @@ pub(crate) fn color(number: usize) -> String {
 
 impl Scale {
     /// Where a value lies. Zero has no place on a logarithmic axis.
-    fn place(self, value: f64) -> Option<f64> {
+    pub(super) fn place(self, value: f64) -> Option<f64> {
         let place = match self {
             Self::Linear => value,
             Self::Log => value.log10(),
@@ -70,7 +77,7 @@ impl Scale {
         place.is_finite().then_some(place)
     }
 
-    fn value(self, place: f64) -> f64 {
+    pub(super) fn value(self, place: f64) -> f64 {
         match self {
             Self::Linear => place,
             Self::Log => 10_f64.powf(place),
@@ -79,7 +86,7 @@ impl Scale {
     }
 
     /// The ends of the axis, and where it has marks.
-    fn range(self, places: &[f64]) -> (f64, f64, Vec<f64>) {
+    pub(super) fn range(self, places: &[f64]) -> (f64, f64, Vec<f64>) {
         let low = places.iter().copied().fold(f64::INFINITY, f64::min);
         let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         match self {
@@ -143,11 +150,13 @@ pub(crate) fn draw(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result
     }
     let mut text = String::new();
     chart(&mut text, (x, y), (&xs, &ys), &placed).map_err(Error::failed)?;
-    // For those who hear the page. Text in it stays text, and is read out besides.
+    Ok(Some(labelled(&text, title)))
+}
+
+/// For those who hear the page. Text in the picture stays text, and is read out besides.
+pub(super) fn labelled(svg: &str, title: &str) -> String {
     let label = title.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
-    let text =
-        text.replacen("<svg ", &format!("<svg class=\"plot\" role=\"img\" aria-label=\"{label}\" "), 1);
-    Ok(Some(text))
+    svg.replacen("<svg ", &format!("<svg class=\"plot\" role=\"img\" aria-label=\"{label}\" "), 1)
 }
 
 /// A series as it lies on the picture.

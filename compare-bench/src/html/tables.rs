@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use crate::record::{Conditions, Report};
-use crate::view::export::figure;
+use crate::view::export::{figure, p99};
 use crate::view::{Group, Line, Question, Unit, show};
 
 /// A table for each group of a question.
@@ -30,7 +30,7 @@ fn table(group: &Group) -> Markup {
                         td.n { @if let Some(rank) = line.rank { (rank) } }
                         td { (line.who) }
                         td.n { (figure(group.unit, line.median, line.value)) }
-                        td.n { (show::time(line.p99_us)) }
+                        td.n { (p99(line)) }
                         td.n { @if let Some(ratio) = line.to_floor { (ratio.to_string()) } @else { "-" } }
                         td { (line.remarks.join(", ")) }
                     }
@@ -124,8 +124,10 @@ fn cell(group: &Group, row: &Line) -> Markup {
 fn short(group: &Group) -> String {
     match &*group.workload {
         "uncontended" => "free lock".to_owned(),
-        "independent" => format!("{} locks", group.parties),
+        "independent" => format!("{} {}, a lock each", group.parties, group.parties_are),
         "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
+        "herd" => format!("{} processes, one lock", group.parties),
+        "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),
         "readers" => format!("{} tasks, 9 reads to a write", group.parties),
         "semaphore" => format!("{} tasks, a semaphore", group.parties),
         _ => format!("{} tasks, one lock", group.parties),

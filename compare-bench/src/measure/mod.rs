@@ -1,5 +1,6 @@
 //! Measuring: the run, its workloads, what they are compared with, and what is computed from their rounds.
 
+pub(crate) mod counter;
 pub(crate) mod cycles;
 pub(crate) mod floor;
 pub(crate) mod history;
@@ -9,5 +10,6 @@ pub(crate) mod progress;
 pub(crate) mod repeat;
 pub(crate) mod run;
 pub(crate) mod stats;
+pub(crate) mod usage;
 pub(crate) mod worker;
 pub(crate) mod workload;

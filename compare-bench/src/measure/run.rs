@@ -12,19 +12,25 @@ use crate::measure::floor::{Floor, Server};
 use crate::measure::peer::{self, Peer};
 use crate::measure::progress::Progress;
 use crate::measure::workload::{Bench, Workload};
+use crate::plan::Plan;
 use crate::plan::work::{Case, Job, SETUP, START};
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
 use crate::record::machine::{Ticks, load};
 use crate::record::{Backend, Conditions, Failure, Missing, Report, now};
 use crate::target::server::Site;
-use crate::target::{Choice, Target, data_folder, given};
+use crate::target::{Choice, Target, connect, data_folder, given};
+
+/// What is done to servers of others.
+const WRITES: &str = "these servers get locks called compare/...; a table or node lockwell_compare_floor, which is removed at the end, or keys \
+     compare/floor/...; and with --contrast a table or node lockwell_compare_contrast, which is removed, too";
 
 /// A run, and the file that it goes into.
 struct Run {
     report: Report,
     file: ResultFile,
     progress: Progress,
+    plan: Plan,
     began: Instant,
 }
 
@@ -36,13 +42,16 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     // Before anything is measured: what cannot be kept need not be.
     let (file, began) = (open(args, &mut report)?, Instant::now());
     println!("results: {}", file.path().display());
+    if site.is_none() {
+        println!("{WRITES}");
+    }
     let choices = choices(args, site.as_ref(), &mut report)?;
     if let Some(Site { folder, .. }) = site.clone() {
         let looked = tokio::task::spawn_blocking(move || Disk::look(&folder, plan.syncs)).await?;
         report.disk = Some(looked?);
     }
-    let mut run = Run { report, file, progress: Progress::hidden(), began };
-    let peers = if args.peers { run.build(&choices).await } else { Vec::new() };
+    let mut run = Run { report, file, progress: Progress::hidden(), plan, began };
+    let peers = run.build(&choices, args).await;
     let mut jobs = jobs(choices, &peers, &args.workloads(), args);
     for job in &mut jobs {
         let name = job.choice.name();
@@ -144,10 +153,11 @@ fn jobs(
 
 impl Run {
     /// Builds the other libraries that there are for these backends.
-    async fn build(&mut self, choices: &[Choice]) -> Vec<Peer> {
+    async fn build(&mut self, choices: &[Choice], args: &RunArgs) -> Vec<Peer> {
         let mut peers = Vec::new();
         for library in &peer::ALL {
-            if !choices.iter().any(|choice| library.serves(choice.scheme())) {
+            let is_wanted = if library.is_contrast() { args.contrasts() } else { args.peers };
+            if !is_wanted || !choices.iter().any(|choice| library.serves(choice.scheme())) {
                 continue;
             }
             self.progress.stage(&format!("building {}", library.name));
@@ -164,13 +174,14 @@ impl Run {
         let choice = &job.choice;
         self.progress.stage(&format!("{}: starting", choice.name()));
         let target = choice.start().await?;
-        let locks = lockwell::connect(&target.url).await?;
+        let locks = connect(&target.url).await?;
         let mut floor = Floor::connect(&target.floor).await?;
         let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());
         let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
-        let mut bench = Bench { target, locks, floor, peers, is_far, progress: self.progress.clone(), run };
+        let (choice, plan, progress) = (choice.clone(), self.plan, self.progress.clone());
+        let mut bench = Bench { plan, choice, target, locks, floor, peers, is_far, progress, run };
         self.progress.spent(START);
         for (workload, case) in &job.cases {
             self.case(*workload, case, &mut bench).await?;

@@ -31,6 +31,19 @@ impl Rounds {
     }
 }
 
+/// How often and how something is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// How many holders are killed or cut off, each with a lock and a process of its own.
+    pub(crate) holders: usize,
+    /// How often a server is stopped or killed, one time after the other.
+    pub(crate) outages: u32,
+    /// The lease of the holders, if the backend has one that is so short.
+    pub(crate) lease: Duration,
+    /// How long a server is stopped.
+    pub(crate) freeze: Duration,
+}
+
 /// The length of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -41,10 +54,15 @@ pub(crate) struct Plan {
     pub(crate) handoff: Rounds,
     pub(crate) crowd: Rounds,
     pub(crate) modes: Rounds,
+    pub(crate) herd: Rounds,
+    pub(crate) holding: Rounds,
+    pub(crate) faults: Faults,
     /// Workloads that the quick run leaves out are in it.
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
     pub(crate) tasks: &'static [usize],
+    /// Numbers of processes on names of their own.
+    pub(crate) alone: &'static [usize],
     /// Numbers of processes on one name.
     pub(crate) processes: &'static [usize],
     /// How long each of them holds the lock, in milliseconds.
@@ -53,6 +71,10 @@ pub(crate) struct Plan {
     pub(crate) crowds: &'static [usize],
     /// Numbers of tasks on a lock that several may hold at once.
     pub(crate) sharing: &'static [usize],
+    /// Numbers of processes that wait for one name, while the server counts.
+    pub(crate) herds: &'static [usize],
+    /// Numbers of locks that a process holds.
+    pub(crate) held: &'static [usize],
     /// How often the disk is synced to learn how long that takes.
     pub(crate) syncs: u32,
 }
@@ -61,17 +83,28 @@ impl Plan {
     /// Within twenty minutes with all backends.
     pub(crate) const USUAL: Self = Self {
         mode: "usual",
-        uncontended: Rounds::new(10, 40, 250, 250),
-        independent: Rounds::new(6, 10, 500, 200),
-        handoff: Rounds::new(6, 8, 1000, 200),
-        crowd: Rounds::new(4, 5, 1250, 200),
-        modes: Rounds::new(4, 4, 700, 150),
+        uncontended: Rounds::new(10, 24, 250, 250),
+        independent: Rounds::new(6, 8, 400, 150),
+        handoff: Rounds::new(6, 6, 750, 150),
+        crowd: Rounds::new(4, 4, 1000, 150),
+        modes: Rounds::new(4, 4, 500, 100),
+        herd: Rounds::new(4, 4, 1000, 150),
+        holding: Rounds::new(4, 4, 1500, 0),
+        faults: Faults {
+            holders: 8,
+            outages: 4,
+            lease: Duration::from_secs(4),
+            freeze: Duration::from_millis(500),
+        },
         everything: true,
         tasks: &[1, 16, 64],
+        alone: &[],
         processes: &[2, 4],
         holds_ms: &[0, 1],
         crowds: &[64, 500],
         sharing: &[16],
+        herds: &[8],
+        held: &[10, 1000],
         syncs: 200,
     };
 
@@ -94,14 +127,36 @@ impl Plan {
         handoff: Rounds::new(10, 40, 1250, 200),
         crowd: Rounds::new(8, 24, 1350, 200),
         modes: Rounds::new(8, 24, 700, 150),
+        herd: Rounds::new(8, 16, 1500, 200),
+        holding: Rounds::new(6, 6, 5000, 0),
+        faults: Faults {
+            holders: 20,
+            outages: 20,
+            lease: Duration::from_secs(4),
+            freeze: Duration::from_secs(2),
+        },
         tasks: &[1, 4, 16, 64, 256, 1024],
+        alone: &[1, 4, 16],
         processes: &[2, 4, 8, 16],
         holds_ms: &[0, 1, 10, 100],
-        crowds: &[8, 64, 500],
+        crowds: &[1, 8, 64, 500],
         sharing: &[4, 16, 64],
+        herds: &[4, 16, 64],
+        held: &[10, 100, 1000, 10_000],
         syncs: 1000,
         ..Self::USUAL
     };
+
+    /// The same with these numbers of clients, wherever clients are counted: as tasks, and as processes.
+    pub(crate) fn with_parties(self, parties: &[usize]) -> Self {
+        if parties.is_empty() {
+            return self;
+        }
+        // There is one plan in a process.
+        let all: &'static [usize] = Vec::leak(parties.to_vec());
+        let several: &'static [usize] = Vec::leak(parties.iter().copied().filter(|it| *it > 1).collect());
+        Self { tasks: all, alone: all, processes: several, crowds: all, herds: several, sharing: all, ..self }
+    }
 
     /// Just enough for every part of the program to run once. Its figures mean nothing.
     pub(crate) const SMOKE: Self = Self {
@@ -112,11 +167,22 @@ impl Plan {
         handoff: Rounds::new(4, 4, 100, 30),
         crowd: Rounds::new(1, 1, 200, 30),
         modes: Rounds::new(3, 3, 60, 30),
+        herd: Rounds::new(3, 3, 150, 30),
+        holding: Rounds::new(3, 3, 300, 0),
+        faults: Faults {
+            holders: 3,
+            outages: 3,
+            lease: Duration::from_secs(4),
+            freeze: Duration::from_millis(300),
+        },
         tasks: &[1, 4],
+        alone: &[2],
         processes: &[2],
         holds_ms: &[0, 1],
         crowds: &[4, 8],
         sharing: &[8],
+        herds: &[3],
+        held: &[5],
         syncs: 3,
         ..Self::USUAL
     };

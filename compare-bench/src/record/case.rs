@@ -16,6 +16,8 @@ pub(crate) enum Quantity {
     LatencyUs,
     /// Cycles per second: higher is better.
     PerSecond,
+    /// Time of processors in microseconds a second, of client and server together: lower is better.
+    CpuUs,
 }
 
 /// One short round of ours and one of the floor, next to each other in time.
@@ -53,8 +55,58 @@ pub(crate) struct PeerResult {
     /// As those of ours.
     pub(crate) requests_each: Option<f64>,
     pub(crate) requests_rounds: Vec<f64>,
+    #[serde(default)]
+    pub(crate) wakeups_each: Option<f64>,
+    /// Why its locks are no good, of a recipe that is there for contrast.
+    #[serde(default)]
+    pub(crate) unsafe_because: Option<String>,
     /// Why it was not measured, or not to the end.
     pub(crate) error: Option<String>,
+}
+
+/// What was broken, and how long it took until somebody had a lock again. The rounds have the same times as `ours`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Recovery {
+    /// What was done: "the process of the holder was killed".
+    pub(crate) fault: String,
+    /// Which server it was, and what became of it: "the leader; the others elected another". Empty where it was none.
+    pub(crate) role: String,
+    /// From the fault to the next grant, each time.
+    pub(crate) times_us: Vec<f64>,
+    /// The longest that it should take, computed from settings. Null where no setting limits it.
+    pub(crate) bound_us: Option<f64>,
+    /// How that was computed.
+    pub(crate) bound_of: String,
+    /// From the fault until the holder knew that its lock was lost, each time. Empty where there was none that could know.
+    pub(crate) told_us: Vec<f64>,
+}
+
+/// What it costs to hold locks and do nothing else.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Holding {
+    pub(crate) locks: usize,
+    pub(crate) lease_us: u64,
+    /// How long it was looked at, all rounds together.
+    pub(crate) seconds: f64,
+    /// Requests a second, by the count of the server. Null where it counts none.
+    pub(crate) requests_per_second: Option<f64>,
+    /// The process that holds the locks.
+    pub(crate) client: Cost,
+    /// All processes of all servers. Null where there is none, or it is not ours.
+    pub(crate) server: Option<Cost>,
+    /// TCP connections that the process with the locks has.
+    pub(crate) connections: u64,
+}
+
+/// What processes need.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Cost {
+    /// Time of processors, in microseconds a second.
+    pub(crate) cpu_us: f64,
+    /// Memory, in KiB. What several processes share counts once.
+    pub(crate) memory_kib: u64,
+    /// How much of it came with the locks.
+    pub(crate) grown_kib: i64,
 }
 
 /// One workload on one backend.
@@ -91,10 +143,17 @@ pub(crate) struct Measurement {
     pub(crate) per_second: f64,
     pub(crate) floor_per_second: f64,
     pub(crate) handing: Option<Handing>,
-    /// For crowd on ZooKeeper: the requests that the server received for each acquisition, by its own count. The median
-    /// over the rounds.
+    /// For one name and many: the requests that the server received for each acquisition, by its own count. The median over
+    /// the rounds.
     pub(crate) requests_each: Option<f64>,
     pub(crate) requests_rounds: Vec<f64>,
+    /// The notifications that it sent for each acquisition, where it counts them.
+    #[serde(default)]
+    pub(crate) wakeups_each: Option<f64>,
+    #[serde(default)]
+    pub(crate) recovery: Option<Recovery>,
+    #[serde(default)]
+    pub(crate) holding: Option<Holding>,
     /// For handoff with a delay: a request that writes nothing, there and back, in microseconds.
     pub(crate) trip_us: Option<f64>,
     /// For handoff with a delay: ours in such trips, over the rounds.

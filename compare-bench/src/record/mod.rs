@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::case::{
-    Measurement, PeerResult, PeerRound, Quantity, Round, compare, requests, unsteady,
+    Cost, Holding, Measurement, PeerResult, PeerRound, Quantity, Recovery, Round, compare, requests, unsteady,
 };
 use self::disk::Disk;
 use self::machine::{Build, Machine};
@@ -216,6 +216,8 @@ pub(crate) mod tests {
             handing: None,
             requests_each: None,
             requests_rounds: Vec::new(),
+            wakeups_each: None,
+            unsafe_because: None,
             error: None,
         };
         Measurement {
@@ -241,6 +243,9 @@ pub(crate) mod tests {
             handing: None,
             requests_each: None,
             requests_rounds: Vec::new(),
+            wakeups_each: None,
+            recovery: None,
+            holding: None,
             trip_us: None,
             trips: None,
             load: 0.0,

@@ -1,16 +1,17 @@
 //! What is compared: backends that we start ourselves, or addresses that we are pointed at.
 
+pub(crate) mod broken;
 pub(crate) mod server;
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use lockwell::ServerUrl;
+use lockwell::{Locks, ServerUrl};
 use testbed::Release;
 
 use crate::error::{Error, Result};
 use crate::record::machine::file_system;
-use crate::target::server::{Running, Site};
+use crate::target::server::{Reach, Running, Site};
 
 /// The releases of servers that no machine has installed.
 pub(crate) const MYSQL: &str = "mysql9";
@@ -30,19 +31,24 @@ pub(crate) enum Kind {
     Valkey,
     /// Redis behind three sentinels, with one replica.
     Sentinel,
+    /// Redis Cluster: three masters with a replica each.
+    Cluster,
     /// Three Redis servers that know nothing of each other.
     Redlock3,
     /// Five Redis servers that know nothing of each other.
     Redlock,
     #[value(name = "zookeeper", alias = "zk")]
     ZooKeeper,
-    /// An ensemble of three.
+    /// An ensemble of three; clients are connected to a follower.
     #[value(name = "zookeeper3")]
     ZooKeeper3,
+    /// The same; clients are connected to the leader.
+    #[value(name = "zookeeper3-leader")]
+    ZooKeeper3Leader,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Memory,
         Self::Sqlite,
         Self::Postgres,
@@ -51,10 +57,12 @@ impl Kind {
         Self::Redis,
         Self::Valkey,
         Self::Sentinel,
+        Self::Cluster,
         Self::Redlock3,
         Self::Redlock,
         Self::ZooKeeper,
         Self::ZooKeeper3,
+        Self::ZooKeeper3Leader,
     ];
 
     /// Those that are compared if nothing else is said.
@@ -79,10 +87,12 @@ impl Kind {
             Self::Redis => "redis",
             Self::Valkey => "valkey",
             Self::Sentinel => "sentinel",
+            Self::Cluster => "cluster",
             Self::Redlock3 => "redlock3",
             Self::Redlock => "redlock",
             Self::ZooKeeper => "zookeeper",
             Self::ZooKeeper3 => "zookeeper3",
+            Self::ZooKeeper3Leader => "zookeeper3-leader",
         }
     }
 
@@ -91,10 +101,16 @@ impl Kind {
         match self {
             Self::Valkey => "redis",
             Self::Sentinel => "redis+sentinel",
+            Self::Cluster => "redis+cluster",
             Self::Redlock3 => "redlock",
-            Self::ZooKeeper | Self::ZooKeeper3 => "zk",
+            Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => "zk",
             other => other.name(),
         }
+    }
+
+    /// Whether its address names servers that clients ask for others: these cannot be put behind something else.
+    fn sends_clients_on(self) -> bool {
+        matches!(self, Self::Sentinel | Self::Cluster)
     }
 
     /// Why it cannot be started here, if it cannot.
@@ -105,9 +121,9 @@ impl Kind {
             Self::Mariadb => testbed::MariaDb::installed(),
             Self::Mysql => Release::named(MYSQL).version().map(drop),
             Self::Valkey => Release::named(VALKEY).version().map(drop),
-            Self::Redis | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
+            Self::Redis | Self::Cluster | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
             Self::Sentinel => testbed::RedisSentinel::installed(),
-            Self::ZooKeeper | Self::ZooKeeper3 => testbed::ZooKeeper::installed(),
+            Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => testbed::ZooKeeper::installed(),
         };
         installed.err().map(|error| error.to_string())
     }
@@ -153,16 +169,33 @@ impl Choice {
 
     /// Starts what has to be started.
     pub(crate) async fn start(&self) -> Result<Target> {
+        self.start_as(Reach::One).await
+    }
+
+    /// The same, with an address that still leads somewhere after the death of any one server.
+    pub(crate) async fn start_to_be_broken(&self) -> Result<Target> {
+        self.start_as(Reach::All).await
+    }
+
+    async fn start_as(&self, reach: Reach) -> Result<Target> {
         let (url, storage, running) = match self {
             Self::Own(kind, site) => {
-                let (url, running) = site.start(*kind).await?;
+                let (url, running) = site.start(*kind, reach).await?;
                 (url, site.storage(*kind), running)
             }
             Self::Given { url, .. } => (url.clone(), "unknown".to_owned(), Running::default()),
         };
         let parsed: ServerUrl = url.parse()?;
         let floor = running.floor().map_or_else(|| Ok(parsed.clone()), str::parse)?;
-        Ok(Target { name: self.name().to_owned(), url, parsed, floor, storage, _running: running })
+        Ok(Target { name: self.name().to_owned(), url, parsed, floor, storage, running })
+    }
+
+    /// The backend, if we start it ourselves and nothing lies between us and its servers.
+    pub(crate) fn near(&self) -> Option<Kind> {
+        match self {
+            Self::Own(kind, site) if site.delay.is_zero() => Some(*kind),
+            _ => None,
+        }
     }
 }
 
@@ -177,7 +210,7 @@ pub(crate) struct Target {
     pub(crate) floor: ServerUrl,
     /// Where the data is.
     pub(crate) storage: String,
-    _running: Running,
+    pub(crate) running: Running,
 }
 
 impl Target {
@@ -191,6 +224,11 @@ impl Target {
     pub(crate) fn is_shared(&self) -> bool {
         self.parsed.scheme() != "memory"
     }
+}
+
+/// A client of ours.
+pub(crate) async fn connect(url: &str) -> Result<Locks> {
+    Ok(lockwell::connect(url).await?)
 }
 
 /// Names for addresses: the scheme, with a number where there are several of it.

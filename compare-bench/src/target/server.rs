@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use testbed::{Proxy, Release};
+use testbed::{Proxy, Release, Server};
 
 use crate::error::{Error, Result};
+use crate::measure::floor::redis::PREFIX;
 use crate::record::machine::file_system;
 use crate::target::{Kind, MYSQL, VALKEY};
 
@@ -21,9 +22,18 @@ const FEWEST_NODES: usize = 3;
 /// How many servers the ensemble has: the usual number.
 const MEMBERS: usize = 3;
 
+/// How many masters the cluster has: the fewest that can agree.
+const MASTERS: usize = 3;
+
+/// Of a cluster.
+const SLOTS: u16 = 16_384;
+
 /// The unit of time of ZooKeeper, in milliseconds: that of its sample configuration. With the short one of the testbed, a
 /// busy machine would end sessions.
 const TICK: &str = "2000";
+
+/// How many connections databases take: herds are larger than what they allow by themselves.
+const CONNECTIONS: &str = "400";
 
 /// How the servers that we start are to be run: all alike, so that like is compared with like.
 #[derive(Clone, Debug)]
@@ -68,6 +78,14 @@ impl From<Durability> for testbed::Durability {
     }
 }
 
+/// Which members of an ensemble the address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// One of them, always of the same role: clients pick a server at random, and the leader answers sooner than the others.
+    One,
+    All,
+}
+
 /// What was started. Dropping it ends the servers and removes their data.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
@@ -75,9 +93,10 @@ pub(crate) struct Running {
     postgres: Option<testbed::Postgres>,
     mariadb: Option<testbed::MariaDb>,
     redis: Vec<testbed::Redis>,
-    sentinel: Option<testbed::RedisSentinel>,
+    pub(super) sentinel: Option<testbed::RedisSentinel>,
+    pub(super) cluster: Option<testbed::RedisCluster>,
     zookeeper: Option<testbed::ZooKeeper>,
-    ensemble: Option<testbed::ZooKeeperEnsemble>,
+    pub(super) ensemble: Option<testbed::ZooKeeperEnsemble>,
     lines: Vec<Proxy>,
     /// The address for raw statements, where it is another.
     floor: Option<String>,
@@ -85,7 +104,7 @@ pub(crate) struct Running {
 
 impl Site {
     /// Starts a backend, and returns its address.
-    pub(crate) async fn start(&self, kind: Kind) -> Result<(String, Running)> {
+    pub(crate) async fn start(&self, kind: Kind, reach: Reach) -> Result<(String, Running)> {
         let options = testbed::Options::new().parent(&self.folder).durability(self.durability.into());
         let mut running = Running::default();
         let url = match kind {
@@ -97,6 +116,7 @@ impl Site {
                 format!("sqlite://{}", file.display())
             }
             Kind::Postgres => {
+                let options = options.setting("max_connections", CONNECTIONS);
                 let server = testbed::Postgres::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.postgres.insert(server).url_via(addr)
@@ -106,6 +126,7 @@ impl Site {
                     Kind::Mysql => options.release(Release::named(MYSQL)),
                     _ => options,
                 };
+                let options = options.setting("max_connections", CONNECTIONS);
                 let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.mariadb.insert(server).url_via(addr)
@@ -116,6 +137,7 @@ impl Site {
                 format!("redis://{}", running.redis(&options, self.delay).await?)
             }
             Kind::Sentinel => running.sentinel(&options, self.delay).await?,
+            Kind::Cluster => running.cluster(&options, self.delay).await?,
             Kind::Redlock | Kind::Redlock3 => {
                 let mut nodes = Vec::new();
                 for _ in 0..if kind == Kind::Redlock { NODES } else { FEWEST_NODES } {
@@ -129,14 +151,19 @@ impl Site {
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.zookeeper.insert(server).url_via(addr)
             }
-            Kind::ZooKeeper3 => {
+            Kind::ZooKeeper3 | Kind::ZooKeeper3Leader => {
                 let options = options.setting("tickTime", TICK);
                 let ensemble = testbed::ZooKeeperEnsemble::start(MEMBERS, &options).await.map_err(failed)?;
-                // Clients pick a server at random, and the leader answers sooner than the others. So that chance does
-                // not decide who is quicker, all of them get the address of the same follower.
-                let follower = ensemble.followers().await.map_err(failed)?[0];
-                let addr = running.line(ensemble.addresses()[follower], self.delay).await?;
-                running.ensemble.insert(ensemble).url_via(&[addr])
+                let member = match kind {
+                    Kind::ZooKeeper3 => ensemble.followers().await.map_err(failed)?[0],
+                    _ => ensemble.leader().await.map_err(failed)?,
+                };
+                let addr = running.line(ensemble.addresses()[member], self.delay).await?;
+                let ensemble = running.ensemble.insert(ensemble);
+                match reach {
+                    Reach::One => ensemble.url_via(&[addr]),
+                    Reach::All => ensemble.url(),
+                }
             }
         };
         Ok((url, running))
@@ -162,12 +189,13 @@ impl Site {
         let mut storage = match (kind, self.durability) {
             (Kind::Memory, _)
             | (
-                Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Redlock | Kind::Redlock3,
+                Kind::Redis | Kind::Valkey | Kind::Sentinel | Kind::Cluster | Kind::Redlock | Kind::Redlock3,
                 Durability::None,
             ) => "memory".to_owned(),
             _ => file_system(&self.folder),
         };
-        if matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3) && self.durability != Durability::Disk {
+        let is_zookeeper = matches!(kind, Kind::ZooKeeper | Kind::ZooKeeper3 | Kind::ZooKeeper3Leader);
+        if is_zookeeper && self.durability != Durability::Disk {
             // The others tell by themselves.
             storage.push_str(", forceSync=no");
         }
@@ -204,6 +232,39 @@ impl Running {
         Ok(url)
     }
 
+    /// Three masters with replicas. The raw statements go to the first, with keys that belong there.
+    async fn cluster(&mut self, options: &testbed::Options, delay: Duration) -> Result<String> {
+        if !delay.is_zero() {
+            return Err(Error::failed(
+                "the nodes of a cluster send clients on, past a long line before them",
+            ));
+        }
+        let cluster = testbed::RedisCluster::start_with_replicas(MASTERS, options).await.map_err(failed)?;
+        let first = cluster.nodes()[0].addr();
+        self.floor = Some(format!("redis://{first}?{PREFIX}={}", first_share()));
+        Ok(self.cluster.insert(cluster).url())
+    }
+
+    /// Every server that was started.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let mut all: Vec<Server> = Vec::new();
+        all.extend(self.postgres.iter().map(|it| Server::clone(it)));
+        all.extend(self.mariadb.iter().map(|it| Server::clone(it)));
+        all.extend(self.redis.iter().map(|it| Server::clone(it)));
+        all.extend(self.zookeeper.iter().map(|it| Server::clone(it)));
+        if let Some(group) = &self.sentinel {
+            all.extend([group.master(), group.replica()].map(|it| Server::clone(it)));
+            all.extend(group.sentinels().iter().map(|it| Server::clone(it)));
+        }
+        if let Some(cluster) = &self.cluster {
+            all.extend(cluster.nodes().iter().chain(cluster.replicas()).map(|it| Server::clone(it)));
+        }
+        if let Some(ensemble) = &self.ensemble {
+            all.extend(ensemble.servers().iter().map(|it| Server::clone(it)));
+        }
+        all
+    }
+
     pub(super) fn floor(&self) -> Option<&str> {
         self.floor.as_deref()
     }
@@ -221,7 +282,16 @@ impl Running {
     }
 }
 
+/// A tag of keys that belong to the first of the masters, who share the slots in order.
+fn first_share() -> String {
+    let slot = |tag: &String| crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes()) % SLOTS;
+    let tags = (0..).map(|number| format!("floor{number}"));
+    let tag = tags.into_iter().find(|tag| slot(tag) < SLOTS / 4).unwrap_or_default();
+    // As an address has it: in braces.
+    format!("%7B{tag}%7D")
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "as map_err wants it")]
-fn failed(error: testbed::Error) -> Error {
+pub(super) fn failed(error: testbed::Error) -> Error {
     Error::failed(error.to_string())
 }

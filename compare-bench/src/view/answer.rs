@@ -74,8 +74,14 @@ pub(crate) fn not_measured(runs: &[Report]) -> Vec<String> {
     if runs.iter().all(|run| run.conditions.storage == "tmpfs") {
         lines.push("servers with their data on a disk".to_owned());
     }
-    lines.push("a holder, a leader or a server that dies: no run measures that yet".to_owned());
-    lines.push("what it costs to hold many locks: no run measures that yet".to_owned());
+    let has =
+        |workload: &str| runs.iter().flat_map(|run| &run.results).any(|result| result.workload == workload);
+    if !has("recovery") {
+        lines.push("a holder, a leader or a server that dies: the workload recovery".to_owned());
+    }
+    if !has("holding") {
+        lines.push("what it costs to hold many locks: the workload holding".to_owned());
+    }
     lines.sort();
     lines.dedup();
     lines
@@ -96,7 +102,9 @@ mod tests {
             workload: "uncontended".to_owned(),
             unit: Unit::Time,
             parties: 1,
+            parties_are: String::new(),
             hold_us: 0,
+            fault: None,
             conditions: conditions(),
             lines,
         };

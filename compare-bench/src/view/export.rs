@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
-use crate::measure::stats::Spread;
-use crate::record::{Measurement, Report};
+use crate::measure::stats::{Spread, as_float};
+use crate::record::{Cost, Measurement, Report};
 use crate::view::{Group, Line, Unit, questions, show};
 
 /// The columns of the CSV.
@@ -70,6 +70,23 @@ fn ours(result: &Measurement) -> Vec<(&'static str, f64)> {
     figures.push(("per_second", result.per_second));
     figures.extend(result.handing.iter().flat_map(handing));
     figures.extend(result.requests_each.map(|each| ("requests_each", each)));
+    figures.extend(result.wakeups_each.map(|each| ("wakeups_each", each)));
+    if let Some(recovery) = &result.recovery {
+        figures.extend(recovery.times_us.iter().map(|time| ("recovery", *time)));
+        figures.extend(recovery.told_us.iter().map(|time| ("holder_told", *time)));
+        figures.extend(recovery.bound_us.map(|bound| ("recovery_bound", bound)));
+    }
+    if let Some(holding) = &result.holding {
+        let mut cost = |names: [&'static str; 2], cost: Cost| {
+            figures.extend(names.into_iter().zip([cost.cpu_us, as_float(cost.memory_kib)]));
+        };
+        cost(["client_cpu", "client_memory_kib"], holding.client);
+        if let Some(server) = holding.server {
+            cost(["server_cpu", "server_memory_kib"], server);
+        }
+        figures.extend(holding.requests_per_second.map(|rate| ("requests_per_second", rate)));
+        figures.push(("connections", as_float(holding.connections)));
+    }
     figures
 }
 
@@ -135,10 +152,15 @@ pub(crate) fn cells(group: &Group, line: &Line) -> [String; 6] {
         line.rank.map_or_else(String::new, |rank| rank.to_string()),
         line.who.clone(),
         figure(group.unit, line.median, line.value),
-        show::time(line.p99_us),
+        p99(line),
         line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
         line.remarks.join(", "),
     ]
+}
+
+/// Of what has latencies.
+pub(crate) fn p99(line: &Line) -> String {
+    if line.p99_us > 0.0 { show::time(line.p99_us) } else { "-".to_owned() }
 }
 
 /// With its interval, or with the reason why there is none.

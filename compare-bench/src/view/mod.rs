@@ -2,12 +2,14 @@
 //! same.
 
 pub(crate) mod answer;
+mod asked;
 pub(crate) mod export;
 pub(crate) mod rank;
 pub(crate) mod show;
 
 use crate::measure::interval::Interval;
-use crate::record::{Conditions, Measurement, PeerResult, Quantity, Report};
+use crate::record::{Conditions, Measurement, PeerResult, Quantity, Recovery, Report};
+use crate::view::asked::{ASKED, Asked, Figure};
 
 /// A question, and what was measured to answer it.
 #[derive(Debug)]
@@ -31,7 +33,11 @@ pub(crate) struct Group {
     pub(crate) workload: String,
     pub(crate) unit: Unit,
     pub(crate) parties: usize,
+    /// "tasks" or "processes", where a workload has both.
+    pub(crate) parties_are: String,
     pub(crate) hold_us: u64,
+    /// Of recovery: what was broken.
+    pub(crate) fault: Option<String>,
     pub(crate) conditions: Conditions,
     /// In the order of their ranks.
     pub(crate) lines: Vec<Line>,
@@ -57,6 +63,8 @@ pub(crate) struct Line {
     pub(crate) to_best: Option<f64>,
     /// Fairness, starvation, noise, errors.
     pub(crate) remarks: Vec<String>,
+    /// Of recovery.
+    pub(crate) recovery: Option<Recovery>,
 }
 
 /// What a figure is.
@@ -73,124 +81,10 @@ pub(crate) enum Unit {
 impl From<Quantity> for Unit {
     fn from(quantity: Quantity) -> Self {
         match quantity {
-            Quantity::LatencyUs => Self::Time,
+            Quantity::LatencyUs | Quantity::CpuUs => Self::Time,
             Quantity::PerSecond => Self::Rate,
         }
     }
-}
-
-/// A median, and the interval of the rounds around it.
-type Figure = (f64, Option<Interval>);
-
-/// A question, and where its figures are.
-struct Asked {
-    id: &'static str,
-    title: &'static str,
-    condition: &'static str,
-    what: &'static str,
-    workload: &'static str,
-    /// `None` for the quantity of the workload.
-    unit: Option<Unit>,
-    ours: fn(&Measurement) -> Option<Figure>,
-    theirs: fn(&PeerResult) -> Option<Figure>,
-}
-
-const ASKED: [Asked; 8] = [
-    Asked {
-        id: "nobody",
-        title: "Nobody else wants the lock",
-        condition: "nobody else wants the lock",
-        what: "Acquire and release of a free lock, one after the other: the median time.",
-        workload: "uncontended",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "many",
-        title: "Many locks at once",
-        condition: "a process takes many locks at once",
-        what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
-        workload: "independent",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "processes",
-        title: "Everybody wants one lock: several processes",
-        condition: "several processes want one lock",
-        what: "From the release by one process to the grant to the next: the median time. Of other libraries: to the one that \
-             had waited longest, since without a queue others barge in.",
-        workload: "handoff",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "tasks",
-        title: "Everybody wants one lock: many tasks of one process",
-        condition: "many tasks of one process want one lock",
-        what: "Acquisitions per second of all together.",
-        workload: "crowd",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "readers",
-        title: "Many read, few write",
-        condition: "many tasks read and few write",
-        what: "Nine reads to a write of tasks of one process on one lock: acquisitions per second of all together.",
-        workload: "readers",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "semaphore",
-        title: "A few at a time",
-        condition: "a few may enter at a time",
-        what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
-        workload: "semaphore",
-        unit: None,
-        ours,
-        theirs,
-    },
-    Asked {
-        id: "slow",
-        title: "The network is slow",
-        condition: "the network is slow and several processes want one lock",
-        what: "From the release by one process to the grant to the next, in round trips of a request that writes nothing.",
-        workload: "handoff",
-        unit: Some(Unit::Count),
-        ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
-        theirs: |_| None,
-    },
-    Asked {
-        id: "server",
-        title: "What waiting costs the server",
-        condition: "the server is to have little to do while many wait",
-        what: "Requests that the server received for each grant, by its own count. Only ZooKeeper counts them for us.",
-        workload: "crowd",
-        unit: Some(Unit::Count),
-        ours: |result| requests(result.requests_each, &result.requests_rounds),
-        theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
-    },
-];
-
-#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
-fn ours(result: &Measurement) -> Option<Figure> {
-    Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
-fn theirs(peer: &PeerResult) -> Option<Figure> {
-    Some((peer.theirs, Interval::of(peer.rounds.iter().map(|round| round.theirs))))
-}
-
-fn requests(each: Option<f64>, rounds: &[f64]) -> Option<Figure> {
-    Some((each?, Interval::of(rounds.iter().copied())))
 }
 
 /// All questions that these runs have figures for.
@@ -205,11 +99,18 @@ pub(crate) fn questions(runs: &[Report]) -> Vec<Question> {
 fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for run in runs {
-        for result in run.results.iter().filter(|result| result.workload == asked.workload) {
+        for result in run.results.iter().filter(|result| asked.workloads.contains(&&*result.workload)) {
             let Some(figure) = (asked.ours)(result) else { continue };
             let is_it = |group: &Group| {
-                (group.parties, group.hold_us, &group.conditions)
-                    == (result.parties, result.hold_us, &run.conditions)
+                (&*group.workload, &*group.parties_are, group.parties, group.hold_us, &group.conditions)
+                    == (
+                        &*result.workload,
+                        parties_are(result),
+                        result.parties,
+                        result.hold_us,
+                        &run.conditions,
+                    )
+                    && group.fault.as_ref() == fault(result)
             };
             let number = groups.iter().position(is_it).unwrap_or_else(|| {
                 groups.push(group(asked, groups.len(), result, run, runs));
@@ -224,8 +125,20 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     for group in &mut groups {
         rank::rank(&mut group.lines, group.unit);
     }
-    groups.sort_by_key(|group| (group.conditions.delay_us, group.parties, group.hold_us));
+    // Faults stay in the order in which they were tried.
+    let parties = |group: &Group| if group.fault.is_some() { 0 } else { group.parties };
+    groups.sort_by_key(|group| (group.conditions.delay_us, parties(group), group.hold_us));
     groups
+}
+
+/// In `handoff`, the tasks of a backend that cannot reach beyond its process stand beside the processes of others.
+fn parties_are(result: &Measurement) -> &str {
+    if result.workload == "independent" { &result.parties_are } else { "" }
+}
+
+/// What was broken: cases of recovery with different faults are not compared with each other.
+fn fault(result: &Measurement) -> Option<&String> {
+    result.recovery.as_ref().map(|_| &result.case)
 }
 
 fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs: &[Report]) -> Group {
@@ -235,8 +148,11 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
             format!("{parties} processes, each holding the lock for {} ms", result.hold_us / 1000)
         }
         ("crowd" | "readers" | "semaphore", parties) => format!("{parties} tasks, one lock"),
-        (_, 1) => "1 task".to_owned(),
-        (_, parties) => format!("{parties} tasks, a lock each"),
+        ("herd", parties) => format!("{parties} processes, one lock"),
+        ("holding", locks) => format!("{locks} locks held"),
+        ("recovery", _) => capital(&result.case),
+        (_, 1) => result.case.clone(),
+        (_, parties) => format!("{parties} {}, a lock each", result.parties_are),
     };
     // Where there is nothing to tell apart, it stands at the top once.
     if runs.iter().any(|other| other.conditions != run.conditions) {
@@ -248,10 +164,17 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         workload: result.workload.clone(),
         unit: asked.unit.unwrap_or_else(|| result.quantity.into()),
         parties: result.parties,
+        parties_are: parties_are(result).to_owned(),
         hold_us: result.hold_us,
+        fault: fault(result).cloned(),
         conditions: run.conditions.clone(),
         lines: Vec::new(),
     }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl Line {
@@ -260,6 +183,9 @@ impl Line {
         let is_local = result.backend == "memory";
         let mut remarks = Vec::new();
         remarks.extend(is_local.then(|| "one process only".to_owned()));
+        remarks.extend(result.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
+        remarks.extend(result.recovery.iter().flat_map(show::recovery));
+        remarks.extend(result.holding.iter().flat_map(show::holding));
         remarks.extend(result.handing.iter().flat_map(show::sharing));
         remarks.extend((result.noisy && result.ratio.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
@@ -275,12 +201,14 @@ impl Line {
             to_floor: result.ratio,
             to_best: None,
             remarks,
+            recovery: result.recovery.clone(),
         }
     }
 
     fn peer(peer: &PeerResult, result: &Measurement, (median, value): Figure) -> Self {
         let version = peer.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
-        let mut remarks: Vec<_> = peer.error.iter().cloned().collect();
+        let mut remarks: Vec<_> = peer.error.iter().chain(&peer.unsafe_because).cloned().collect();
+        remarks.extend(peer.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
         remarks.extend(peer.handing.iter().flat_map(show::sharing));
         Self {
             rank: None,
@@ -294,6 +222,7 @@ impl Line {
             to_floor: peer.ratio,
             to_best: None,
             remarks,
+            recovery: None,
         }
     }
 }

@@ -59,6 +59,7 @@ pub(crate) mod tests {
             to_floor: None,
             to_best: None,
             remarks: Vec::new(),
+            recovery: None,
         }
     }
 

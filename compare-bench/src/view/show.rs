@@ -2,7 +2,8 @@
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
-use crate::record::Conditions;
+use crate::measure::stats::median;
+use crate::record::{Conditions, Cost, Holding, Recovery};
 use crate::view::Unit;
 
 pub(crate) fn time(micros: f64) -> String {
@@ -51,6 +52,60 @@ pub(crate) fn sharing(handing: &Handing) -> Vec<String> {
         vec![format!("Jain {:.2}", handing.jain), format!("longest wait {}", time(handing.wait_us.max))];
     remarks.extend((handing.overlaps > 0).then(|| format!("{} OVERLAPS", handing.overlaps)));
     remarks
+}
+
+/// What was done, and the longest that it should have taken.
+pub(crate) fn recovery(recovery: &Recovery) -> Vec<String> {
+    let bound = recovery.bound_us.map_or_else(
+        || "no setting limits it".to_owned(),
+        |bound| {
+            let late = recovery.times_us.iter().filter(|time| **time > bound).count();
+            let all = recovery.times_us.len();
+            let late = if late == 0 { String::new() } else { format!(", {late} of {all} LATER") };
+            format!("at most {} ({}){late}", time(bound), recovery.bound_of)
+        },
+    );
+    let mut remarks = vec![bound];
+    let told = median(recovery.told_us.iter().copied());
+    remarks.extend((!recovery.told_us.is_empty()).then(|| format!("the holder knew after {}", time(told))));
+    remarks.extend((!recovery.role.is_empty()).then(|| recovery.role.clone()));
+    remarks
+}
+
+/// What else it costs.
+pub(crate) fn holding(holding: &Holding) -> Vec<String> {
+    let of = |who: &str, cost: Cost| {
+        format!(
+            "{who} {} and {}, {} of it for the locks",
+            cpu(cost.cpu_us),
+            memory(cost.memory_kib),
+            grown(cost)
+        )
+    };
+    let mut remarks: Vec<String> = Vec::new();
+    remarks.extend(holding.requests_per_second.map(|rate| format!("{rate:.1} requests a second")));
+    remarks.push(of("client", holding.client));
+    remarks.extend(holding.server.map(|server| of("server", server)));
+    remarks.push(match holding.connections {
+        1 => "1 connection".to_owned(),
+        several => format!("{several} connections"),
+    });
+    remarks
+}
+
+/// Microseconds in a second, as a share of one core.
+fn cpu(micros: f64) -> String {
+    format!("{:.2} % of a core", micros / 10_000.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 KiB")]
+fn memory(kib: u64) -> String {
+    format!("{:.1} MiB", kib as f64 / 1024.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 KiB")]
+fn grown(cost: Cost) -> String {
+    format!("{:.1}", cost.grown_kib as f64 / 1024.0)
 }
 
 /// What holds for a whole run.

@@ -6,9 +6,9 @@
 //! that the comparison shows.
 
 mod memory;
-mod mysql;
-mod postgres;
-mod redis;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod redis;
 mod sqlite;
 mod zookeeper;
 
@@ -25,11 +25,13 @@ use self::mysql::MySqlFloor;
 use self::postgres::PostgresFloor;
 use self::redis::RedisFloor;
 use self::sqlite::SqliteFloor;
-pub(crate) use self::zookeeper::Counter;
 use self::zookeeper::ZooKeeperFloor;
 
 /// The table of the raw statements: columns and types as in the backend's own table.
 const TABLE: &str = "lockwell_compare_floor";
+
+/// The table, or the node, of a recipe that is there for contrast. Its processes share it, so it is removed here, too.
+pub(crate) const CONTRAST: &str = "lockwell_compare_contrast";
 
 /// The lease that the raw statements write, in microseconds.
 const TTL: i64 = 10_000_000;
@@ -43,6 +45,8 @@ pub(crate) enum Floor {
     MySql(Box<MySqlFloor>),
     Redis(Box<RedisFloor>),
     ZooKeeper(Box<ZooKeeperFloor>),
+    /// Nothing raw is known: there are figures, and no ratios.
+    Unknown,
 }
 
 impl Floor {
@@ -55,7 +59,8 @@ impl Floor {
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
-            other => Err(Error::failed(format!("there are no raw statements to compare {other}:// with"))),
+            // A backend of somebody else, or servers that send clients on.
+            _ => Ok(Self::Unknown),
         }
     }
 
@@ -73,6 +78,7 @@ impl Floor {
             Self::ZooKeeper(_) => {
                 "create of an ephemeral sequential node, then delete; one bare zookeeper-client session"
             }
+            Self::Unknown => "none that is known for such a server",
         }
     }
 
@@ -96,6 +102,7 @@ impl Floor {
             Self::MySql(floor) => floor.cycle(name).await,
             Self::Redis(floor) => floor.cycle(name).await,
             Self::ZooKeeper(floor) => floor.cycle(name).await,
+            Self::Unknown => Ok(()),
         }
     }
 
@@ -113,6 +120,7 @@ impl Floor {
         match self {
             Self::Redis(floor) if names > 1 => return floor.crowd(length, names).await,
             Self::ZooKeeper(floor) if names > 1 => return floor.crowd(length, names).await,
+            Self::Unknown => return Ok(Sample::new()),
             _ => {}
         }
         let batch = self.batch();
@@ -141,7 +149,7 @@ impl Floor {
             }
             let start = Instant::now();
             match self {
-                Self::Memory(_) | Self::Sqlite(_) => return Ok(None),
+                Self::Memory(_) | Self::Sqlite(_) | Self::Unknown => return Ok(None),
                 Self::Postgres(floor) => floor.trip().await?,
                 Self::MySql(floor) => floor.trip().await?,
                 Self::Redis(floor) => floor.trip().await?,
@@ -161,14 +169,7 @@ impl Floor {
             Self::MySql(floor) => floor.server().await,
             Self::Redis(floor) => floor.server().await,
             Self::ZooKeeper(floor) => floor.server().await,
-        }
-    }
-
-    /// The server's own count of the requests that it has received, where there is one.
-    pub(crate) fn counter(&self) -> Option<Counter> {
-        match self {
-            Self::ZooKeeper(floor) => Some(floor.counter()),
-            _ => None,
+            Self::Unknown => Ok(Server { version: "unknown".to_owned(), settings: Vec::new() }),
         }
     }
 
@@ -176,7 +177,7 @@ impl Floor {
     pub(crate) async fn finish(self) -> Result<()> {
         match self {
             // The keys of Redis are gone already.
-            Self::Memory(_) | Self::Redis(_) => Ok(()),
+            Self::Memory(_) | Self::Redis(_) | Self::Unknown => Ok(()),
             Self::Sqlite(floor) => floor.finish().await,
             Self::Postgres(floor) => floor.finish().await,
             Self::MySql(floor) => floor.finish().await,

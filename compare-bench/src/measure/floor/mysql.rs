@@ -5,7 +5,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
-use super::{Address, Owners, Server, TABLE, TTL, key, refused};
+use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
@@ -39,17 +39,7 @@ pub(crate) struct MySqlFloor {
 
 impl MySqlFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let address = Address::of(url)?;
-        let mut options = MySqlConnectOptions::new()
-            .host(&address.host)
-            .port(address.port.unwrap_or(3306))
-            .username(address.user.unwrap_or("root"))
-            .database(address.database);
-        options = address.password.into_iter().fold(options, MySqlConnectOptions::password);
-        if let Some(mode) = url.option("sslmode") {
-            options = options.ssl_mode(mode.parse()?);
-        }
-        let mut connection = options.connect().await?;
+        let mut connection = connect(url).await?;
         connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
         connection.execute(CREATE).await?;
         let version: String = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?.try_get(0)?;
@@ -93,7 +83,24 @@ impl MySqlFloor {
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
-        self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        for table in [TABLE, CONTRAST] {
+            self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
+        }
         Ok(self.connection.close().await?)
     }
+}
+
+/// A bare connection.
+pub(crate) async fn connect(url: &ServerUrl) -> Result<MySqlConnection> {
+    let address = Address::of(url)?;
+    let mut options = MySqlConnectOptions::new()
+        .host(&address.host)
+        .port(address.port.unwrap_or(3306))
+        .username(address.user.unwrap_or("root"))
+        .database(address.database);
+    options = address.password.into_iter().fold(options, MySqlConnectOptions::password);
+    if let Some(mode) = url.option("sslmode") {
+        options = options.ssl_mode(mode.parse()?);
+    }
+    Ok(options.connect().await?)
 }

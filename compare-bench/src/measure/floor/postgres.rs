@@ -4,7 +4,7 @@ use lockwell::ServerUrl;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-use super::{Address, Owners, Server, TABLE, TTL, key, refused};
+use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
@@ -30,20 +30,7 @@ pub(crate) struct PostgresFloor {
 
 impl PostgresFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let address = Address::of(url)?;
-        // As the backend does it: the address says everything.
-        let mut options = PgConnectOptions::new_without_pgpass()
-            .host(&address.host)
-            .port(address.port.unwrap_or(5432))
-            .username(address.user.unwrap_or("postgres"));
-        options = address.password.into_iter().fold(options, PgConnectOptions::password);
-        if !address.database.is_empty() {
-            options = options.database(address.database);
-        }
-        if let Some(mode) = url.option("sslmode") {
-            options = options.ssl_mode(mode.parse()?);
-        }
-        let mut connection = options.connect().await?;
+        let mut connection = connect(url).await?;
         connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
         connection.execute(CREATE).await?;
         Ok(Self { connection, owners: Owners::default() })
@@ -82,7 +69,27 @@ impl PostgresFloor {
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
-        self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {TABLE}"))).await?;
+        for table in [TABLE, CONTRAST] {
+            self.connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
+        }
         Ok(self.connection.close().await?)
     }
+}
+
+/// A bare connection.
+pub(crate) async fn connect(url: &ServerUrl) -> Result<PgConnection> {
+    let address = Address::of(url)?;
+    // As the backend does it: the address says everything.
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&address.host)
+        .port(address.port.unwrap_or(5432))
+        .username(address.user.unwrap_or("postgres"));
+    options = address.password.into_iter().fold(options, PgConnectOptions::password);
+    if !address.database.is_empty() {
+        options = options.database(address.database);
+    }
+    if let Some(mode) = url.option("sslmode") {
+        options = options.ssl_mode(mode.parse()?);
+    }
+    Ok(options.connect().await?)
 }

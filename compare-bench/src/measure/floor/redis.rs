@@ -38,19 +38,22 @@ struct Nodes {
     links: Vec<MultiplexedConnection>,
     /// By which the servers know the script.
     clear: String,
+    /// What the keys begin with.
+    prefix: String,
 }
+
+/// The option in an address that says what the keys begin with: on a node of a cluster, a tag that brings them there.
+pub(crate) const PREFIX: &str = "prefix";
 
 impl RedisFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let mut links = Vec::new();
-        for host in url.hosts()? {
-            links.push(connect(url, ConnectionAddr::Tcp(host.name, host.port.unwrap_or(6379))).await?);
-        }
+        let mut links = links(url).await?;
         let script = redis::Script::new(CLEAR);
         for link in &mut links {
             script.load_async(link).await?;
         }
-        let nodes = Nodes { links, clear: script.get_hash().to_owned() };
+        let prefix = url.option(PREFIX).unwrap_or_default().to_owned();
+        let nodes = Nodes { links, clear: script.get_hash().to_owned(), prefix };
         Ok(Self { nodes, owners: Owners::default() })
     }
 
@@ -103,7 +106,7 @@ impl RedisFloor {
 
 impl Nodes {
     async fn cycle(&self, name: usize, owner: Uuid) -> Result<()> {
-        let (name, owner) = (key(name), owner.simple().to_string());
+        let (name, owner) = (format!("{}{}", self.prefix, key(name)), owner.simple().to_string());
         let mut take = redis::cmd("SET");
         take.arg(&name).arg(&owner).arg("NX").arg("PX").arg(TTL_MS);
         self.all(&take, &Value::Okay).await?;
@@ -126,6 +129,15 @@ impl Nodes {
             links => try_join_all(links.iter().map(one)).await.map(drop),
         }
     }
+}
+
+/// A bare connection to each server.
+pub(crate) async fn links(url: &ServerUrl) -> Result<Vec<MultiplexedConnection>> {
+    let mut links = Vec::new();
+    for host in url.hosts()? {
+        links.push(connect(url, ConnectionAddr::Tcp(host.name, host.port.unwrap_or(6379))).await?);
+    }
+    Ok(links)
 }
 
 async fn connect(url: &ServerUrl, addr: ConnectionAddr) -> Result<MultiplexedConnection> {

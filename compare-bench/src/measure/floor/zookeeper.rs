@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockwell::ServerUrl;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
-use super::{Owners, Server, refused};
+use super::{CONTRAST, Owners, Server, refused};
 use crate::error::Result;
+use crate::measure::counter::{Words, servers};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::stats::Sample;
 
@@ -19,33 +18,26 @@ const BASE: &str = "/lockwell_compare_floor";
 /// As long as what the backend writes.
 const DATA: &[u8] = b"compare-bench-00000\nlockwell ttl=30000";
 
-const DEFAULT_PORT: u16 = 2181;
-
-/// How long an answer to a command of four letters may take.
-const WORD: Duration = Duration::from_secs(10);
-
 /// A bare session.
 #[derive(Debug)]
 pub(crate) struct ZooKeeperFloor {
     client: Client,
     owners: Owners,
-    counter: Counter,
+    words: Words,
     /// The folders that were made.
     folders: BTreeSet<usize>,
 }
 
 impl ZooKeeperFloor {
     pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
-        let hosts = url.hosts()?.into_iter();
-        let hosts: Vec<_> = hosts.map(|host| (host.name, host.port.unwrap_or(DEFAULT_PORT))).collect();
-        let servers: Vec<_> = hosts.iter().map(server).collect();
+        let servers: Vec<_> = servers(url)?.iter().map(server).collect();
         let mut connector = Client::connector().with_fail_eagerly();
         if let (Some(user), Some(password)) = (url.user(), url.password()) {
             connector = connector.with_auth("digest", format!("{user}:{}", password.expose()).as_bytes());
         }
         let client = connector.connect(&servers.join(",")).await?;
         make_folder(&client, BASE).await?;
-        Ok(Self { client, owners: Owners::default(), counter: Counter { hosts }, folders: BTreeSet::new() })
+        Ok(Self { client, owners: Owners::default(), words: Words::of(url)?, folders: BTreeSet::new() })
     }
 
     pub(super) async fn cycle(&mut self, name: usize) -> Result<()> {
@@ -73,7 +65,7 @@ impl ZooKeeperFloor {
         let mut answers = Vec::new();
         for word in ["srvr", "conf"] {
             // Where that is not allowed, the answer says so and no more.
-            answers.push(self.counter.ask(&self.counter.hosts[0], word).await?);
+            answers.push(self.words.first(word).await?);
         }
         let field = |name: &str| {
             let mut lines = answers.iter().flat_map(|answer| answer.lines());
@@ -87,12 +79,8 @@ impl ZooKeeperFloor {
         })
     }
 
-    pub(super) fn counter(&self) -> Counter {
-        self.counter.clone()
-    }
-
     pub(super) async fn finish(self) -> Result<()> {
-        for path in self.folders.into_iter().map(folder).chain([BASE.to_owned()]) {
+        for path in self.folders.into_iter().map(folder).chain([BASE.to_owned(), format!("/{CONTRAST}")]) {
             match self.client.delete(&path, None).await {
                 // Another run may be using the same server.
                 Ok(()) | Err(zk::Error::NotEmpty | zk::Error::NoNode) => {}
@@ -101,51 +89,6 @@ impl ZooKeeperFloor {
         }
         Ok(())
     }
-}
-
-/// How many requests the servers have received, as they count themselves.
-#[derive(Clone, Debug)]
-pub(crate) struct Counter {
-    hosts: Vec<(String, u16)>,
-}
-
-impl Counter {
-    /// Does some work, and says how many requests the servers received meanwhile. `None` if they do not tell.
-    pub(crate) async fn over<T>(
-        this: Option<&Self>,
-        work: impl Future<Output = T>,
-    ) -> Result<(T, Option<u64>)> {
-        let Some(this) = this else { return Ok((work.await, None)) };
-        let before = this.read().await?;
-        let done = work.await;
-        let after = this.read().await?;
-        Ok((done, after.zip(before).map(|(after, before)| after.saturating_sub(before))))
-    }
-
-    async fn read(&self) -> Result<Option<u64>> {
-        let mut sum = 0;
-        for host in &self.hosts {
-            let Some(received) = received(&self.ask(host, "srvr").await?) else { return Ok(None) };
-            sum += received;
-        }
-        Ok(Some(sum))
-    }
-
-    /// The answer to a command of four letters, on a connection of its own, as they want it.
-    async fn ask(&self, (name, port): &(String, u16), word: &str) -> Result<String> {
-        let exchange = async {
-            let mut stream = TcpStream::connect((name.as_str(), *port)).await?;
-            stream.write_all(word.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            Ok(answer)
-        };
-        tokio::time::timeout(WORD, exchange).await.map_err(std::io::Error::from)?
-    }
-}
-
-fn received(srvr: &str) -> Option<u64> {
-    srvr.lines().find_map(|line| line.strip_prefix("Received:"))?.trim().parse().ok()
 }
 
 fn server((name, port): &(String, u16)) -> String {
@@ -175,12 +118,6 @@ async fn cycle(client: &Client, name: usize, owner: Uuid) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_count_is_found_or_missing() {
-        assert_eq!(received("Zookeeper version: 3.8.0\nReceived: 42\nSent: 41\n"), Some(42));
-        assert_eq!(received("srvr is not executed because it is not in the whitelist.\n"), None);
-    }
 
     #[test]
     fn addresses_are_written_as_the_client_wants_them() {

@@ -18,5 +18,5 @@ pub(super) async fn build(workspace: &Path, library: &str) -> Result<Program, St
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
     let program = programs.next_back().ok_or_else(|| "cargo build made no program".to_owned())?;
-    Ok(Program { command: vec![program.into()], _folder: None })
+    Ok(Program::new(vec![program.into()], None))
 }

@@ -1,7 +1,6 @@
 //! Compiling a peer in Java against the libraries that Debian has.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use testbed::ZooKeeper;
 use tokio::process::Command;
@@ -18,5 +17,5 @@ pub(super) async fn build(sources: &Path) -> Result<Program, String> {
     compiled.map_err(|error| format!("{error} (apt install default-jdk-headless has javac)"))?;
     let path = format!("{}:{libraries}", folder.path().display());
     let command = ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", &path, "Peer"];
-    Ok(Program { command: command.map(Into::into).into(), _folder: Some(Arc::new(folder)) })
+    Ok(Program::new(command.map(Into::into).into(), Some(folder)))
 }

@@ -5,6 +5,7 @@
 
 mod cargo;
 mod java;
+mod node;
 mod process;
 mod python;
 mod rival;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::contrast;
+
 pub(crate) use self::rival::Rivals;
 
 /// A library that can be measured.
@@ -27,6 +30,8 @@ pub(crate) struct Library {
     /// The schemes of the addresses that it can work with.
     pub(crate) schemes: &'static [&'static str],
     language: Language,
+    /// Why its locks are no good, of a recipe that is there for contrast.
+    unsafe_because: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -37,18 +42,36 @@ enum Language {
     Java,
     /// With the library of the system, or with one from the package index.
     Python,
+    /// With libraries from the package index.
+    Node,
+    /// This program itself.
+    Contrast,
 }
 
 /// Every one of them.
-pub(crate) const ALL: [Library; 4] = [
-    Library { name: "rslock", schemes: &["redis", "redlock"], language: Language::Rust },
+pub(crate) const ALL: [Library; 9] = [
+    Library::new("rslock", &["redis", "redlock"], Language::Rust),
+    Library::new("distributed-lock", &["redis", "redlock", "postgres", "postgresql"], Language::Rust),
+    Library::new("redis-py", &["redis"], Language::Python),
+    Library::new("node-redlock", &["redis", "redlock"], Language::Node),
+    Library::new("curator", &["zk"], Language::Java),
+    Library::new("kazoo", &["zk"], Language::Python),
     Library {
-        name: "distributed-lock",
-        schemes: &["redis", "redlock", "postgres", "postgresql"],
-        language: Language::Rust,
+        unsafe_because: Some(
+            "one node that all watch: each release wakes all who wait, and any of them is next",
+        ),
+        ..Library::new("naive-node", &["zk"], Language::Contrast)
     },
-    Library { name: "curator", schemes: &["zk"], language: Language::Java },
-    Library { name: "kazoo", schemes: &["zk"], language: Language::Python },
+    Library {
+        unsafe_because: Some(
+            "UNSAFE: it compares the clocks of clients, and its release deletes the lock of whoever has it by then",
+        ),
+        ..Library::new("legacy-setnx", &["redis"], Language::Contrast)
+    },
+    Library {
+        unsafe_because: Some("a row without a lease: a holder that dies keeps the lock for ever"),
+        ..Library::new("plain-row", &["postgres", "postgresql", "mysql", "mariadb"], Language::Contrast)
+    },
 ];
 
 /// A library that is built.
@@ -57,17 +80,35 @@ pub(crate) struct Peer {
     name: &'static str,
     schemes: &'static [&'static str],
     program: Program,
+    unsafe_because: Option<&'static str>,
 }
 
 /// How a peer is started.
 #[derive(Clone, Debug)]
-struct Program {
+pub(crate) struct Program {
     command: Vec<OsString>,
+    /// Variables of its environment.
+    environment: Vec<(&'static str, OsString)>,
     /// What was made for it, and goes with it.
     _folder: Option<Arc<TempDir>>,
 }
 
+impl Program {
+    pub(crate) fn new(command: Vec<OsString>, folder: Option<TempDir>) -> Self {
+        Self { command, environment: Vec::new(), _folder: folder.map(Arc::new) }
+    }
+}
+
 impl Library {
+    const fn new(name: &'static str, schemes: &'static [&'static str], language: Language) -> Self {
+        Self { name, schemes, language, unsafe_because: None }
+    }
+
+    /// Whether it is no library, but a recipe that is there for contrast.
+    pub(crate) fn is_contrast(&self) -> bool {
+        matches!(self.language, Language::Contrast)
+    }
+
     pub(crate) fn serves(&self, scheme: &str) -> bool {
         self.schemes.contains(&scheme)
     }
@@ -79,8 +120,10 @@ impl Library {
             Language::Rust => cargo::build(&peers.join("rust"), self.name).await?,
             Language::Java => java::build(&peers.join(self.name)).await?,
             Language::Python => python::build(&peers.join(self.name)).await?,
+            Language::Node => node::build(&peers.join(self.name)).await?,
+            Language::Contrast => contrast::program(self.name)?,
         };
-        Ok(Peer { name: self.name, schemes: self.schemes, program })
+        Ok(Peer { name: self.name, schemes: self.schemes, program, unsafe_because: self.unsafe_because })
     }
 }
 

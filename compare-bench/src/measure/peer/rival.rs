@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Peer;
 use super::process::{Hello, Process};
 use crate::error::{Error, Result};
-use crate::measure::floor::Counter;
+use crate::measure::counter::{Count, Counter};
 use crate::measure::history::{History, Turn, nanos, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
@@ -29,6 +29,7 @@ struct Rival {
     rounds: Vec<PeerRound>,
     /// The requests for each acquisition, in each round.
     each: Vec<f64>,
+    wakeups: Vec<f64>,
 }
 
 /// One round of a peer; `None` if it is out.
@@ -38,7 +39,7 @@ pub(crate) struct Done {
     sample: Sample,
     per_second: f64,
     history: Option<History>,
-    requests_each: Option<f64>,
+    count: Option<Count>,
 }
 
 impl Rivals {
@@ -56,6 +57,7 @@ impl Rivals {
                 histories: Vec::new(),
                 rounds: Vec::new(),
                 each: Vec::new(),
+                wakeups: Vec::new(),
             });
         }
         Self(rivals)
@@ -69,7 +71,7 @@ impl Rivals {
                 let process = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
                 process.order(&format!("cycles {name} {tasks} {}", length.as_nanos())).await?;
                 let sample = process.sample(length).await?;
-                Ok(Done { per_second: sample.per_second(), sample, history: None, requests_each: None })
+                Ok(Done { per_second: sample.per_second(), sample, history: None, count: None })
             };
             all.push(rival.round(work).await);
         }
@@ -89,11 +91,10 @@ impl Rivals {
         for rival in &mut self.0 {
             let work = async |name: &str, processes: &mut Vec<Process>| {
                 let fight = turns(name, processes, tasks, hold, length);
-                let (turns, requests) = Counter::over(counter, fight).await?;
+                let (turns, count) = Counter::over(counter, fight).await?;
                 let history = History::of_peer(turns?, processes.len() * tasks);
-                let requests_each = requests.map(|requests| history.each(requests));
                 let (sample, per_second) = (what(&history), history.per_second());
-                Ok(Done { sample, per_second, history: Some(history), requests_each })
+                Ok(Done { sample, per_second, history: Some(history), count })
             };
             all.push(rival.round(work).await);
         }
@@ -158,15 +159,18 @@ impl Rival {
 
     fn note(&mut self, done: Done, round: Round) {
         let value = match self.quantity {
-            Quantity::LatencyUs => done.sample.median_us(),
+            Quantity::LatencyUs | Quantity::CpuUs => done.sample.median_us(),
             Quantity::PerSecond => done.per_second,
         };
         if value > 0.0 {
             self.rounds.push(PeerRound { ours: round.ours, theirs: value, floor: round.floor });
         }
         self.sample.append(&done.sample);
+        if let Some((history, count)) = done.history.as_ref().zip(done.count) {
+            self.each.push(history.each(count.requests));
+            self.wakeups.extend(count.wakeups.map(|wakeups| history.each(wakeups)));
+        }
         self.histories.extend(done.history);
-        self.each.extend(done.requests_each);
     }
 
     fn result(self) -> PeerResult {
@@ -195,6 +199,8 @@ impl Rival {
             handing,
             requests_each: requests(&self.each),
             requests_rounds: self.each,
+            wakeups_each: requests(&self.wakeups),
+            unsafe_because: self.peer.unsafe_because.map(str::to_owned),
             error: error.or(nothing),
         }
     }

@@ -8,14 +8,14 @@ use super::contention::{FloorRound, Prize, among_tasks};
 use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};
 use crate::error::{Error, Result};
-use crate::measure::floor::Counter;
+use crate::measure::counter::Counter;
 use crate::measure::history::History;
 use crate::measure::peer::Rivals;
 use crate::measure::stats::median;
 use crate::plan::Plan;
 use crate::plan::work::Case;
 use crate::record::{Measurement, Quantity, Round};
-use crate::target::Choice;
+use crate::target::{Choice, connect};
 
 pub(crate) struct Crowd;
 
@@ -78,7 +78,7 @@ impl Workload for Crowd {
         };
         let url = bench.target.url_with(option, value);
         let url = url.ok_or_else(|| Error::failed(format!("{option} is in the address")))?;
-        let (locks, name) = (lockwell::connect(url).await?, format!("{name}/{option}={value}"));
+        let (locks, name) = (connect(&url).await?, format!("{name}/{option}={value}"));
         let measurement = self.with(case, Prize::Lock(locks.clone(), name), Rivals::default(), bench).await;
         locks.close().await?;
         measurement
@@ -98,7 +98,7 @@ impl Crowd {
             cycle(locks, name).await?;
         }
         bench.floor.warm_up(1).await?;
-        let counter = bench.floor.counter();
+        let counter = bench.counter().await?.filter(Counter::is_prompt);
         let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
@@ -107,9 +107,9 @@ impl Crowd {
             let ours = Counter::over(counter.as_ref(), fight);
             let theirs = rivals.fight(tasks, Duration::ZERO, lengths.ours, History::waits, counter.as_ref());
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
-            let ((history, requests), floor) = (ours?, floor?);
+            let ((history, count), floor) = (ours?, floor?);
             let history = history?;
-            found.requests_each.extend(requests.map(|requests| history.each(requests)));
+            found.count(&history, count);
             let round = Round { ours: history.per_second(), floor: floor.per_second };
             rivals.note(theirs, round);
             found.rounds.push(round);

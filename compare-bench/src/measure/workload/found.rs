@@ -1,5 +1,6 @@
 //! What the rounds of a case gave, made into what the file keeps.
 
+use crate::measure::counter::Count;
 use crate::measure::history::{History, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
@@ -18,6 +19,7 @@ pub(super) struct Found {
     pub(super) histories: Vec<History>,
     /// The requests for each acquisition, in each round.
     pub(super) requests_each: Vec<f64>,
+    pub(super) wakeups_each: Vec<f64>,
     /// Ours, and a request that writes nothing, where that is counted.
     pub(super) trips: Vec<Round>,
 }
@@ -32,8 +34,16 @@ impl Found {
             floor_latency: Sample::new(),
             histories: Vec::new(),
             requests_each: Vec::new(),
+            wakeups_each: Vec::new(),
             trips: Vec::new(),
         }
+    }
+
+    /// What the server counted while those turns were taken.
+    pub(super) fn count(&mut self, history: &History, count: Option<Count>) {
+        let Some(count) = count else { return };
+        self.requests_each.push(history.each(count.requests));
+        self.wakeups_each.extend(count.wakeups.map(|wakeups| history.each(wakeups)));
     }
 
     /// The rates are those of all rounds together, unless others are given.
@@ -71,6 +81,9 @@ impl Found {
             handing: (!self.histories.is_empty()).then(|| summary(&self.histories)),
             requests_each: requests(&self.requests_each),
             requests_rounds: self.requests_each,
+            wakeups_each: requests(&self.wakeups_each),
+            recovery: None,
+            holding: None,
             trip_us: (!self.trips.is_empty()).then_some(trip_us),
             trips,
             rounds: self.rounds,

@@ -81,13 +81,13 @@ impl Workload for Handoff {
 }
 
 /// Processes, or tasks where the backend cannot reach beyond its process.
-enum Fighters {
+pub(super) enum Fighters {
     Processes(Workers),
     Tasks(Prize, usize),
 }
 
 impl Fighters {
-    async fn new(bench: &Bench, name: &str, parties: usize) -> Result<Self> {
+    pub(super) async fn new(bench: &Bench, name: &str, parties: usize) -> Result<Self> {
         if bench.target.is_shared() {
             Ok(Self::Processes(Workers::start(&bench.target.url, name, parties).await?))
         } else {
@@ -95,14 +95,22 @@ impl Fighters {
         }
     }
 
-    async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+    pub(super) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
         match self {
             Self::Processes(workers) => workers.round(hold, length).await,
             Self::Tasks(prize, parties) => among_tasks(prize, *parties, hold, length).await,
         }
     }
 
-    async fn finish(self) -> Result<()> {
+    /// Lets each process ask the server something that changes nothing.
+    pub(super) async fn look(&mut self) -> Result<()> {
+        match self {
+            Self::Processes(workers) => workers.look().await,
+            Self::Tasks(..) => Ok(()),
+        }
+    }
+
+    pub(super) async fn finish(self) -> Result<()> {
         match self {
             Self::Processes(workers) => workers.finish().await,
             Self::Tasks(..) => Ok(()),

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
 use crate::measure::peer::Rivals;
 use crate::measure::stats::Sample;
+use crate::measure::worker::Workers;
 use crate::plan::Plan;
 use crate::plan::work::Case;
 use crate::record::{Measurement, Quantity, Round};
@@ -24,22 +25,39 @@ impl Workload for Independent {
     }
 
     fn about(&self) -> &'static str {
-        "cycles per second of 1, 16 and 64 tasks on names of their own, against one raw connection"
+        "cycles per second of 1, 16 and 64 tasks, or of processes, on names of their own, against one raw connection"
     }
 
-    fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
-        plan.tasks.iter().map(|tasks| Case::of_tasks(*tasks, plan.independent)).collect()
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        let tasks = plan.tasks.iter().map(|tasks| Case::of_tasks(*tasks, plan.independent));
+        let processes = plan.alone.iter().filter(|_| choice.is_shared()).map(|processes| Case {
+            name: if *processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") },
+            parties_are: "processes",
+            // Theirs are measured as tasks of one process.
+            with_peers: false,
+            ..Case::of_tasks(*processes, plan.independent)
+        });
+        tasks.chain(processes).collect()
     }
 
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let (tasks, lengths) = (case.parties, case.rounds);
         let names: Vec<_> = (0..tasks).map(|number| bench.lock_name(self.name(), number)).collect();
         bench.warm_up(&names).await?;
-        let mut rivals = Rivals::start(bench, &names[0], 1, Quantity::PerSecond).await;
+        let mut clients = if case.parties_are == "tasks" {
+            Clients::Tasks(bench.locks.clone())
+        } else {
+            Clients::Processes(Workers::start_each(&bench.target.url, &names).await?)
+        };
+        let mut rivals = if case.with_peers {
+            Rivals::start(bench, &names[0], 1, Quantity::PerSecond).await
+        } else {
+            Rivals::default()
+        };
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
-            let ours = round(&bench.locks, &names, lengths.ours);
+            let ours = clients.round(&names, lengths.ours);
             let floor = bench.floor.round(lengths.floor, tasks);
             let theirs = rivals.cycles(tasks, lengths.ours);
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
@@ -50,7 +68,25 @@ impl Workload for Independent {
             found.latency.append(&ours);
             found.floor_latency.append(&floor);
         }
+        if let Clients::Processes(workers) = clients {
+            workers.finish().await?;
+        }
         Ok(found.measurement(self.name(), case, bench, None, rivals.finish()))
+    }
+}
+
+/// Who takes the locks.
+enum Clients {
+    Tasks(Locks),
+    Processes(Workers),
+}
+
+impl Clients {
+    async fn round(&mut self, names: &[String], length: Duration) -> Result<Sample> {
+        match self {
+            Self::Tasks(locks) => round(locks, names, length).await,
+            Self::Processes(workers) => workers.alone(length).await,
+        }
     }
 }
 

@@ -4,8 +4,11 @@ pub(crate) mod contention;
 mod crowd;
 mod found;
 mod handoff;
+mod herd;
+mod holding;
 mod independent;
 mod modes;
+mod recovery;
 mod uncontended;
 
 use std::fmt;
@@ -15,6 +18,7 @@ use std::time::Duration;
 use lockwell::{Locks, async_trait};
 
 use crate::error::Result;
+use crate::measure::counter::Counter;
 use crate::measure::floor::Floor;
 use crate::measure::peer::Peer;
 use crate::measure::progress::Progress;
@@ -25,13 +29,17 @@ use crate::record::Measurement;
 use crate::target::{Choice, Target};
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 6] = [
+pub(crate) const ALL: [&dyn Workload; 9] = [
     &uncontended::Uncontended,
     &independent::Independent,
     &handoff::Handoff,
     &crowd::Crowd,
     &modes::Modes::Readers,
     &modes::Modes::Semaphore,
+    &herd::Herd,
+    &holding::Holding,
+    // It breaks servers, so it comes last.
+    &recovery::Recovery,
 ];
 
 /// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
@@ -68,6 +76,8 @@ impl fmt::Debug for dyn Workload {
 /// What a workload works with.
 #[derive(Debug)]
 pub(crate) struct Bench {
+    pub(crate) plan: Plan,
+    pub(crate) choice: Choice,
     pub(crate) target: Target,
     pub(crate) locks: Locks,
     pub(crate) floor: Floor,
@@ -81,6 +91,18 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// What the servers count themselves, where they do.
+    pub(crate) async fn counter(&self) -> Result<Option<Counter>> {
+        // In a cluster, a lock may be at any of the masters.
+        let is_cluster = self.target.parsed.scheme() == "redis+cluster";
+        Counter::connect(if is_cluster { &self.target.parsed } else { &self.target.floor }).await
+    }
+
+    /// The lease of locks that are held for a while: that of the plan, if the backend has one so short.
+    pub(crate) fn lease(&self) -> Duration {
+        self.plan.faults.lease.max(self.locks.capabilities().min_ttl)
+    }
+
     /// A lock name that no other run and no other workload uses.
     pub(crate) fn lock_name(&self, workload: &str, number: usize) -> String {
         format!("compare/{}/{workload}/{number}", self.run)

@@ -1,10 +1,11 @@
-//! The processes that fight for one name: this program again, told what to do line by line.
+//! The processes that fight for a name or hold locks: this program again, told what to do line by line.
 //!
-//! The parent writes `HOLD_NANOS UNTIL_NANOS`; the worker fights until then and answers with one line
-//! `TOKEN ASKED ACQUIRED RELEASED` per turn and `done`, or with `error TEXT`. It ends when its input does.
+//! An order is a line, and its answer is a line `TOKEN ASKED ACQUIRED RELEASED` for each turn and `done`, or `error TEXT`. The worker
+//! ends when its input does.
 
-use std::io::Write;
-use std::process::{ExitCode, Stdio};
+mod serve;
+
+use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -12,8 +13,10 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::error::{Error, Result};
 use crate::measure::history::{History, Turn, nanos};
+use crate::measure::stats::Sample;
 use crate::measure::workload::PATIENCE;
-use crate::measure::workload::contention::{Prize, fight};
+
+pub(crate) use self::serve::main;
 
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "__worker";
@@ -24,7 +27,8 @@ const ORDER: Duration = Duration::from_millis(5);
 /// All workers on one name.
 pub(crate) struct Workers(Vec<Worker>);
 
-struct Worker {
+/// One of them.
+pub(crate) struct Worker {
     child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -33,8 +37,13 @@ struct Worker {
 impl Workers {
     /// Starts them, and returns when all are connected and warm.
     pub(crate) async fn start(url: &str, name: &str, count: usize) -> Result<Self> {
+        Self::start_each(url, &vec![name.to_owned(); count]).await
+    }
+
+    /// The same with a name for each.
+    pub(crate) async fn start_each(url: &str, names: &[String]) -> Result<Self> {
         let mut workers = Vec::new();
-        for _ in 0..count {
+        for name in names {
             workers.push(Worker::start(url, name)?);
         }
         for worker in &mut workers {
@@ -43,10 +52,37 @@ impl Workers {
         Ok(Self(workers))
     }
 
+    /// Lets each of them ask the server something that changes nothing.
+    pub(crate) async fn look(&mut self) -> Result<()> {
+        for worker in &mut self.0 {
+            worker.order("look").await?;
+        }
+        Ok(())
+    }
+
     /// Lets all of them fight for so long.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
+        let turns = self.turns(hold, length).await?;
+        History::check(turns, self.0.len())
+    }
+
+    /// Lets each of them take its own lock again and again for so long.
+    pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
+        let turns = self.turns(Duration::ZERO, length).await?;
+        let mut sample = Sample::new();
+        // From one question to the next is a turn and its release.
+        for pair in turns.windows(2).filter(|pair| pair[0].party == pair[1].party) {
+            sample.note(Duration::from_nanos(pair[1].asked.saturating_sub(pair[0].asked)), 1);
+        }
+        let first = turns.iter().map(|turn| turn.asked).min();
+        let last = turns.iter().map(|turn| turn.released).max();
+        sample.took(Duration::from_nanos(last.zip(first).map_or(0, |(last, first)| last - first)));
+        Ok(sample)
+    }
+
+    async fn turns(&mut self, hold: Duration, length: Duration) -> Result<Vec<Turn>> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
-        let order = format!("{} {until}\n", hold.as_nanos());
+        let order = format!("fight {} {until}\n", hold.as_nanos());
         for worker in &mut self.0 {
             worker.orders.write_all(order.as_bytes()).await?;
         }
@@ -55,24 +91,61 @@ impl Workers {
             let answer = tokio::time::timeout(length + 2 * PATIENCE, worker.turns(party)).await;
             turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
         }
-        History::check(turns, self.0.len())
+        Ok(turns)
     }
 
     /// Ends them in good order.
     pub(crate) async fn finish(self) -> Result<()> {
-        for Worker { mut child, orders, .. } in self.0 {
-            drop(orders);
-            let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
-            let status = ended.map_err(|_| Error::failed("a worker process does not end"))??;
-            if !status.success() {
-                return Err(Error::failed(format!("a worker process ended with {status}")));
-            }
+        for worker in self.0 {
+            worker.finish().await?;
         }
         Ok(())
     }
 }
 
 impl Worker {
+    /// One that is connected and warm.
+    pub(crate) async fn ready(url: &str, name: &str) -> Result<Self> {
+        let mut this = Self::start(url, name)?;
+        this.turns(0).await?;
+        Ok(this)
+    }
+
+    /// Gives an order, and returns its answer.
+    pub(crate) async fn order(&mut self, order: &str) -> Result<Vec<Turn>> {
+        self.orders.write_all(format!("{order}\n").as_bytes()).await?;
+        let answer = tokio::time::timeout(PATIENCE, self.turns(0)).await;
+        answer.map_err(|_| Error::failed("a worker process does not answer"))?
+    }
+
+    /// Takes so many locks with leases of that length, and keeps them: `NAME/0` and so on.
+    pub(crate) async fn hold(&mut self, locks: usize, lease: Duration) -> Result<Vec<Turn>> {
+        self.order(&format!("hold {locks} {}", lease.as_millis())).await
+    }
+
+    /// The process; `None` once it has ended.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Kills it, by SIGKILL.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        Ok(self.child.start_kill()?)
+    }
+
+    /// Ends it in good order.
+    pub(crate) async fn finish(self) -> Result<()> {
+        let Self { mut child, orders, .. } = self;
+        drop(orders);
+        let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+        let status = ended.map_err(|_| Error::failed("a worker process does not end"))??;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Error::failed(format!("a worker process ended with {status}")))
+        }
+    }
+
     fn start(url: &str, name: &str) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([ARGUMENT, name])
@@ -110,44 +183,6 @@ fn parse(line: &str, party: usize) -> Result<Turn> {
         [token, asked, acquired, released] => Ok(Turn { party, token, asked, acquired, released }),
         _ => Err(Error::failed(format!("a worker process wrote {line:?}"))),
     }
-}
-
-/// The worker itself.
-pub(crate) async fn main(name: String) -> ExitCode {
-    match work(name).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("error {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn work(name: String) -> Result<()> {
-    let locks = lockwell::connect_with(lockwell::LockConfig::from_env()?).await?;
-    // Warm connections and statements, on a name that nobody fights for.
-    let own = format!("{name}/{}", std::process::id());
-    locks.lock(own.as_str()).wait(PATIENCE).await?.release().await?;
-    answer(&[])?;
-    let prize = Prize::Lock(locks.clone(), name);
-    let mut orders = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(order) = orders.next_line().await? {
-        let bad = || Error::failed(format!("a worker process was told {order:?}"));
-        let (hold, until) = order.split_once(' ').ok_or_else(bad)?;
-        let hold = Duration::from_nanos(hold.parse().map_err(|_| bad())?);
-        answer(&fight(&prize, 0, hold, until.parse().map_err(|_| bad())?).await?)?;
-    }
-    locks.close().await?;
-    Ok(())
-}
-
-fn answer(turns: &[Turn]) -> Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for Turn { token, asked, acquired, released, .. } in turns {
-        writeln!(out, "{token} {asked} {acquired} {released}")?;
-    }
-    writeln!(out, "done")?;
-    Ok(out.flush()?)
 }
 
 #[cfg(test)]

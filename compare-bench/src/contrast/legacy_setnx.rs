@@ -1,0 +1,99 @@
+//! The recipe that Redis's documentation once had: SETNX of the time at which the lease ends, by the clock of the client.
+//!
+//! Two ways in which it does not exclude: clients whose clocks differ by more than what is left of a lease, and a holder that is late:
+//! its DEL removes the key of whoever has the lock by then.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockwell::{ServerUrl, async_trait};
+use redis::aio::MultiplexedConnection;
+
+use super::Recipe;
+use crate::error::{Error, Result};
+use crate::measure::floor::redis::links;
+
+/// The length of a lease, in milliseconds.
+const LEASE: u64 = 10_000;
+
+/// Between two looks of those who wait.
+const PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) struct LegacySetnx {
+    link: MultiplexedConnection,
+    lease: u64,
+}
+
+impl LegacySetnx {
+    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
+        let link = links(url).await?.into_iter().next();
+        let link = link.ok_or_else(|| Error::failed("the address names no host"))?;
+        Ok(Self { link, lease: LEASE })
+    }
+
+    async fn try_once(&self, key: &str) -> Result<bool> {
+        let mut link = self.link.clone();
+        let ends = || now() + self.lease;
+        if redis::cmd("SETNX").arg(key).arg(ends()).query_async::<u64>(&mut link).await? == 1 {
+            return Ok(true);
+        }
+        let seen: Option<u64> = redis::cmd("GET").arg(key).query_async(&mut link).await?;
+        if seen.is_none_or(|ends| ends >= now()) {
+            return Ok(false);
+        }
+        let before: Option<u64> = redis::cmd("GETSET").arg(key).arg(ends()).query_async(&mut link).await?;
+        Ok(before.is_none_or(|ends| ends < now()))
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn key(name: &str) -> String {
+    format!("compare_contrast/{name}")
+}
+
+#[async_trait]
+impl Recipe for LegacySetnx {
+    fn setup(&self) -> &'static str {
+        "SETNX of the time at which the lease of 10 s ends, GETSET when it has passed, DEL to release; asks every 10 ms; one connection"
+    }
+
+    async fn acquire(&self, name: &str) -> Result<()> {
+        let key = key(name);
+        while !self.try_once(&key).await? {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn release(&self, name: &str) -> Result<()> {
+        Ok(redis::cmd("DEL").arg(key(name)).query_async(&mut self.link.clone()).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A holder that is late lets a third one in beside the second.
+    #[tokio::test]
+    async fn two_hold_it_at_once() {
+        if let Err(reason) = testbed::Redis::installed() {
+            assert!(!testbed::servers_required(), "{reason}");
+            eprintln!("IGNORED: {reason}");
+            return;
+        }
+        let server = testbed::Redis::start().await.unwrap();
+        let url: ServerUrl = server.url().parse().unwrap();
+        let slow = LegacySetnx { lease: 1, ..LegacySetnx::connect(&url).await.unwrap() };
+        let others = LegacySetnx::connect(&url).await.unwrap();
+        slow.acquire("it").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        others.acquire("it").await.unwrap();
+        assert!(!others.try_once(&key("it")).await.unwrap(), "the second has it");
+        slow.release("it").await.unwrap();
+        assert!(others.try_once(&key("it")).await.unwrap(), "and a third one, too");
+    }
+}

@@ -1,0 +1,77 @@
+//! A row that is inserted by whoever has the lock, and deleted by its release.
+
+use std::time::Duration;
+
+use lockwell::{ServerUrl, async_trait};
+use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
+use tokio::sync::Mutex;
+
+use super::Recipe;
+use crate::error::Result;
+use crate::measure::floor::{mysql, postgres};
+
+const CREATE: &str =
+    "CREATE TABLE IF NOT EXISTS lockwell_compare_contrast (name VARCHAR(255) NOT NULL PRIMARY KEY)";
+
+/// Between two looks of those who wait.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One connection, which serves one statement at a time.
+pub(super) enum PlainRow {
+    Postgres(Mutex<PgConnection>),
+    MySql(Mutex<MySqlConnection>),
+}
+
+impl PlainRow {
+    pub(super) async fn connect(url: &ServerUrl) -> Result<Self> {
+        let this = if matches!(url.scheme(), "mysql" | "mariadb") {
+            Self::MySql(Mutex::new(mysql::connect(url).await?))
+        } else {
+            Self::Postgres(Mutex::new(postgres::connect(url).await?))
+        };
+        // Several processes may make it at once, and then one of them fails though it is there.
+        if this.execute(CREATE, CREATE, None).await.is_err() {
+            this.execute(CREATE, CREATE, None).await?;
+        }
+        Ok(this)
+    }
+
+    /// How many rows it changed.
+    async fn execute(&self, postgres: &'static str, mysql: &'static str, name: Option<&str>) -> Result<u64> {
+        Ok(match self {
+            Self::Postgres(connection) => {
+                let query = sqlx::query(postgres);
+                let query = name.into_iter().fold(query, sqlx::query::Query::bind);
+                query.execute(&mut *connection.lock().await).await?.rows_affected()
+            }
+            Self::MySql(connection) => {
+                let query = sqlx::query(mysql);
+                let query = name.into_iter().fold(query, sqlx::query::Query::bind);
+                query.execute(&mut *connection.lock().await).await?.rows_affected()
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Recipe for PlainRow {
+    fn setup(&self) -> &'static str {
+        "INSERT of a row with the name as its key, DELETE to release; asks every 10 ms; one connection"
+    }
+
+    async fn acquire(&self, name: &str) -> Result<()> {
+        let postgres = "INSERT INTO lockwell_compare_contrast VALUES ($1) ON CONFLICT DO NOTHING";
+        let mysql = "INSERT IGNORE INTO lockwell_compare_contrast VALUES (?)";
+        while self.execute(postgres, mysql, Some(name)).await? == 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn release(&self, name: &str) -> Result<()> {
+        let postgres = "DELETE FROM lockwell_compare_contrast WHERE name = $1";
+        let mysql = "DELETE FROM lockwell_compare_contrast WHERE name = ?";
+        self.execute(postgres, mysql, Some(name)).await.map(drop)
+    }
+}

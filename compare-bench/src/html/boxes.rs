@@ -1,0 +1,198 @@
+//! Box plots: how long it took each time, and the longest that it should take.
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
+use plotters::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::html::plot::{GRID, PALETTE, Scale, labelled};
+use crate::view::show;
+
+const WIDTH: u32 = 760;
+
+/// Of one box, in pixels.
+const ROW: u32 = 44;
+
+/// Of the axis and the margins.
+const AROUND: u32 = 90;
+
+/// One box.
+pub(crate) struct Sheaf {
+    pub(crate) name: String,
+    pub(crate) color: usize,
+    /// In microseconds.
+    pub(crate) times: Vec<f64>,
+    pub(crate) bound: Option<f64>,
+}
+
+/// The quarters of some times: lowest, first quarter, median, third quarter, highest.
+pub(crate) fn quarters(times: &[f64]) -> Option<[f64; 5]> {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    let last = times.len().checked_sub(1)?;
+    // Between two neighbours, in proportion.
+    let at = |quarter: usize| {
+        let (place, part) = (quarter * last / 4, (quarter * last) % 4);
+        let next = times[(place + 1).min(last)];
+        let share = [0.0, 0.25, 0.5, 0.75][part];
+        times[place] + (next - times[place]) * share
+    };
+    Some([at(0), at(1), at(2), at(3), at(4)])
+}
+
+/// The picture, or nothing where there is nothing to draw.
+pub(crate) fn draw(title: &str, sheaves: &[Sheaf]) -> Result<Option<String>> {
+    let values = sheaves.iter().flat_map(|sheaf| sheaf.times.iter().chain(&sheaf.bound));
+    let places: Vec<f64> = values.filter_map(|value| Scale::Log.place(*value)).collect();
+    if places.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    chart(&mut text, sheaves, &places).map_err(Error::failed)?;
+    Ok(Some(labelled(&text, title)))
+}
+
+/// A row for each box, from above.
+struct Rows(usize);
+
+impl Ranged for Rows {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let rows = f64::from(u32::try_from(self.0).unwrap_or(1));
+        #[expect(clippy::cast_possible_truncation, reason = "pixels of a picture of known size")]
+        let pixels = (value / rows * f64::from(last - first)).round() as i32;
+        // The pixels of this axis are counted from below.
+        last - pixels
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        (0..self.0).map(middle).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..f64::from(u32::try_from(self.0).unwrap_or(1))
+    }
+}
+
+fn middle(row: usize) -> f64 {
+    f64::from(u32::try_from(row).unwrap_or(0)) + 0.5
+}
+
+/// Times on a logarithmic axis.
+struct Times {
+    ends: (f64, f64),
+    marks: Vec<f64>,
+}
+
+impl Ranged for Times {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let share = (value - self.ends.0) / (self.ends.1 - self.ends.0);
+        #[expect(clippy::cast_possible_truncation, reason = "pixels of a picture of known size")]
+        let pixels = (share * f64::from(last - first)).round() as i32;
+        first + pixels
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.ends.0..self.ends.1
+    }
+}
+
+fn chart(text: &mut String, sheaves: &[Sheaf], places: &[f64]) -> Result<(), String> {
+    let rows = u32::try_from(sheaves.len()).unwrap_or(u32::MAX);
+    let area = SVGBackend::with_string(text, (WIDTH, rows * ROW + AROUND)).into_drawing_area();
+    let (low, high, marks) = Scale::Log.range(places);
+    let told = |error: DrawingAreaErrorKind<_>| error.to_string();
+    let mut chart = ChartBuilder::on(&area)
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(52)
+        .y_label_area_size(170)
+        .build_cartesian_2d(Times { ends: (low, high), marks }, Rows(sheaves.len()))
+        .map_err(told)?;
+    let name = |row: &f64| {
+        let found = sheaves.iter().enumerate().find(|(number, _)| (middle(*number) - row).abs() < 0.1);
+        found.map_or_else(String::new, |(_, sheaf)| sheaf.name.clone())
+    };
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .disable_y_mesh()
+        .label_style(("sans-serif", 15))
+        .axis_desc_style(("sans-serif", 16))
+        .x_desc("from the fault to the next grant")
+        .y_desc("lock")
+        .x_label_formatter(&|place| show::time(Scale::Log.value(*place)))
+        .y_label_formatter(&name)
+        .draw()
+        .map_err(told)?;
+    for (number, sheaf) in sheaves.iter().enumerate() {
+        let row = middle(number);
+        let color = PALETTE[sheaf.color % PALETTE.len()];
+        let line = color.stroke_width(2);
+        let path = |points: Vec<(f64, f64)>| PathElement::new(points, line);
+        if let Some(quarters) = quarters(&sheaf.times) {
+            let at = quarters.map(|time| Scale::Log.place(time).unwrap_or(low));
+            let [least, first, median, third, most] = at;
+            let (above, below) = (row - 0.22, row + 0.22);
+            let corners = vec![(first, above), (third, above), (third, below), (first, below)];
+            let parts = [
+                path(vec![(least, row), (first, row)]),
+                path(vec![(third, row), (most, row)]),
+                path(vec![(first, above), (third, above), (third, below), (first, below), (first, above)]),
+                path(vec![(median, above), (median, below)]),
+            ];
+            chart.draw_series([Polygon::new(corners, color.mix(0.2).filled())]).map_err(told)?;
+            chart.draw_series(parts).map_err(told)?;
+            let points = sheaf.times.iter().filter_map(|time| Some((Scale::Log.place(*time)?, row)));
+            chart.draw_series(points.map(|point| Circle::new(point, 2, color.filled()))).map_err(told)?;
+        }
+        if let Some(bound) = sheaf.bound.and_then(|bound| Scale::Log.place(bound)) {
+            // Nearly black, which the style sheet turns into the colour of the text.
+            let ends =
+                PathElement::new(vec![(bound, row - 0.4), (bound, row + 0.4)], PALETTE[6].stroke_width(3));
+            chart.draw_series([ends]).map_err(told)?;
+        }
+    }
+    area.present().map_err(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarters_lie_between_neighbours() {
+        assert_eq!(quarters(&[]), None);
+        assert_eq!(quarters(&[7.0]), Some([7.0; 5]));
+        assert_eq!(quarters(&[4.0, 1.0, 3.0, 2.0, 5.0]), Some([1.0, 2.0, 3.0, 4.0, 5.0]));
+        assert_eq!(quarters(&[1.0, 2.0]), Some([1.0, 1.25, 1.5, 1.75, 2.0]));
+    }
+
+    #[test]
+    fn each_box_has_its_name_and_its_bound() {
+        let sheaf = |name: &str, bound| Sheaf {
+            name: name.to_owned(),
+            color: 1,
+            times: vec![3e6, 3.5e6, 4e6, 4.4e6],
+            bound,
+        };
+        let sheaves = [sheaf("redis", Some(5e6)), sheaf("a < b", None)];
+        let svg = draw("The holder & more", &sheaves).unwrap().unwrap();
+        for expected in ["redis", "a &lt; b", "The holder &amp; more", "5.00 s", "from the fault", "#010101"]
+        {
+            assert!(svg.contains(expected), "{expected} in {svg}");
+        }
+        // The first one is above.
+        assert!(svg.find("redis") < svg.find("a &lt; b"));
+        assert!(draw("", &[]).unwrap().is_none());
+    }
+}

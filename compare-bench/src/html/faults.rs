@@ -1,0 +1,77 @@
+//! The plots of what dies, and of what holding costs.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::error::Result;
+use crate::html::boxes::{self, Sheaf};
+use crate::html::figures::{as_size, color_of, figure};
+use crate::html::plot::{Axis, Scale, Series};
+use crate::record::{Holding, Report};
+use crate::view::{Group, Question, show};
+
+/// A plot for each fault: a box for each lock, and the longest that it should take.
+pub(crate) fn recovery(question: &Question) -> Result<Vec<Markup>> {
+    question.groups.iter().filter_map(|group| one(group).transpose()).collect()
+}
+
+fn one(group: &Group) -> Result<Option<Markup>> {
+    let sheaf = |line: &crate::view::Line| {
+        let recovery = line.recovery.as_ref()?;
+        Some(Sheaf {
+            name: line.who.clone(),
+            color: color_of(&line.backend),
+            times: recovery.times_us.clone(),
+            bound: recovery.bound_us,
+        })
+    };
+    let sheaves: Vec<Sheaf> = group.lines.iter().filter_map(sheaf).collect();
+    let title = format!("{}: from the fault to the next grant", group.title);
+    let Some(svg) = boxes::draw(&title, &sheaves)? else { return Ok(None) };
+    Ok(Some(html! {
+        figure {
+            figcaption {
+                (title) ". A box is the middle half of all times, the line in it their median, and each dot is one of them. The thick \
+                 line is the longest that it should take, by the settings."
+            }
+            div.wide { (PreEscaped(svg)) }
+        }
+    }))
+}
+
+/// Requests and time of processors over the number of locks that are held, for each run.
+pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
+    let x = Axis { label: "locks held", scale: Scale::Log, shown: |locks| format!("{locks:.0}") };
+    let rate = Axis { label: "requests a second", scale: Scale::Log, shown: show::number };
+    let cpu = Axis { label: "time of processors in a second", scale: Scale::Log, shown: show::time };
+    let memory = Axis { label: "KiB for the locks", scale: Scale::Log, shown: show::number };
+    let mut figures = Vec::new();
+    for run in runs {
+        let on = show::conditions(&run.conditions);
+        let mut add = |title: &str, y: &Axis, value: fn(&Holding) -> Option<f64>| -> Result<()> {
+            let title = format!("{title} ({on})");
+            figures.extend(figure(&title, &x, y, &over_locks(run, value))?);
+            Ok(())
+        };
+        add("Requests that the servers receive", &rate, |holding| holding.requests_per_second)?;
+        add("Time of processors of the client", &cpu, |holding| Some(holding.client.cpu_us))?;
+        add("Time of processors of the servers", &cpu, |holding| Some(holding.server?.cpu_us))?;
+        #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 KiB")]
+        add("Memory of the client", &memory, |holding| Some(holding.client.grown_kib as f64))?;
+    }
+    Ok(figures)
+}
+
+fn over_locks(run: &Report, value: fn(&Holding) -> Option<f64>) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for result in &run.results {
+        let Some((holding, value)) = result.holding.as_ref().and_then(|it| Some((it, value(it)?))) else {
+            continue;
+        };
+        let number = all.iter().position(|series| series.name == result.backend).unwrap_or_else(|| {
+            all.push(Series::of_marks(result.backend.clone(), color_of(&result.backend)));
+            all.len() - 1
+        });
+        all[number].points.push((as_size(holding.locks), value));
+    }
+    all
+}

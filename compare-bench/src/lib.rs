@@ -1,0 +1,120 @@
+//! Measures the lock backends of lockwell on the same work, beside raw statements on the same server.
+//!
+//! [`run`] is the whole program, so that another one can be made of it in one line.
+
+mod args;
+mod contrast;
+mod diff;
+mod error;
+mod faults;
+mod html;
+mod measure;
+mod plan;
+mod record;
+mod render;
+mod target;
+mod terminal;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command, RunArgs};
+use crate::error::Result;
+use crate::measure::{peer, worker, workload};
+use crate::target::Kind;
+
+/// The status after a lock did not exclude.
+const VIOLATION: u8 = 2;
+
+/// The whole program: it reads the arguments of this process, does what they say, and returns the exit status.
+///
+/// It starts the same program again for the processes that fight for locks, with arguments of their own. So it must be the first thing
+/// that `main` does, on a runtime with several threads.
+pub async fn run() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        Some(worker::ARGUMENT) => return worker::main(words.next().unwrap_or_default()).await,
+        Some(faults::worker::ARGUMENT) => return faults::worker::main().await,
+        Some(contrast::ARGUMENT) => return contrast::main(&words.next().unwrap_or_default()).await,
+        _ => {}
+    }
+    let args = Args::parse();
+    let done = match args.command {
+        Some(Command::Schema) => {
+            print!("{}", record::schema::text());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Render(args)) => render::run(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Diff(args)) => {
+            diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Some(Command::Faults(args)) => faults::run(&args).await,
+        None if args.run.list => {
+            list();
+            Ok(ExitCode::SUCCESS)
+        }
+        None => measured(args.run).await,
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("compare-bench: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The comparison, until its end or until it is interrupted.
+async fn measured(args: RunArgs) -> Result<ExitCode> {
+    let args = match &args.resume {
+        Some(file) => {
+            let before = measure::run::arguments(file.as_deref())?;
+            args.resumed(before).map_err(|error| error::Error::failed(error.to_string()))?
+        }
+        None => args,
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("compare-bench: {}", terminal::DEBUG);
+    }
+    // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
+    let comparison = tokio::spawn(async move { compare(&args).await });
+    tokio::select! {
+        done = comparison => done.map_err(error::Error::from).flatten(),
+        // Returning drops the servers and their folders. Every case that is finished is in the file.
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!("compare-bench: interrupted; --resume goes on where it was");
+            Ok(ExitCode::from(130))
+        }
+    }
+}
+
+async fn compare(args: &RunArgs) -> Result<ExitCode> {
+    let (report, file) = measure::run::run(args).await?;
+    terminal::print(&report);
+    let path = file.path().display();
+    println!("all figures: {path}; `compare-bench render {path}` makes a report of them");
+    Ok(match (&report.violation, report.failures.is_empty() && !report.results.is_empty()) {
+        (Some(_), _) => ExitCode::from(VIOLATION),
+        (None, true) => ExitCode::SUCCESS,
+        (None, false) => ExitCode::FAILURE,
+    })
+}
+
+fn list() {
+    println!("workloads:");
+    for workload in workload::ALL {
+        let when = if workload.only_in_full() { " (not with --quick)" } else { "" };
+        println!("  {:<12} {}{when}", workload.name(), workload.about());
+    }
+    println!("backends:");
+    for kind in Kind::ALL {
+        println!("  {:<12} {}", kind.name(), kind.missing().unwrap_or_else(|| "ready".to_owned()));
+    }
+    println!("other libraries, with --peers:");
+    for library in peer::ALL.iter().filter(|library| !library.is_contrast()) {
+        println!("  {:<16} for {}", library.name, library.schemes.join(", "));
+    }
+    println!("recipes that are no good, with --contrast:");
+    for library in peer::ALL.iter().filter(|library| library.is_contrast()) {
+        println!("  {:<16} for {}", library.name, library.schemes.join(", "));
+    }
+}

@@ -1,0 +1,115 @@
+//! The worker itself.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use lockwell::{LockConfig, LockGuard, Locks};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::error::{Error, Result};
+use crate::measure::history::{Turn, nanos};
+use crate::measure::workload::PATIENCE;
+use crate::measure::workload::contention::{Prize, fight};
+use crate::target::connect;
+
+/// How many locks it asks for at once.
+const TOGETHER: usize = 500;
+
+/// The process.
+pub(crate) async fn main(name: String) -> ExitCode {
+    match work(name).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(name: String) -> Result<()> {
+    let url = std::env::var(LockConfig::ENV).map_err(|_| Error::failed("a worker needs an address"))?;
+    let locks = connect(&url).await?;
+    // Warm connections and statements, on a name that nobody fights for.
+    let own = format!("{name}/{}", std::process::id());
+    locks.lock(own.as_str()).wait(PATIENCE).await?.release().await?;
+    answer(&[])?;
+    let prize = Prize::Lock(locks.clone(), name.clone());
+    let mut held: Vec<LockGuard> = Vec::new();
+    let mut orders = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(order) = orders.next_line().await? {
+        let bad = || Error::failed(format!("a worker process was told {order:?}"));
+        let words: Vec<_> = order.split(' ').collect();
+        let number =
+            |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).ok_or_else(bad);
+        let turns = match words[0] {
+            "fight" => fight(&prize, 0, Duration::from_nanos(number(1)?), number(2)?).await?,
+            "hold" => {
+                let count = usize::try_from(number(1)?).map_err(|_| bad())?;
+                let (guards, turns) = hold(&locks, &name, count, Duration::from_millis(number(2)?)).await?;
+                held.extend(guards);
+                turns
+            }
+            "told" => told(&held).await,
+            "look" => {
+                locks.inspect(name.as_str()).await?;
+                Vec::new()
+            }
+            _ => return Err(bad()),
+        };
+        answer(&turns)?;
+    }
+    for guard in held {
+        guard.release().await?;
+    }
+    locks.close().await?;
+    Ok(())
+}
+
+/// Takes these locks, many at a time.
+async fn hold(
+    locks: &Locks,
+    name: &str,
+    count: usize,
+    lease: Duration,
+) -> Result<(Vec<LockGuard>, Vec<Turn>)> {
+    let (mut guards, mut turns) = (Vec::new(), Vec::new());
+    let numbers: Vec<usize> = (0..count).collect();
+    for some in numbers.chunks(TOGETHER) {
+        let asked = nanos();
+        let one = |number: &usize| {
+            let request = locks.lock(format!("{name}/{number}")).ttl(lease).wait(PATIENCE);
+            async move { request.await }
+        };
+        for guard in try_join_all(some.iter().map(one)).await? {
+            let now = nanos();
+            turns.push(Turn { party: 0, token: guard.token().get(), asked, acquired: now, released: now });
+            guards.push(guard);
+        }
+    }
+    Ok((guards, turns))
+}
+
+/// Waits until each of these locks is lost, and says when that was.
+async fn told(held: &[LockGuard]) -> Vec<Turn> {
+    let one = async |guard: &LockGuard| {
+        guard.lost().await;
+        Turn { party: 0, token: guard.token().get(), asked: 0, acquired: 0, released: nanos() }
+    };
+    let mut turns = Vec::new();
+    // All end at about the same time, and each is compared with its own waiter.
+    for guard in held {
+        turns.push(one(guard).await);
+    }
+    turns
+}
+
+fn answer(turns: &[Turn]) -> Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for Turn { token, asked, acquired, released, .. } in turns {
+        writeln!(out, "{token} {asked} {acquired} {released}")?;
+    }
+    writeln!(out, "done")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,105 @@
+//! Many processes that wait for one name: what that costs the server.
+
+use std::time::Duration;
+
+use lockwell::async_trait;
+
+use super::contention::FloorRound;
+use super::found::Found;
+use super::handoff::Fighters;
+use super::{Bench, Workload, in_turns};
+use crate::error::{Error, Result};
+use crate::measure::counter::Counter;
+use crate::measure::history::History;
+use crate::measure::peer::Rivals;
+use crate::measure::stats::median;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+pub(crate) struct Herd;
+
+/// Other libraries need so much memory for each process that more of them say little.
+const MOST_OF_OTHERS: usize = 16;
+
+/// After so long, a server that counts late hears of what was done before when the next request comes.
+const LATE: Duration = Duration::from_millis(1100);
+
+#[async_trait]
+impl Workload for Herd {
+    fn name(&self) -> &'static str {
+        "herd"
+    }
+
+    fn about(&self) -> &'static str {
+        "8 processes and more wait for one name: requests and wake-ups for each grant, by the server's own count"
+    }
+
+    fn only_in_full(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
+        if !choice.is_shared() {
+            return Vec::new();
+        }
+        let case = |parties: &usize| Case {
+            name: format!("{parties} processes, one name"),
+            parties_are: "processes",
+            with_peers: *parties <= MOST_OF_OTHERS,
+            ..Case::of_tasks(*parties, plan.herd)
+        };
+        plan.herds.iter().map(case).collect()
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let (parties, lengths) = (case.parties, case.rounds);
+        let name = bench.lock_name(self.name(), parties);
+        bench.warm_up(std::slice::from_ref(&name)).await?;
+        let mut fighters = Fighters::new(bench, &name, parties).await?;
+        let mut rivals = if case.with_peers {
+            Rivals::start(bench, &name, parties, Quantity::PerSecond).await
+        } else {
+            Rivals::default()
+        };
+        let counter = bench.counter().await?;
+        let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let floor = FloorRound::take(bench, parties, Duration::ZERO, lengths.floor);
+            let is_late = counter.as_ref().is_some_and(|counter| !counter.is_prompt());
+            let work = async {
+                let history = fighters.round(Duration::ZERO, lengths.ours).await?;
+                if is_late {
+                    tokio::time::sleep(LATE).await;
+                    fighters.look().await?;
+                }
+                Ok::<History, Error>(history)
+            };
+            let ours = Counter::over(counter.as_ref(), work);
+            let theirs = rivals.fight(
+                1,
+                Duration::ZERO,
+                lengths.ours,
+                History::waits,
+                counter.as_ref().filter(|counter| counter.is_prompt()),
+            );
+            let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
+            let ((history, count), floor) = (ours?, floor?);
+            let history = history?;
+            let looks = if is_late { u64::try_from(parties).unwrap_or(0) } else { 0 };
+            found.count(&history, count.map(|count| count.without(looks)));
+            let round = Round { ours: history.per_second(), floor: floor.per_second };
+            rivals.note(theirs, round);
+            found.rounds.push(round);
+            found.latency.append(&history.waits());
+            found.floor_latency.append(&floor.sample);
+            history.join(&mut found.histories)?;
+        }
+        fighters.finish().await?;
+        let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
+        let rates = (rates(|round| round.ours), rates(|round| round.floor));
+        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+    }
+}

@@ -1,0 +1,140 @@
+//! The questions, and which figures answer them.
+
+use crate::measure::interval::Interval;
+use crate::record::{Measurement, PeerResult};
+use crate::view::Unit;
+
+/// A median, and the interval of the rounds around it.
+pub(super) type Figure = (f64, Option<Interval>);
+
+/// A question, and where its figures are.
+pub(super) struct Asked {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) condition: &'static str,
+    pub(super) what: &'static str,
+    pub(super) workloads: &'static [&'static str],
+    /// `None` for the quantity of the workload.
+    pub(super) unit: Option<Unit>,
+    pub(super) ours: fn(&Measurement) -> Option<Figure>,
+    pub(super) theirs: fn(&PeerResult) -> Option<Figure>,
+}
+
+pub(super) const ASKED: [Asked; 10] = [
+    Asked {
+        id: "nobody",
+        title: "Nobody else wants the lock",
+        condition: "nobody else wants the lock",
+        what: "Acquire and release of a free lock, one after the other: the median time.",
+        workloads: &["uncontended"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "many",
+        title: "Many locks at once",
+        condition: "a process takes many locks at once",
+        what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
+        workloads: &["independent"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "processes",
+        title: "Everybody wants one lock: several processes",
+        condition: "several processes want one lock",
+        what: "From the release by one process to the grant to the next: the median time. Of other libraries: to the one that \
+             had waited longest, since without a queue others barge in.",
+        workloads: &["handoff"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "tasks",
+        title: "Everybody wants one lock: many tasks of one process",
+        condition: "many tasks of one process want one lock",
+        what: "Acquisitions per second of all together.",
+        workloads: &["crowd"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "readers",
+        title: "Many read, few write",
+        condition: "many tasks read and few write",
+        what: "Nine reads to a write of tasks of one process on one lock: acquisitions per second of all together.",
+        workloads: &["readers"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "semaphore",
+        title: "A few at a time",
+        condition: "a few may enter at a time",
+        what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
+        workloads: &["semaphore"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "slow",
+        title: "The network is slow",
+        condition: "the network is slow and several processes want one lock",
+        what: "From the release by one process to the grant to the next, in round trips of a request that writes nothing.",
+        workloads: &["handoff"],
+        unit: Some(Unit::Count),
+        ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
+        theirs: |_| None,
+    },
+    Asked {
+        id: "server",
+        title: "What waiting costs the server",
+        condition: "the server is to have little to do while many wait",
+        what: "Requests that the servers received for each grant, by their own counts. The tasks of a process queue in it, and only the \
+             first of them waits at the server.",
+        workloads: &["crowd", "herd"],
+        unit: Some(Unit::Count),
+        ours: |result| requests(result.requests_each, &result.requests_rounds),
+        theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
+    },
+    Asked {
+        id: "dies",
+        title: "The holder dies",
+        condition: "something may die",
+        what: "From the fault to the next grant: the median time. Behind it the longest that it should take, by the settings.",
+        workloads: &["recovery"],
+        unit: None,
+        ours,
+        theirs: |_| None,
+    },
+    Asked {
+        id: "holding",
+        title: "What holding costs",
+        condition: "locks are held for long",
+        what: "A process holds locks and does nothing else. Time of processors in a second, of client and servers together: the median.",
+        workloads: &["holding"],
+        unit: None,
+        ours,
+        theirs: |_| None,
+    },
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
+fn ours(result: &Measurement) -> Option<Figure> {
+    Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
+fn theirs(peer: &PeerResult) -> Option<Figure> {
+    Some((peer.theirs, Interval::of(peer.rounds.iter().map(|round| round.theirs))))
+}
+
+fn requests(each: Option<f64>, rounds: &[f64]) -> Option<Figure> {
+    Some((each?, Interval::of(rounds.iter().copied())))
+}

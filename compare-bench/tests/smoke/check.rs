@@ -1,0 +1,125 @@
+//! Running the program, and what its results must look like.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+pub(crate) fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Value>) {
+    let program = env!("CARGO_BIN_EXE_compare-bench");
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--json", "results.json"]).current_dir(folder);
+    let output = command.output().unwrap();
+    let written = std::fs::read_to_string(folder.join("results.json")).ok();
+    (output, written.map(|text| serde_json::from_str(&text).unwrap()))
+}
+
+/// Whether a test must be left out. It fails where servers are required.
+pub(crate) fn is_missing(installed: Result<(), testbed::Error>) -> bool {
+    let Err(reason) = installed else { return false };
+    assert!(!testbed::servers_required(), "{reason}");
+    eprintln!("IGNORED: {reason}");
+    true
+}
+
+pub(crate) fn positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number > 0.0)
+}
+
+pub(crate) fn check(result: &Value) {
+    match result["workload"].as_str().unwrap() {
+        "recovery" => return check_recovery(result),
+        "holding" => return check_holding(result),
+        _ => {}
+    }
+    assert!(["latency_us", "per_second"].contains(&result["quantity"].as_str().unwrap()), "{result}");
+    for field in ["ours", "floor", "per_second", "floor_per_second", "parties"] {
+        assert!(positive(&result[field]), "{field} of {result}");
+    }
+    for spread in ["latency_us", "floor_latency_us"] {
+        for field in ["samples", "mean", "p50", "p90", "p99", "p999", "max"] {
+            assert!(positive(&result[spread][field]), "{spread}.{field} of {result}");
+        }
+        assert!(result[spread]["p50"].as_f64() <= result[spread]["p99"].as_f64(), "{spread} of {result}");
+    }
+    let rounds = result["rounds"].as_array().unwrap();
+    assert!(!rounds.is_empty() && rounds.iter().all(|round| positive(&round["ours"])), "{result}");
+    check_ratio(&result["ratio"], rounds.len());
+    let trips = if result["trip_us"].is_number() { rounds.len() } else { 0 };
+    check_ratio(&result["trips"], trips);
+    let counts = result["latency_us"]["histogram"]["counts"].as_array().unwrap();
+    let counted: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(counted, result["latency_us"]["samples"].as_u64().unwrap(), "all are in the histogram");
+    assert!(
+        result["noisy"].is_boolean() && result["busy"].as_f64().is_some_and(|busy| busy <= 1.0),
+        "{result}"
+    );
+    let handing = &result["handing"];
+    if ["handoff", "crowd", "herd"].contains(&result["workload"].as_str().unwrap()) {
+        assert_eq!((&handing["overlaps"], &handing["tokens_rise"]), (&0.into(), &true.into()));
+        assert_eq!(handing["shares"].as_array().unwrap().len() as u64, result["parties"].as_u64().unwrap());
+        assert!(positive(&handing["acquisitions"]) && positive(&handing["jain"]), "{result}");
+    } else {
+        assert!(handing.is_null(), "{result}");
+    }
+}
+
+/// Each time is positive and in the rounds; the median is not later than it should be, as far as that is known.
+fn check_recovery(result: &Value) {
+    let recovery = &result["recovery"];
+    let numbers = |field: &str| -> Vec<f64> {
+        recovery[field].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect()
+    };
+    let (times, told) = (numbers("times_us"), numbers("told_us"));
+    assert!(times.len() == 3 && times.iter().all(|time| *time > 0.0), "{result}");
+    assert_eq!(result["rounds"].as_array().unwrap().len(), times.len());
+    assert!(
+        positive(&recovery["bound_us"]) && !recovery["bound_of"].as_str().unwrap().is_empty(),
+        "{result}"
+    );
+    let cut = result["case"] == "the holder is cut off";
+    assert_eq!(told.len(), if cut { times.len() } else { 0 }, "{result}");
+    // Nobody believes to hold what another has, and a busy machine says so a little later.
+    for (told, time) in told.iter().zip(&times) {
+        assert!(*told < time + 250_000.0, "{result}");
+    }
+    assert!(result["ratio"].is_null() && result["handing"].is_null(), "{result}");
+}
+
+fn check_holding(result: &Value) {
+    let holding = &result["holding"];
+    assert_eq!(holding["locks"], result["parties"]);
+    assert!(positive(&holding["client"]["memory_kib"]) && positive(&holding["seconds"]), "{result}");
+    let is_server = !["memory", "sqlite"].contains(&result["backend"].as_str().unwrap());
+    assert_eq!(holding["connections"].as_u64().unwrap() > 0, is_server, "{result}");
+    assert_eq!(positive(&holding["server"]["memory_kib"]), is_server, "{result}");
+    assert_eq!(holding["requests_per_second"].is_number(), is_server, "{result}");
+}
+
+/// Whether there is a ratio depends on the number of rounds alone, and it has an interval around it.
+pub(crate) fn check_ratio(ratio: &Value, rounds: usize) {
+    if rounds < 3 {
+        assert!(ratio.is_null(), "{ratio} of {rounds} rounds");
+        return;
+    }
+    let figures = ["low", "median", "high"].map(|field| ratio[field].as_f64().expect("three figures"));
+    assert!(figures.is_sorted() && figures[0] > 0.0, "{ratio}");
+}
+
+/// No line is too wide, and each figure in the tables has its interval behind it, or there are too few rounds for one. Whether
+/// there were some of both.
+pub(crate) fn check_shown(shown: &str) -> (bool, bool) {
+    let (mut with, mut without) = (false, false);
+    let mut is_table = false;
+    for line in shown.lines() {
+        let is_long = line.chars().count() > 100 && line.contains(' ');
+        assert!(!is_long || line.starts_with("all figures"), "{line}");
+        is_table = (is_table || line.contains("median [95 %]")) && !line.trim().is_empty();
+        let is_row = is_table && (line.contains(" us") || line.contains(" ms") || line.contains("/s"));
+        if is_row && !line.contains("median [95 %]") {
+            with |= line.contains(" .. ");
+            without |= line.contains("too few");
+        }
+    }
+    (with, without)
+}

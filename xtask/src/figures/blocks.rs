@@ -1,0 +1,220 @@
+//! The tables: each by its name.
+
+use serde_json::Value;
+
+use super::runs::{Run, digits, list, rate, ratio, time};
+use crate::shell::Result;
+
+const BLOCKS: [(&str, fn(&Run) -> String); 6] = [
+    ("run", about),
+    ("headline", headline),
+    ("local", local),
+    ("peers", peers),
+    ("recovery", recovery),
+    ("holding", holding),
+];
+
+/// A block `NAME STORAGE`. `None` if there is no such run.
+pub(super) fn block(what: &str, runs: &[Run]) -> Result<Option<String>> {
+    let (name, storage) = what.split_once(' ').ok_or_else(|| format!("{what:?} is not NAME STORAGE"))?;
+    let Some((_, write)) = BLOCKS.iter().find(|(known, _)| *known == name) else {
+        return Err(format!("there is no block {name:?}, but {}", BLOCKS.map(|(name, _)| name).join(", ")));
+    };
+    if !["disk", "tmpfs"].contains(&storage) {
+        return Err(format!("{storage:?} is neither disk nor tmpfs"));
+    }
+    Ok(runs.iter().find(|run| run.is_on(storage)).map(write))
+}
+
+fn about(run: &Run) -> String {
+    run.about() + "\n"
+}
+
+fn p50(result: &Value) -> Option<String> {
+    result["latency_us"]["p50"].as_f64().map(time)
+}
+
+fn per_second(result: &Value) -> Option<String> {
+    result["per_second"].as_f64().map(rate)
+}
+
+/// All backends on what people ask first. Each column takes the case with the most parties that the run has.
+fn headline(run: &Run) -> String {
+    let backends = run.backends();
+    let most = |workload: &str| {
+        let parties = run.results(workload).filter_map(|result| result["parties"].as_u64());
+        parties.max().map_or_else(|| "?".to_owned(), |parties| parties.to_string())
+    };
+    let mut table = row(&[
+        String::new(),
+        "acquire + release, p50".to_owned(),
+        "to raw statements [95 %]".to_owned(),
+        format!("{} tasks, a name each", most("independent")),
+        format!("{} processes, one name: from a release to the next holder, p50", most("handoff")),
+        format!("{} tasks of one process, one name", most("crowd")),
+    ]);
+    table += &rule(6);
+    for backend in backends {
+        let of = |workload: &str, figure: fn(&Value) -> Option<String>| {
+            run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
+        };
+        table += &row(&[
+            backend.to_owned(),
+            of("uncontended", p50),
+            of("uncontended", |result| ratio(&result["ratio"])),
+            of("independent", per_second),
+            of("handoff", p50),
+            of("crowd", per_second),
+        ]);
+    }
+    table
+}
+
+/// The tasks of a process on one name: each for itself, and passing the lock on.
+fn local(run: &Run) -> String {
+    let options = [None, Some("coalesce=true"), Some("hand_over=1000/20ms")];
+    let titles = ["", "tasks", "each for itself", "`coalesce`", "`hand_over(1000, 20 ms)`"];
+    let mut table = row(&titles.map(str::to_owned)) + &rule(5);
+    for backend in run.backends() {
+        let Some(plain) = run.last(backend, "crowd", 0) else { continue };
+        let of = |option: Option<&str>| run.variant(plain, option).and_then(per_second);
+        let mut cells = vec![backend.to_owned(), plain["parties"].to_string()];
+        cells.extend(options.map(|option| of(option).unwrap_or_default()));
+        table += &row(&cells);
+    }
+    table
+}
+
+/// Other libraries beside ours on the same servers in the same rounds.
+fn peers(run: &Run) -> String {
+    let mut table = row(&[
+        String::new(),
+        "acquire + release, p50".to_owned(),
+        "one name, several processes: from a release to whoever waited longest, p50".to_owned(),
+        "one name, many tasks: acquisitions".to_owned(),
+    ]);
+    table += &rule(4);
+    for backend in run.backends() {
+        let columns = [("uncontended", p50 as fn(&Value) -> _), ("handoff", p50), ("crowd", per_second)];
+        let results = columns.map(|(workload, figure)| (run.last(backend, workload, 0), figure));
+        let names: Vec<&str> = results[0]
+            .0
+            .into_iter()
+            .flat_map(|result| list(&result["peers"]))
+            .filter_map(|peer| peer["name"].as_str())
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        let ours = results.map(|(result, figure)| result.and_then(figure).unwrap_or_default());
+        let mut cells = vec![format!("lockwell on {backend}")];
+        cells.extend(ours);
+        table += &row(&cells);
+        for name in names {
+            let peer = |result: Option<&Value>, figure: fn(&Value) -> Option<String>| {
+                let peer = list(&result?["peers"]).find(|peer| peer["name"] == name)?.clone();
+                let said = peer["error"].as_str().map(|_| "failed".to_owned());
+                Some((said.or_else(|| figure(&peer)), peer["version"].as_str().unwrap_or("").to_owned()))
+            };
+            let found = results.map(|(result, figure)| peer(result, figure));
+            let version = found.iter().flatten().map(|(_, version)| version.as_str()).next().unwrap_or("");
+            let mut cells = vec![format!("{name} {version}")];
+            cells.extend(found.iter().map(|it| it.as_ref().and_then(|it| it.0.clone()).unwrap_or_default()));
+            table += &row(&cells);
+        }
+    }
+    table
+}
+
+/// The median of the times from each fault to the next grant, and the longest that it should take.
+fn recovery(run: &Run) -> String {
+    let mut faults: Vec<&str> = Vec::new();
+    for fault in run.results("recovery").filter_map(|result| result["case"].as_str()) {
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+    let mut head = vec![String::new()];
+    head.extend(faults.iter().map(|fault| (*fault).to_owned()));
+    let mut table = row(&head) + &rule(head.len());
+    for backend in run.backends() {
+        let mut cells = vec![backend.to_owned()];
+        for fault in &faults {
+            let found = run.results("recovery").find(|it| it["backend"] == backend && it["case"] == *fault);
+            cells.push(found.and_then(median_and_bound).unwrap_or_default());
+        }
+        if cells[1..].iter().any(|cell| !cell.is_empty()) {
+            table += &row(&cells);
+        }
+    }
+    table
+}
+
+fn median_and_bound(result: &Value) -> Option<String> {
+    let median = time(result["ours"].as_f64()?);
+    let bound = result["recovery"]["bound_us"].as_f64();
+    Some(bound.map_or_else(|| median.clone(), |bound| format!("{median} (at most {})", time(bound))))
+}
+
+/// What the most locks cost that the run held.
+fn holding(run: &Run) -> String {
+    let cells = |texts: [&str; 6]| texts.map(str::to_owned);
+    let mut table = row(&cells(["", "locks held", "requests", "client", "server", "connections"])) + &rule(6);
+    for backend in run.backends() {
+        let Some(result) = run.last(backend, "holding", 0) else { continue };
+        let holding = &result["holding"];
+        let cost = |cost: &Value| {
+            let cpu = cost["cpu_us"].as_f64()? / 10_000.0;
+            let memory = cost["memory_kib"].as_f64()? / 1024.0;
+            Some(format!("{} % of a core, {} MiB", digits(cpu), digits(memory)))
+        };
+        let or_nothing = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        table += &row(&[
+            backend.to_owned(),
+            holding["locks"].to_string(),
+            or_nothing(holding["requests_per_second"].as_f64().map(|each| format!("{}/s", digits(each)))),
+            or_nothing(cost(&holding["client"])),
+            or_nothing(cost(&holding["server"])),
+            holding["connections"].to_string(),
+        ]);
+    }
+    table
+}
+
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn rule(columns: usize) -> String {
+    format!("|{}\n", "---|".repeat(columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::runs::tests::run;
+
+    #[test]
+    fn each_table_has_what_was_measured() {
+        let runs = [run("ext4")];
+        let block = |what: &str| block(what, &runs).unwrap().unwrap();
+        for (name, line) in [
+            ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
+            ("peers", "| rslock 0.10 | 37.0 us | 37.0 us | 1261/s |"),
+            ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
+            ("local", "| redis | 500 | 22.7 k/s | 4500/s |  |"),
+            ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),
+            ("run", "A CPU, 2 cores"),
+        ] {
+            let text = block(&format!("{name} disk"));
+            assert!(text.contains(line), "{line} in {text}");
+            let widths: Vec<_> = text
+                .lines()
+                .filter(|line| line.starts_with('|'))
+                .map(|line| line.matches('|').count())
+                .collect();
+            assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
+        }
+        assert!(block("headline disk").contains("64 tasks, a name each"));
+    }
+}
