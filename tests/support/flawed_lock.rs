@@ -72,7 +72,7 @@ pub(crate) struct Flawed {
 impl fmt::Debug for Flawed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = lock(&self.last).filter(|_| self.is(Flaw::ShowsItsOwners));
-        f.debug_struct("Flawed").field("last", &last.map(|owner| owner.as_uuid())).finish()
+        f.debug_struct("Flawed").field("last", &last.map(|owner| owner.as_uuid())).finish_non_exhaustive()
     }
 }
 
