@@ -1,10 +1,46 @@
+// Where the links of the README lead in the documentation: of several definitions of a link the first one counts.
+//! [docs/modes.md]: guides::modes
+//! [docs/guarantees.md]: guides::guarantees
+//! [docs/sql.md]: guides::sql
+//! [docs/redis.md]: guides::redis
+//! [docs/zookeeper.md]: guides::zookeeper
+//! [ARCHITECTURE.md]: guides::architecture
+//! [CHANGELOG.md]: guides::changelog
+#![cfg_attr(feature = "conformance", doc = "[docs/backend.md]: guides::backend")]
+//! [docs/compare.md]: https://github.com/lockwell/lockwell/blob/main/docs/compare.md
+//! [CONTRIBUTING.md]: https://github.com/lockwell/lockwell/blob/main/CONTRIBUTING.md
+//!
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub use lockcore::*;
+pub use lockcore::{
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, HandOver, Held, Holder, Leader,
+    LockAllGuard, LockConfig, LockGuard, LockName, LockRequest, LockStatus, Locks, Loss, Mode, Observation,
+    Operation, ReentrantGuard, Requirement, Result, Standing, Stats,
+};
 
-/// The guides of the `docs` folder, so that their code is compiled.
+/// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.
+pub mod request {
+    pub use lockcore::{Acquire, Again, All, Campaign, Leadership, One, Owner};
+}
+
+pub use lockcore::backend;
+#[cfg(feature = "conformance")]
+pub use lockcore::conformance;
+pub use lockcore::testing;
+
+// The places where these were before `backend` and `request`: to be removed once nothing in this repository uses them.
+#[doc(hidden)]
+pub use lockcore::{
+    Acquire, Again, All, Campaign, Claim, Clock, DistributedLock, Grant, Host, Leadership, MemoryLock,
+    Moment, One, Owner, OwnerId, Released, Renewal, Secret, ServerUrl, TestClock, Wait, async_trait, tls,
+};
+
+/// The guides of the `docs` folder: they are modules so that their code is compiled.
 pub mod guides {
+    #[cfg(feature = "conformance")]
+    #[doc = include_str!("../docs/backend.md")]
+    pub mod backend {}
     #[doc = include_str!("../docs/command.md")]
     pub mod command {}
     #[doc = include_str!("../docs/fencing.md")]

@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn memory(url: ServerUrl) -> impl Future<Output = Result<MemoryLock>> + Send {
-        std::future::ready(MemoryLock::from_url(&url))
+    async fn memory(url: ServerUrl) -> Result<MemoryLock> {
+        MemoryLock::from_url(&url)
     }
 
     #[test]

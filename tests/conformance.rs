@@ -14,6 +14,7 @@ mod support {
     #[cfg(feature = "zk")]
     pub(crate) mod ensembles;
     pub(crate) mod files;
+    pub(crate) mod flawed_lock;
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;

@@ -46,6 +46,7 @@ mod local;
 mod memory;
 mod request;
 mod system;
+pub mod testing;
 
 pub use async_trait::async_trait;
 

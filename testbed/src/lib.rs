@@ -40,13 +40,14 @@ mod port;
 mod postgres;
 mod proctree;
 mod programs;
-mod proxy;
 mod redis;
 mod release;
 mod server;
 mod supervisor;
 mod wire;
 mod zookeeper;
+
+pub use lockwell_proxy::{Direction, Proxy};
 
 pub use self::{
     certificates::Certificates,
@@ -56,7 +57,6 @@ pub use self::{
     pgbouncer::PgBouncer,
     postgres::Postgres,
     programs::{not_run, servers_required},
-    proxy::{Direction, Proxy},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
     server::Server,

@@ -7,6 +7,7 @@ use lockwell::conformance::{Harness, Need, Pace, cases};
 use lockwell::{DistributedLock, Locks, Result, async_trait};
 
 use super::broken_lock::{Broken, Defect};
+use super::flawed_lock::{Flaw, Flawed};
 use super::run::{Gate, must_fail};
 
 /// Each defect, a case that must catch it, and words of the complaint.
@@ -46,23 +47,95 @@ const CAUGHT: &[(Defect, &str, &str)] = &[
         "an_idle_lock_is_renewed_at_most_six_times_in_its_validity",
         "renewals in three times its validity",
     ),
+    (Defect::ForgetsTheRelease, "a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock", ""),
+    (Defect::ForgetsTheRelease, "the_end_of_a_runtime_frees_its_locks", ""),
+    (Defect::ForgetsTheRelease, "the_end_of_a_runtime_under_an_acquire_leaves_nothing", ""),
+    (Defect::ForgetsTheRelease, "an_acquire_of_a_free_lock_can_be_dropped_anywhere", ""),
+    (Defect::ForgetsTheRelease, "an_acquire_can_be_dropped_while_the_lock_changes_hands", ""),
+    (Defect::ForgetsTheRelease, "a_release_can_be_dropped_anywhere", ""),
+    (Defect::ForgetsTheRelease, "a_downgrade_can_be_dropped_anywhere", ""),
+    (Defect::ForgetsTheRelease, "several_locks_can_be_dropped_anywhere", ""),
+    (Defect::ForgetsTheRelease, "several_locks_are_taken_together", ""),
+    (Defect::ForgetsTheRelease, "run_can_be_dropped", ""),
+    (Defect::ForgetsTheRelease, "a_hold_ends_with_its_longest_time", ""),
+    (Defect::ForgetsTheRelease, "a_lock_without_progress_is_given_up", ""),
+    (Defect::ForgetsTheRelease, "one_leads_and_the_next_follows", ""),
+    (Defect::ForgetsTheRelease, "an_owner_takes_its_lock_again", ""),
+    (Defect::GrantsTwice, "opposite_orders_do_not_deadlock", ""),
+    (Defect::GrantsTwice, "a_busy_hour_of_hand_overs_has_a_clean_history", "held at the same time"),
+    (Defect::OvertakesTheQueue, "waiters_are_served_in_order_across_clients", ""),
+    (Defect::OvertakesTheQueue, "a_writer_is_not_starved_by_readers", ""),
     (Defect::AnswersForAll, "many_leases_are_renewed_in_one_call", "but the answer is Unknown"),
 ];
 
+/// The same for the flaws of another lock. Where several cases find one, all are listed: each is shown to be able to fail.
+const FOUND: &[(Flaw, &str, &str)] = &[
+    (Flaw::RefusesLate, "try_now_answers_at_once", "it took"),
+    (Flaw::WaitsTooLong, "timeouts_are_punctual", "ended after"),
+    (Flaw::EndsEndlessWaits, "waiting_without_a_limit_gets_there", ""),
+    (Flaw::NeverRenews, "a_lock_is_kept_for_five_leases", ""),
+    (Flaw::NeverRenews, "a_blocked_runtime_keeps_its_locks", ""),
+    (Flaw::NeverRenews, "a_panic_in_a_renewal_costs_nothing", ""),
+    (Flaw::NeverRenews, "one_lease_in_doubt_costs_the_others_nothing", ""),
+    (Flaw::NeverRenews, "a_lock_delay_follows_a_crash_only", ""),
+    (Flaw::RenewsOneByOne, "two_thousand_locks_are_kept", ""),
+    (Flaw::CountsNoWaiters, "inspect_tells_the_truth", "in the queue"),
+    (Flaw::CutsLabels, "the_bounds_of_what_is_allowed_work", "the label was changed"),
+    (Flaw::HeldSinceNow, "renewals_show_in_the_time_left_only", ""),
+    (Flaw::ShowsTheDead, "a_lease_that_ran_out_is_not_shown_as_held", "still shown"),
+    (Flaw::CountsOneTooMany, "a_forced_release_counts_the_holders", "never used"),
+    (Flaw::FreesOneReaderOfAll, "a_forced_release_frees_all_readers", ""),
+    (Flaw::AlwaysReleased, "releases_that_travel_together_are_told_apart", "round 0"),
+    (Flaw::AlwaysReleased, "a_release_after_a_theft_says_lost", "the lock was lost"),
+    (Flaw::ReadersAreWriters, "readers_meet_and_writers_are_alone", "readers meet"),
+    (Flaw::ReadersAreWriters, "readers_move_up_when_a_writer_gives_up", ""),
+    (Flaw::OnePermitMore, "permits_are_counted", "a fourth permit of 3"),
+    (Flaw::OnePermitMore, "a_permit_of_a_dead_holder_comes_back", "a third permit of 2"),
+    (Flaw::OnePermitMore, "a_busy_hour_of_permits_has_a_clean_history", ""),
+    (Flaw::OnePermitMore, "a_permit_that_cannot_be_downgraded_stays", "it was given up"),
+    (Flaw::MixesKinds, "a_clash_of_kinds_is_an_error", "the name is in use"),
+    (Flaw::ReservesOneToken, "a_claim_reserves_a_block_of_tokens", ""),
+    (Flaw::ReadersHaveNoTokens, "tokens_rise_over_modes", "first reader"),
+    (Flaw::ReadersHaveNoTokens, "a_busy_hour_of_readers_and_writers_has_a_clean_history", ""),
+    (Flaw::ShowsItsOwners, "debug_shows_no_owner", "shows its owner"),
+    (Flaw::PromisesNoOrder, "the_harness_offers_what_the_backend_promises", "Fifo: the harness says true"),
+    (Flaw::NeverDowngrades, "a_downgraded_lock_is_kept_and_shown", ""),
+    (Flaw::NeverDowngrades, "a_downgrade_of_what_is_not_held_is_an_error", "it was taken away"),
+    (Flaw::DowngradesWithAGap, "a_writer_becomes_a_reader_without_a_gap", ""),
+    (Flaw::PromisesNews, "a_loss_is_told_as_soon_as_promised", "promised by loss_push"),
+    (Flaw::PromisesWakeUps, "waiters_are_woken_as_soon_as_promised", "promised is push"),
+    (Flaw::PromisesOtherHosts, "what_works_across_hosts_leaves_the_process", "across_hosts is promised"),
+];
+
 pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {
-    let each = CAUGHT.iter().map(|&(defect, case, words)| {
-        let gate = Arc::clone(gate);
-        Trial::test(format!("broken::{defect:?}::is_caught_by::{case}"), move || {
-            let _pass = gate.enter(Pace::Free);
-            caught(defect, case, words)
-        })
+    let broken = CAUGHT.iter().map(|&(defect, case, words)| {
+        let make = move || Arc::new(Broken::new(defect)) as Arc<dyn DistributedLock>;
+        trial(gate, &format!("{defect:?}"), make, case, words)
     });
-    each.collect()
+    let flawed = FOUND.iter().map(|&(flaw, case, words)| {
+        let make = move || Arc::new(Flawed::new(flaw)) as Arc<dyn DistributedLock>;
+        trial(gate, &format!("{flaw:?}"), make, case, words)
+    });
+    broken.chain(flawed).collect()
 }
 
-fn caught(defect: Defect, case: &str, words: &str) -> Result<(), Failed> {
+fn trial(
+    gate: &Arc<Gate>,
+    defect: &str,
+    make: impl FnOnce() -> Arc<dyn DistributedLock> + Send + 'static,
+    case: &'static str,
+    words: &'static str,
+) -> Trial {
+    let gate = Arc::clone(gate);
+    Trial::test(format!("broken::{defect}::is_caught_by::{case}"), move || {
+        let _pass = gate.enter(Pace::Free);
+        caught(make(), case, words)
+    })
+}
+
+fn caught(lock: Arc<dyn DistributedLock>, case: &str, words: &str) -> Result<(), Failed> {
     let case = cases().iter().find(|one| one.name == case).ok_or("there is no such case")?;
-    let complaint = must_fail(case, Arc::new(Workshop(Arc::new(Broken::new(defect)))))?;
+    let complaint = must_fail(case, Arc::new(Workshop(lock)))?;
     if complaint.contains(words) {
         return Ok(());
     }
@@ -70,7 +143,7 @@ fn caught(defect: Defect, case: &str, words: &str) -> Result<(), Failed> {
 }
 
 #[derive(Debug)]
-struct Workshop(Arc<Broken>);
+struct Workshop(Arc<dyn DistributedLock>);
 
 #[async_trait]
 impl Harness for Workshop {
@@ -79,6 +152,6 @@ impl Harness for Workshop {
     }
 
     async fn client(&self) -> Result<Locks> {
-        Locks::new(Arc::clone(&self.0) as Arc<dyn DistributedLock>)
+        Locks::new(Arc::clone(&self.0))
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn start(release: &'static Release, count: usize, trouble: Trou
             }
         }
         Trouble::BlackHole => {
-            let proxy = Proxy::start(nodes[0].addr()).await.map_err(|error| missing(&error))?;
+            let proxy = Proxy::start(nodes[0].addr()).await.map_err(|error| missing(&error.into()))?;
             proxy.blackhole(Direction::Both);
             hole = Some(proxy);
         }

@@ -33,7 +33,7 @@ pub(crate) const SERVERS: [Package; 4] = [
 
 /// What else the tests use: a pooler, certificates, a browser, and what the lock clients of others need, which ours are tested with. Those of
 /// Python and Node come from their indexes.
-pub(crate) const TOOLS: [Package; 7] = [
+pub(crate) const TOOLS: [Package; 10] = [
     Package { gives: "the pooler before PostgreSQL", name: "pgbouncer", sign: Sign::File("pgbouncer") },
     Package { gives: "certificates for TLS", name: "openssl", sign: Sign::File("openssl") },
     Package {
@@ -47,6 +47,17 @@ pub(crate) const TOOLS: [Package; 7] = [
         gives: "the browser that the report is looked at with",
         name: "chromium-driver",
         sign: Sign::File("chromedriver"),
+    },
+    Package {
+        gives: "the server of the example of a backend",
+        name: "etcd-server",
+        sign: Sign::File("etcd"),
+    },
+    Package { gives: "what its client is built with", name: "protobuf-compiler", sign: Sign::File("protoc") },
+    Package {
+        gives: "the descriptions for that",
+        name: "libprotobuf-dev",
+        sign: Sign::File("/usr/include/google/protobuf/descriptor.proto"),
     },
     Package { gives: "node-redlock", name: "npm", sign: Sign::File("npm") },
 ];

@@ -119,7 +119,15 @@ fn command(args: &[String], servers: Servers) -> Vec<&'static str> {
 /// The own tests of the backend, on a release.
 fn of_backend(release: &Release) -> Command {
     let mut tests = cargo();
-    tests.args(["test", "--all-features", "--no-fail-fast", "--package", "backend-redis", "--test", "redis"]);
+    tests.args([
+        "test",
+        "--all-features",
+        "--no-fail-fast",
+        "--package",
+        "lockwell-redis",
+        "--test",
+        "redis",
+    ]);
     tests.env("LOCKWELL_RELEASES", release.name());
     tests
 }
@@ -157,8 +165,8 @@ mod tests {
     fn everything_is_tested_unless_a_package_is_chosen() {
         assert_eq!(shown(""), "test --workspace --all-features --no-fail-fast");
         assert_eq!(shown("--test conformance -- -p"), "test --workspace --all-features --no-fail-fast");
-        assert_eq!(shown("-p lockcore"), "test --all-features --no-fail-fast");
-        assert_eq!(shown("--package=lockcore"), "test --all-features --no-fail-fast");
+        assert_eq!(shown("-p lockwell-core"), "test --all-features --no-fail-fast");
+        assert_eq!(shown("--package=lockwell-core"), "test --all-features --no-fail-fast");
     }
 
     #[test]
@@ -171,8 +179,8 @@ mod tests {
     #[test]
     fn tests_are_built_without_being_run() {
         let built = |line| building(&words(line), Servers::Usual).map(|args| args.join(" "));
-        let expected = "test --all-features --no-fail-fast -p lockcore --no-run";
-        assert_eq!(built("-p lockcore -- lease").as_deref(), Some(expected));
+        let expected = "test --all-features --no-fail-fast -p lockwell-core --no-run";
+        assert_eq!(built("-p lockwell-core -- lease").as_deref(), Some(expected));
         assert_eq!(built("--doc"), None);
     }
 
@@ -189,9 +197,9 @@ mod tests {
         assert_eq!((options.busy, options.repeat, options.restart), (4, Some(10), true));
         assert!(options.no_install);
         assert_eq!(options.rest.args, words("--test x -- --busy redis::"));
-        let options = parsed("test -p lockcore --no-install").unwrap();
+        let options = parsed("test -p lockwell-core --no-install").unwrap();
         assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
-        assert_eq!(options.rest.args, words("-p lockcore --no-install"));
+        assert_eq!(options.rest.args, words("-p lockwell-core --no-install"));
         assert!(parsed("test --restart").is_err());
         assert!(parsed("test --busy x").is_err());
     }

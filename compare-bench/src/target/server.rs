@@ -274,7 +274,7 @@ impl Running {
         if delay.is_zero() {
             return Ok(server);
         }
-        let proxy = Proxy::start(server).await.map_err(failed)?;
+        let proxy = Proxy::start(server).await.map_err(|error| failed(error.into()))?;
         proxy.delay(delay);
         let addr = proxy.addr();
         self.lines.push(proxy);

@@ -1,11 +1,13 @@
-//! For authors of backends: the machinery that every backend needs, written once.
+//! For authors of backends: the trait and its vocabulary, and the machinery that every backend needs, written once.
 //!
-//! A backend implements [`DistributedLock`](crate::DistributedLock). What it does not have to write itself:
+//! A backend implements [`DistributedLock`]. What it does not have to write itself:
 //!
 //! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
 //!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it. [`Hot`]:
 //!   which locks somebody has waited for lately.
+//! * [`Reconnect`]: a connection for each runtime that is replaced when it fails, and requests that are repeated on the new
+//!   one.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`LeaseTable`]: leases that no server ends, since the session of a client keeps what its claims have made.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
@@ -17,6 +19,7 @@ mod hand_over;
 mod hot;
 mod lease_table;
 mod per_runtime;
+mod reconnect;
 mod record;
 mod signs;
 mod waiters;
@@ -29,9 +32,16 @@ pub use hand_over::{PushedGrant, SignOfLife};
 pub use hot::Hot;
 pub use lease_table::LeaseTable;
 pub use per_runtime::PerRuntime;
+pub use reconnect::{Failure, Reconnect};
 pub use record::Record;
 pub use waiters::{KEEP_EVERY, PLACE_TTL, Waiter, Waiters};
 pub use waiting::{Answer, Queue, wait_for_turn};
 
+pub use crate::config::{Host, Secret, ServerUrl, tls};
+pub use crate::contract::{
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
+    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Wait,
+};
 pub use crate::lease::valid_until;
-pub use crate::system::{OwnRuntime, SharedRuntime};
+pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime};
+pub use async_trait::async_trait;

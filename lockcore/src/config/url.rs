@@ -36,11 +36,24 @@ impl fmt::Debug for Secret {
 
 /// One host of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Host {
     /// A name or an address; an IPv6 address without its brackets.
     pub name: String,
     /// The port, if one was given.
     pub port: Option<u16>,
+}
+
+impl Host {
+    /// A name or an address; an IPv6 address without its brackets.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The port, if one was given.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
 }
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.

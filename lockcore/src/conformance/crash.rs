@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::stage::{Stage, free_by, holder, millis, pause, queued, release, secs, ttl_of};
+use super::stage::{EXPIRY, Stage, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Holder;
 use crate::{LockName, Moment};
 
-/// How long after the end of a dead holder's lease the lock may stay taken: 250 ms, and more for a busy machine.
-const SLACK: Duration = Duration::from_secs(1);
+/// How long after the end of a dead holder's lease the lock may stay taken, on a busy machine.
+const SLACK: Duration = EXPIRY;
 const TTL: u64 = 1000;
 
 fn start(stage: &Stage, name: &LockName, ttl: Duration) -> Holder {

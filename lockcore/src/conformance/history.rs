@@ -11,6 +11,7 @@ use crate::{FencingToken, LockName, Mode, Moment};
 
 /// One holder's belief that it held a lock.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Belief {
     /// The lock.
     pub lock: LockName,

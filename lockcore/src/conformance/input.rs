@@ -157,5 +157,5 @@ pub(super) async fn the_harness_offers_what_the_backend_promises(stage: Stage) {
     assert_eq!(offers.contains(&Need::Process), stage.harness.address().is_some(), "an address");
     assert_eq!(offers.contains(&Need::Server), stage.harness.server().is_some(), "switches of the server");
     assert_eq!(offers.contains(&Need::Link), stage.harness.link().await.is_some(), "a network that fails");
-    assert!(locks.capabilities().min_ttl <= secs(1), "the suite works with leases of about a second");
+    assert!(locks.capabilities().min_ttl <= secs(5), "the suite works with leases of a few seconds");
 }

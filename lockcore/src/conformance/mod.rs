@@ -1,9 +1,13 @@
 //! The conformance suite: what every backend must do, as a table of named cases.
 //!
-//! Each [`Case`] is an async function over a [`Harness`], which stands for one lock server. The author of a backend
-//! writes a harness (only [`client`](Harness::client) is a must), says what it [`offers`](Harness::offers), and runs
-//! those of [`cases`] whose [needs](Case::needs) are met, each on a multi-threaded tokio runtime of its own. A case
-//! that fails panics, and says what happened.
+//! The author of a backend writes a test program with a `main` that calls [`main`], with a [`Target`] for each kind of
+//! server: `docs/backend.md` shows one in full. Where the server is one process, [`Target::on_server`] does all of the
+//! rest; for others the author writes a [`Harness`].
+//!
+//! Underneath, each [`Case`] is an async function over a [`Harness`], which stands for one lock server. Only
+//! [`client`](Harness::client) is a must. Those of [`cases`] whose [needs](Case::needs) are met by what the harness
+//! [`offers`](Harness::offers) are run, each on a multi-threaded tokio runtime of its own. A case that fails panics, and says
+//! what happened.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -31,7 +35,7 @@
 //! }
 //! ```
 //!
-//! `tests/conformance.rs` of lockwell runs it with libtest-mimic, on every backend, with real servers and faults.
+//! `tests/conformance.rs` of lockwell runs it on every backend, with real servers and faults.
 //!
 //! The cases are **not** covered by semantic versioning: a new version may bring more of them, and a backend may fail
 //! one that it never met.
@@ -48,6 +52,7 @@ pub mod history;
 mod holder;
 mod input;
 mod inspection;
+mod kit;
 mod leading;
 mod limits;
 mod local;
@@ -58,6 +63,7 @@ mod names;
 mod network;
 mod outage;
 mod ownership;
+mod promises;
 mod reentrancy;
 mod renewal;
 mod running;
@@ -77,6 +83,7 @@ use std::time::Duration;
 
 pub use harness::{Harness, Link, Need, Server, Way};
 pub use holder::{Holder, serve_if_asked};
+pub use kit::{Missing, Site, Target, main};
 pub use table::cases;
 
 use stage::Stage;
@@ -97,6 +104,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One thing that every backend must do.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Case {
     /// Its name, which says what must hold.
     pub name: &'static str,

@@ -11,6 +11,9 @@ use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, M
 /// What "at once" and "punctual" mean on a machine that is busy with other things.
 pub(super) const LATE: Duration = Duration::from_millis(500);
 
+/// How soon after the end of a lease the lock is free, and shown so. Servers look for such leases now and then.
+pub(super) const EXPIRY: Duration = Duration::from_secs(1);
+
 /// The place of one run of one case.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {

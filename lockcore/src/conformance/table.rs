@@ -6,8 +6,8 @@ use super::Need::{
 use super::{Case, Need, Pace, Run};
 use super::{
     cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits, local,
-    loss, many, modes, names, network, outage, ownership, reentrancy, renewal, running, runtimes, secrets,
-    tokens, troubled, waiting,
+    loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal, running, runtimes,
+    secrets, tokens, troubled, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -135,6 +135,11 @@ const ALL: &[Case] = cases! {
         the_bounds_of_what_is_allowed_work: Free [];
         what_is_not_promised_is_refused: Free [];
         the_harness_offers_what_the_backend_promises: Free [];
+    }
+    promises {
+        a_loss_is_told_as_soon_as_promised: Free [];
+        waiters_are_woken_as_soon_as_promised: Quiet [];
+        what_works_across_hosts_leaves_the_process: Free [];
     }
     secrets {
         debug_shows_no_owner: Free [];

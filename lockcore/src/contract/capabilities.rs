@@ -71,6 +71,60 @@ impl Capabilities {
         }
     }
 
+    /// Switches these promises on.
+    ///
+    /// ```
+    /// use lockcore::{Capabilities, Requirement};
+    /// let promised = Capabilities::minimal("example").promising([Requirement::Shared, Requirement::Fencing]);
+    /// assert!(promised.promises(Requirement::Shared) && !promised.promises(Requirement::Fifo));
+    /// ```
+    #[must_use]
+    pub fn promising(mut self, promised: impl IntoIterator<Item = Requirement>) -> Self {
+        for requirement in promised {
+            *self.flag(requirement) = true;
+        }
+        self
+    }
+
+    /// Sets the shortest and the longest lease.
+    #[must_use]
+    pub fn with_ttl(mut self, shortest: Duration, longest: Duration) -> Self {
+        (self.min_ttl, self.max_ttl) = (shortest, longest);
+        self
+    }
+
+    /// The backend's name.
+    pub fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// The shortest lease.
+    pub fn min_ttl(&self) -> Duration {
+        self.min_ttl
+    }
+
+    /// The longest lease.
+    pub fn max_ttl(&self) -> Duration {
+        self.max_ttl
+    }
+
+    fn flag(&mut self, requirement: Requirement) -> &mut bool {
+        match requirement {
+            Requirement::Shared => &mut self.shared,
+            Requirement::Permits => &mut self.permits,
+            Requirement::Downgrade => &mut self.downgrade,
+            Requirement::Fencing => &mut self.fencing,
+            Requirement::TokenBlocks => &mut self.token_blocks,
+            Requirement::Fifo => &mut self.fifo,
+            Requirement::Push => &mut self.push,
+            Requirement::LossPush => &mut self.loss_push,
+            Requirement::HerdFree => &mut self.herd_free,
+            Requirement::AcrossHosts => &mut self.across_hosts,
+            Requirement::Durable => &mut self.durable,
+            Requirement::FailoverSafe => &mut self.failover_safe,
+        }
+    }
+
     /// Checks that everything demanded is promised. The error names all that is missing.
     ///
     /// This is what makes a change of backend in the configuration safe: an application that relies on fencing fails
@@ -94,20 +148,7 @@ impl Capabilities {
 
     /// Whether this one requirement is met.
     pub fn promises(&self, requirement: Requirement) -> bool {
-        match requirement {
-            Requirement::Shared => self.shared,
-            Requirement::Permits => self.permits,
-            Requirement::Downgrade => self.downgrade,
-            Requirement::Fencing => self.fencing,
-            Requirement::TokenBlocks => self.token_blocks,
-            Requirement::Fifo => self.fifo,
-            Requirement::Push => self.push,
-            Requirement::LossPush => self.loss_push,
-            Requirement::HerdFree => self.herd_free,
-            Requirement::AcrossHosts => self.across_hosts,
-            Requirement::Durable => self.durable,
-            Requirement::FailoverSafe => self.failover_safe,
-        }
+        *self.clone().flag(requirement)
     }
 
     /// Refuses a mode or a lease that the backend cannot honour.

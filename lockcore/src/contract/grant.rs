@@ -135,7 +135,8 @@ impl fmt::Debug for Grant {
 #[non_exhaustive]
 pub enum Renewal {
     /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
-    /// [`valid_until`](crate::backend::valid_until)).
+    /// [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease: lockcore takes the
+    /// [lock delay](Claim::rest) off.
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.
     Lost,

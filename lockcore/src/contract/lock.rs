@@ -37,6 +37,25 @@ use crate::{
 ///    runtime of its own, and an application may use one client on several runtimes. A runtime that is blocked, not
 ///    driven or gone must cost the callers on others nothing. Connections that depend on the runtime that made them are
 ///    kept [per runtime](crate::backend::PerRuntime).
+/// 9. **The end of a lease shows soon.** When a lease has ended at the server, the lock is granted to another, and is no
+///    longer shown as held, within a second. A server that counts in whole seconds makes its leases longer, never shorter,
+///    than [`Claim::ttl`]; this second then includes what it adds. The time left may be shown in whole seconds.
+/// 10. **Few round trips.** A free lock is granted in two round trips at most: over a network whose round trip takes two
+///    fifths of a lease, a lock is acquired and kept.
+/// 11. **A lost answer is not an error by itself.** When a connection breaks, requests that mean the same when they are
+///    repeated are repeated on a new one, within the limits of rule 6. What cannot be answered in time is
+///    [`Unreachable`](crate::ErrorKind::Unreachable), [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) or
+///    [`TimedOut`](crate::ErrorKind::TimedOut), never [`Lost`](crate::ErrorKind::Lost). A stop of the server that is
+///    shorter than the lease costs neither holders nor waiters anything, and after a restart clients go on.
+/// 12. **A release that is repeated** says [`Released`](crate::Released::Released) if an earlier copy of it, whose answer was
+///    lost, may have done it.
+/// 13. **What is shown** ([`inspect`](Self::inspect)) names the holders by their tokens and labels. How long a lock has been
+///    held counts from its grant, not from the beginning of the wait, and does not start again with a renewal.
+///
+/// Leases may be as short as the backend allows, with a shortest of five seconds at most. The
+#[cfg_attr(feature = "conformance", doc = "[conformance suite](crate::conformance)")]
+#[cfg_attr(not(feature = "conformance"), doc = "conformance suite (feature `conformance`)")]
+/// checks all of this.
 ///
 /// `lockcore` polls the future of `acquire` and `release` to its end: when a caller goes away, the rest of it moves to a
 /// task of its own, with the claim cancelled. Only the shutdown of a runtime drops it half-way; the keeper then

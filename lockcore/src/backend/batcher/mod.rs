@@ -79,6 +79,7 @@ pub trait Service: Send + Sync + Sized + 'static {
 
 /// One try of a batch.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Attempt {
     /// When the batch was tried for the first time.
     pub began: Moment,
@@ -88,6 +89,7 @@ pub struct Attempt {
 
 /// What became of one request of a batch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Outcome<T> {
     /// It was answered.
     Answered(T),

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{TO_CLIENT, TO_SERVER};
+use crate::{TO_CLIENT, TO_SERVER, http2::Http2};
 
 /// What happens to bytes at the end of their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,10 +49,7 @@ pub(super) struct Connection {
     id: u64,
     /// For each way: bytes have been lost.
     holed: [AtomicBool; 2],
-    /// The client has spoken last.
-    asked: AtomicBool,
-    /// The next reply is to be dropped.
-    doomed: AtomicBool,
+    talk: Mutex<Talk>,
     /// Bytes for the server that have been read and are still here.
     kept: AtomicU64,
     /// Bytes that the server has got.
@@ -60,6 +57,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Something that went this way has been lost.
     pub(super) fn lose(&self, way: usize) {
         self.holed[way].store(true, Ordering::SeqCst);
@@ -95,6 +96,23 @@ impl Connection {
         let holed = |way: usize| self.holed[way].load(Ordering::SeqCst) && mode.flow[way] != Flow::Swallow;
         mode.cut || self.id < mode.closed_below || holed(TO_SERVER) || holed(TO_CLIENT)
     }
+}
+
+/// The conversation on a connection.
+#[derive(Debug, Default)]
+enum Talk {
+    /// The client has not spoken yet.
+    #[default]
+    Silence,
+    /// One after the other.
+    Turns {
+        /// The client has spoken last.
+        asked: bool,
+        /// The next reply is to be dropped.
+        doomed: bool,
+    },
+    /// Many at a time.
+    Streams(Http2),
 }
 
 /// Everything that the owner and the connections share.
@@ -191,8 +209,7 @@ impl Shared {
         let connection = Arc::new(Connection {
             id: self.next_id.fetch_add(1, Ordering::SeqCst),
             holed: Default::default(),
-            asked: AtomicBool::new(false),
-            doomed: AtomicBool::new(false),
+            talk: Mutex::default(),
             kept: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
         });
@@ -212,23 +229,43 @@ impl Shared {
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = k;
     }
 
-    /// The client has sent something. Counts it if it begins a turn.
-    pub(super) fn client_spoke(&self, connection: &Connection) {
-        if connection.asked.swap(true, Ordering::SeqCst) {
-            return;
+    /// The client has sent something. Counts the requests that begin in it.
+    pub(super) fn client_spoke(&self, connection: &Connection, bytes: &[u8]) {
+        let mut talk = connection.talk();
+        if let Talk::Silence = *talk {
+            let turns = Talk::Turns { asked: false, doomed: false };
+            *talk = Http2::recognise(bytes).map_or(turns, Talk::Streams);
         }
-        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.turns.fetch_add(1, Ordering::SeqCst);
-        if *armed > 0 {
-            *armed -= 1;
-            connection.doomed.store(*armed == 0, Ordering::SeqCst);
+        match &mut *talk {
+            Talk::Turns { asked, doomed } if !*asked => {
+                *asked = true;
+                *doomed = self.begins();
+            }
+            Talk::Streams(http2) => http2.client_spoke(bytes, || self.begins()),
+            _ => (),
         }
     }
 
+    /// A request begins. True if its reply is to be dropped.
+    fn begins(&self) -> bool {
+        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        let was_armed = *armed > 0;
+        *armed = armed.saturating_sub(1);
+        was_armed && *armed == 0
+    }
+
     /// The server has sent something. False if that is the reply to be dropped, and the connection with it.
-    pub(super) fn server_spoke(&self, connection: &Connection) -> bool {
-        connection.asked.store(false, Ordering::SeqCst);
-        let doomed = connection.doomed.load(Ordering::SeqCst);
+    pub(super) fn server_spoke(&self, connection: &Connection, bytes: &[u8]) -> bool {
+        let doomed = match &mut *connection.talk() {
+            // A server that speaks first.
+            Talk::Silence => false,
+            Talk::Turns { asked, doomed } => {
+                *asked = false;
+                *doomed
+            }
+            Talk::Streams(http2) => http2.server_spoke(bytes),
+        };
         if doomed {
             self.dropped_replies.fetch_add(1, Ordering::SeqCst);
         }

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{
+use crate::{
     TO_SERVER,
     switches::{Entry, Flow, Mode},
 };
@@ -83,7 +83,7 @@ impl<'a> Way<'a> {
             let contents = match read(source, &mut buffer).await {
                 Ok(0) => Contents::End,
                 Ok(length) => {
-                    if !self.heard() {
+                    if !self.heard(&buffer[..length]) {
                         return Reset;
                     }
                     if self.index == TO_SERVER {
@@ -109,13 +109,13 @@ impl<'a> Way<'a> {
         self.entry.connection.flow(mode, self.index)
     }
 
-    fn heard(&self) -> bool {
+    fn heard(&self, bytes: &[u8]) -> bool {
         let Entry { shared, connection } = self.entry;
         if self.index == TO_SERVER {
-            shared.client_spoke(connection);
+            shared.client_spoke(connection, bytes);
             return true;
         }
-        shared.server_spoke(connection)
+        shared.server_spoke(connection, bytes)
     }
 
     /// Delivers what is on the line. Returns when the sender's end of the conversation has arrived.

@@ -1,5 +1,6 @@
 //! A TCP proxy that does to a connection what networks do to it.
 
+mod http2;
 mod link;
 mod pipe;
 mod switches;
@@ -15,10 +16,10 @@ use std::{
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 use self::switches::{Flow, Kept, Shared};
-use crate::{Error, server::blocking};
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Direction {
     /// From the client to the server: requests.
     ToServer,
@@ -59,16 +60,14 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts one on a free loopback port. The server need not be up.
-    pub async fn start(upstream: SocketAddr) -> Result<Self, Error> {
-        blocking(move || Self::start_blocking(upstream)).await
+    // Async, since it may do more one day; opening a port does not block.
+    #[allow(clippy::unused_async)]
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        Self::start_blocking(upstream)
     }
 
     /// Like [`Proxy::start`], for callers that are not async.
-    pub fn start_blocking(upstream: SocketAddr) -> Result<Self, Error> {
-        Self::try_start(upstream).map_err(Error::io(format!("a proxy for {upstream}")))
-    }
-
-    fn try_start(upstream: SocketAddr) -> io::Result<Self> {
+    pub fn start_blocking(upstream: SocketAddr) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
@@ -174,8 +173,10 @@ impl Proxy {
     /// Swallows the reply to the `k`-th request from now on, counted over all connections, and resets the
     /// connection: the request was carried out, and the client can not know. 0 disarms it.
     ///
-    /// A request is a turn of the conversation: the client's first bytes after the server's last ones. To find
-    /// out which turn is which, run the same steps once and look at [`Proxy::turns`].
+    /// A request is a turn of the conversation: the client's first bytes after the server's last ones. Where the client
+    /// speaks HTTP/2, which is recognised without TLS only, each of its streams is a conversation of its own: a unary call
+    /// of gRPC is one request, and so is each message of a stream that has been answered. To find out which turn is
+    /// which, run the same steps once and look at [`Proxy::turns`].
     pub fn drop_reply(&self, k: u64) {
         self.shared.arm(k);
     }

@@ -8,7 +8,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::{
+use crate::{
     TO_CLIENT, TO_SERVER,
     pipe::{Reset, Way},
     switches::{Entry, Flow, Shared},

@@ -1,0 +1,186 @@
+//! Requests that are repeated on a new connection.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{Backoff, PerRuntime};
+use crate::system::lock;
+use crate::{Clock, Error, ErrorKind, Moment, Result};
+
+/// Why a request has failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The server has refused it. That is the answer.
+    Refused(Error),
+    /// Nobody knows whether it was carried out. It is repeated on a new connection.
+    Doubtful(Error),
+}
+
+/// One connection for each runtime: made when it is needed, replaced when a request on it has failed or gets no answer.
+///
+/// For clients that are cheap to clone and carry many requests at a time. The requests must mean the same when they are
+/// repeated: an acquire by its owner, a renewal, a release by its owner. For requests that should share calls there is
+/// [`Batcher`](super::Batcher).
+pub struct Reconnect<C> {
+    connections: PerRuntime<Slot<C>>,
+    silence: Duration,
+}
+
+/// A connection, and how many there were before it.
+struct Slot<C>(Mutex<(u64, Option<C>)>);
+
+impl<C> Slot<C> {
+    /// Gives up a connection, unless another has replaced it.
+    fn give_up(&self, number: u64) {
+        let mut slot = lock(&self.0);
+        if slot.0 == number {
+            *slot = (number + 1, None);
+        }
+    }
+}
+
+impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
+    /// No connection yet. A request, connecting included, that has no answer for as long as `silence` is repeated.
+    pub fn new(silence: Duration) -> Self {
+        Self { connections: PerRuntime::new(), silence }
+    }
+
+    /// Asks until there is an answer or the time is over; then the last failure is the answer.
+    ///
+    /// `request` is told whether one before it may have been carried out: an acquire then calls
+    /// [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds nothing may have released it.
+    ///
+    /// # Cancel safety
+    /// What a request under way does when it is dropped is up to the client of the server.
+    pub async fn ask<T, M, R>(
+        &self,
+        until: Moment,
+        connect: impl Fn() -> M,
+        request: impl Fn(C, bool) -> R,
+    ) -> Result<T>
+    where
+        M: Future<Output = Result<C, Failure>>,
+        R: Future<Output = Result<T, Failure>>,
+    {
+        let slot: Arc<Slot<C>> = self.connections.get(|| Slot(Mutex::new((0, None))))?;
+        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+        let clock = Clock::system();
+        let mut again = false;
+        loop {
+            let mut sent = None;
+            let attempt = async {
+                let present = lock(&slot.0).clone();
+                let (number, connection) = match present {
+                    (number, Some(connection)) => (number, connection),
+                    (number, None) => {
+                        let new = Box::pin(connect()).await?;
+                        // Several may have connected at a time: the first of them is for all.
+                        let mut slot = lock(&slot.0);
+                        if slot.0 == number {
+                            (number, slot.1.get_or_insert(new).clone())
+                        } else {
+                            (number, new)
+                        }
+                    }
+                };
+                sent = Some(number);
+                // The futures of some clients are so large that a few of them, one in another, fill a thread's stack.
+                Box::pin(request(connection, again)).await
+            };
+            let end = until.min(Moment::now().after(self.silence));
+            let error = match clock.timeout_at(end, attempt).await {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(Failure::Refused(error))) => return Err(error),
+                Some(Err(Failure::Doubtful(error))) => error,
+                None => Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer"),
+            };
+            if let Some(number) = sent {
+                slot.give_up(number);
+                again = true;
+            }
+            let pause = backoff.next_pause();
+            if until.remaining() <= pause {
+                return Err(error);
+            }
+            clock.sleep(pause).await;
+        }
+    }
+
+    /// Forgets the connections of all runtimes. Requests that are under way end as they would.
+    pub fn close(&self) {
+        drop(self.connections.take_all());
+    }
+}
+
+impl<C> fmt::Debug for Reconnect<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reconnect").field("silence", &self.silence).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    fn doubtful() -> Failure {
+        Failure::Doubtful(Error::new(ErrorKind::Unreachable, "broken"))
+    }
+
+    fn soon() -> Moment {
+        Moment::now().after(Duration::from_secs(5))
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_until_it_fails() {
+        let made = AtomicU32::new(0);
+        let reconnect = Reconnect::new(Duration::from_millis(50));
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        for _ in 0..2 {
+            let on =
+                reconnect.ask(soon(), connect, |on, again| async move { Ok((on, again)) }).await.unwrap();
+            assert_eq!(on, (0, false));
+        }
+        // It breaks; the next one does not answer.
+        let request = |on, again| async move {
+            match on {
+                0 => Err(doubtful()),
+                1 => std::future::pending().await,
+                on => Ok((on, again)),
+            }
+        };
+        assert_eq!(reconnect.ask(soon(), connect, request).await.unwrap(), (2, true));
+        let refused = |_, _| async { Err::<(), _>(Failure::Refused(Error::new(ErrorKind::Refused, "no"))) };
+        assert_eq!(reconnect.ask(soon(), connect, refused).await.unwrap_err().kind(), ErrorKind::Refused);
+        assert_eq!(made.load(Ordering::SeqCst), 3, "an answer breaks no connection");
+    }
+
+    #[tokio::test]
+    async fn nothing_was_sent_where_nothing_is_connected() {
+        let reconnect = Reconnect::<u32>::new(Duration::from_millis(50));
+        let tries = AtomicU32::new(0);
+        let connect = || async {
+            match tries.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => Err(doubtful()),
+                try_ => Ok(try_),
+            }
+        };
+        let answer =
+            reconnect.ask(soon(), connect, |on, again| async move { Ok((on, again)) }).await.unwrap();
+        assert_eq!(answer, (2, false));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_time_is_the_end() {
+        let reconnect = Reconnect::<()>::new(Duration::from_mins(1));
+        let began = Moment::now();
+        let until = began.after(Duration::from_millis(100));
+        let never = |(), _| std::future::pending::<Result<(), Failure>>();
+        let error = reconnect.ask(until, || async { Ok(()) }, never).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(until.has_passed() && Moment::now().since(began) < Duration::from_secs(3));
+    }
+}

@@ -1,0 +1,10 @@
+//! What the author of a backend runs the suite with: servers, a network that fails, and the `main` of the test program.
+
+mod main;
+mod one_server;
+mod process;
+mod target;
+
+pub use main::main;
+pub use process::Site;
+pub use target::{Missing, Target};

@@ -1,0 +1,188 @@
+//! A server that is one process.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::target::Missing;
+
+/// Runs its arguments, says their process id, and kills them when its input ends: with this process, however that ends.
+const KEEPER: &str = r#"exec 3<&0
+"$@" </dev/null 3<&- >&2 &
+server=$!
+echo $server
+{ read -r line <&3; kill -9 $server; } >/dev/null 2>&1 &
+watch=$!
+wait $server
+status=$?
+kill $watch 2>/dev/null
+exit $status"#;
+
+/// What a shell says of a program that is not there.
+const NOT_FOUND: i32 = 127;
+
+/// How long a server may take to end in good order.
+const STOPPING: Duration = Duration::from_secs(30);
+
+/// Where a server lives: given to what starts it, at each start the same.
+#[derive(Debug)]
+pub struct Site {
+    addr: SocketAddr,
+    peer_addr: SocketAddr,
+    folder: PathBuf,
+}
+
+impl Site {
+    /// Where it takes the connections of clients: a free port on this machine.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Another free port, for servers that need a second one.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr
+    }
+
+    /// Its folder: empty at the first start, removed at the end. In memory where the machine has a file system there.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn choose() -> std::io::Result<Self> {
+        // Both at a time, so that they differ.
+        let ports =
+            [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = parent.join(format!("lockwell-{:016x}", rand::random::<u64>()));
+        fs::create_dir(&folder)?;
+        Ok(Self { addr: ports[0].local_addr()?, peer_addr: ports[1].local_addr()?, folder })
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // It stays behind if a file in it cannot be removed, which harms no test.
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+pub(super) type MakeCommand = Arc<dyn Fn(&Site) -> Command + Send + Sync>;
+
+/// A server process, started anew at the same place after each stop.
+pub(super) struct ServerProcess {
+    command: MakeCommand,
+    running: Mutex<Option<Running>>,
+    site: Site,
+}
+
+struct Running {
+    keeper: Child,
+    server: Pid,
+    /// Kept open: the keeper must not fail when it writes.
+    _words: BufReader<ChildStdout>,
+}
+
+impl ServerProcess {
+    /// A place for a server, which is not started yet.
+    pub(super) fn new(command: MakeCommand) -> Result<Self, Missing> {
+        let site =
+            Site::choose().map_err(|error| Missing::Broken(format!("a place for a server: {error}")))?;
+        Ok(Self { command, running: Mutex::new(None), site })
+    }
+
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn log(&self) -> PathBuf {
+        self.site.folder.join("log")
+    }
+
+    /// Starts the process; the server may need a while until it answers.
+    pub(super) fn start(&self) -> std::io::Result<()> {
+        let command = (self.command)(&self.site);
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEPER, "sh"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => keeper.env(name, value),
+                None => keeper.env_remove(name),
+            };
+        }
+        keeper.current_dir(command.get_current_dir().unwrap_or(&self.site.folder));
+        let mut keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut words = BufReader::new(keeper.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        words.read_line(&mut line)?;
+        let server = line.trim().parse().ok().and_then(Pid::from_raw);
+        let server = server.ok_or_else(|| std::io::Error::other(format!("no process id: {line:?}")))?;
+        *self.running() = Some(Running { keeper, server, _words: words });
+        Ok(())
+    }
+
+    /// Why it has ended, if it has.
+    pub(super) fn ended(&self) -> Option<Missing> {
+        let status = self.running().as_mut()?.keeper.try_wait().ok()??;
+        if status.code() == Some(NOT_FOUND) {
+            let command = (self.command)(&self.site);
+            return Some(Missing::NotInstalled(format!("{} is not found", command.get_program().display())));
+        }
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let from = log.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);
+        Some(Missing::Broken(format!(
+            "the server ended with {status}; the end of its log:\n{}",
+            &log[from..]
+        )))
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        // Not in one expression: each of them takes the mutex.
+        let has_begun = self.running().is_some();
+        has_begun && self.ended().is_none()
+    }
+
+    /// # Panics
+    /// If the server does not run.
+    pub(super) fn signal(&self, signal: Signal) {
+        let server = self.running().as_ref().map(|running| running.server).expect("the server runs");
+        kill_process(server, signal).expect("the server is there");
+    }
+
+    /// Ends it in good order.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub(super) async fn stop(&self) {
+        self.signal(Signal::TERM);
+        for _ in 0..STOPPING.as_millis() / 20 {
+            if self.ended().is_some() {
+                *self.running() = None;
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the server does not end within {STOPPING:?} after SIGTERM");
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running().take() {
+            // The keeper then kills the server, and ends with it.
+            drop(running.keeper.stdin.take());
+            drop(running.keeper.wait());
+        }
+    }
+}

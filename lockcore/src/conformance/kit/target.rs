@@ -1,0 +1,117 @@
+//! A backend that the suite runs on, and its servers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::one_server::OneServer;
+use super::process::Site;
+use crate::conformance::{Case, Harness, Need};
+use crate::{Locks, Result};
+
+/// How a client connects to an address.
+pub(super) type Connect = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
+pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Locks>> + Send>>;
+
+/// A harness, or why there is none.
+pub(super) type Started = Result<Arc<dyn Harness>, Missing>;
+type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
+
+/// Why a target cannot be tested here.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Missing {
+    /// Its server is not on this machine. Its cases are ignored, and fail with `LOCKWELL_REQUIRE_SERVERS=1`.
+    NotInstalled(String),
+    /// It did not start. Its cases fail.
+    Broken(String),
+}
+
+/// One backend on one kind of server.
+pub struct Target {
+    pub(super) name: String,
+    pub(super) offers: Vec<Need>,
+    start: Box<dyn Fn(Connect) -> Starting + Send + Sync>,
+    ordinary: OnceLock<Started>,
+    /// A server of its own for the cases that stop it.
+    disturbed: OnceLock<Started>,
+    /// Held by the case that stops the server.
+    pub(super) turn: Mutex<()>,
+}
+
+impl Target {
+    /// A target with a harness of one's own. `start` is called twice at most: the cases that stop the server have one
+    /// of their own.
+    pub fn new<F>(
+        name: impl Into<String>,
+        offers: impl Into<Vec<Need>>,
+        start: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Arc<dyn Harness>, Missing>> + Send + 'static,
+    {
+        Self::starting(name.into(), offers.into(), move |_| Box::pin(start()))
+    }
+
+    /// A target on a server that is one process and speaks TCP: the kit starts it, pauses and restarts it, and puts a
+    /// network that fails before it.
+    ///
+    /// `backend` is what the backend itself meets, as in `[Need::Shared, Need::Fifo]`; [`Need::Process`], [`Need::Server`] and
+    /// [`Need::Link`] are met by the kit. `command` starts the server in the foreground, listening where the [`Site`]
+    /// says, with its data in the folder of the site. It ends in good order on SIGTERM. `url` is the address for clients
+    /// that reach the server, or what is put before it, at this place. The server is ready when a client can connect.
+    pub fn on_server(
+        name: impl Into<String>,
+        backend: impl Into<Vec<Need>>,
+        command: impl Fn(&Site) -> Command + Send + Sync + 'static,
+        url: impl Fn(SocketAddr) -> String + Send + Sync + 'static,
+    ) -> Self {
+        let (command, url) = (Arc::new(command), Arc::new(url));
+        let mut offers = backend.into();
+        offers.extend([Need::Process, Need::Server, Need::Link]);
+        let all = offers.clone();
+        Self::starting(name.into(), offers, move |connect| {
+            let (command, url, offers) = (command.clone(), url.clone(), all.clone());
+            Box::pin(async move { OneServer::start(offers, command, url, connect).await })
+        })
+    }
+
+    fn starting(
+        name: String,
+        offers: Vec<Need>,
+        start: impl Fn(Connect) -> Starting + Send + Sync + 'static,
+    ) -> Self {
+        let start = Box::new(start);
+        Self {
+            name,
+            offers,
+            start,
+            ordinary: OnceLock::new(),
+            disturbed: OnceLock::new(),
+            turn: Mutex::default(),
+        }
+    }
+
+    /// The harness for a case, whose server is started by the first who asks.
+    pub(super) fn harness(&self, case: &Case, connect: &Connect) -> Started {
+        let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
+        let start = || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            runtime
+                .map_err(|error| Missing::Broken(error.to_string()))?
+                .block_on((self.start)(Arc::clone(connect)))
+        };
+        place.get_or_init(start).clone()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("name", &self.name)
+            .field("offers", &self.offers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,221 @@
+//! For tests of applications: a lock server that does what the test says, and a clock in the test's hand.
+
+mod faults;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use self::faults::{Fault, Faults};
+pub use crate::system::TestClock;
+use crate::{
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
+    MemoryLock, Moment, Operation, Released, Renewal, Result,
+};
+
+/// A lock server in memory, for tests of applications: it can be told to fail, to be slow, and to take locks away.
+///
+/// Its time stands still until the test [moves](Self::advance) it: leases, waits and renewals follow that clock. What the
+/// application does about a lock that it cannot get, or has lost, is then tested without a server and without sleeping.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+/// use std::time::Duration;
+/// use lockcore::testing::TestServer;
+/// use lockcore::{ErrorKind, Loss, Operation};
+///
+/// let server = TestServer::new();
+/// let locks = server.locks()?;
+///
+/// // The server cannot be reached, and then it can again.
+/// server.fail(Operation::Acquire, ErrorKind::Unreachable);
+/// assert_eq!(locks.lock("orders/42").await.unwrap_err().kind(), ErrorKind::Unreachable);
+/// server.heal();
+///
+/// // An operator takes the lock away: the holder is told at once.
+/// let guard = locks.lock("orders/42").await?;
+/// server.lose("orders/42").await?;
+/// assert_eq!(guard.lost().await, Loss::Taken);
+///
+/// // The process was stopped for longer than its lease.
+/// let guard = locks.lock("orders/43").ttl(Duration::from_secs(10)).await?;
+/// server.advance(Duration::from_secs(11));
+/// assert!(!guard.is_held());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct TestServer(Arc<Inner>);
+
+struct Inner {
+    memory: MemoryLock,
+    clock: TestClock,
+    faults: Faults,
+    /// Called when locks have been taken away.
+    taken: Notify,
+}
+
+impl TestServer {
+    /// A server without any locks, and without faults.
+    pub fn new() -> Self {
+        let clock = TestClock::new();
+        let memory = MemoryLock::with_clock(clock.clock());
+        Self(Arc::new(Inner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
+    }
+
+    /// A new client. Each stands for a process of its own; all share the server and its clock.
+    pub fn locks(&self) -> Result<Locks> {
+        Locks::new(self.backend())
+    }
+
+    /// The backend alone, for code that makes its own client, as with [`Locks::with_config`].
+    pub fn backend(&self) -> Arc<dyn DistributedLock> {
+        Arc::new(TestLock(self.clone()))
+    }
+
+    /// The clock that all leases, waits and delays follow.
+    pub fn clock(&self) -> &TestClock {
+        &self.0.clock
+    }
+
+    /// Moves the clock. A renewal is due after a third of a lease; a step over a whole lease ends it, as a stop of the
+    /// process does. To let time pass for a holder that is alive, move in steps and await something in between.
+    pub fn advance(&self, span: Duration) {
+        self.0.clock.advance(span);
+    }
+
+    /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind, and nothing is done.
+    ///
+    /// Renewals that fail are tried again, and the guard is [`Suspect`](crate::Standing::Suspect) meanwhile; it is lost
+    /// at the end of its lease. With [`ErrorKind::Lost`] the server says that the lock is gone.
+    pub fn fail(&self, operation: Operation, kind: ErrorKind) {
+        self.0.faults.add(operation, Fault::Fails(kind), None);
+    }
+
+    /// The same for so many calls.
+    pub fn fail_times(&self, operation: Operation, kind: ErrorKind, times: u32) {
+        self.0.faults.add(operation, Fault::Fails(kind), Some(times));
+    }
+
+    /// From now on, until [`heal`](Self::heal), the answer to this operation takes so long, by the clock of the test.
+    /// [`Duration::MAX`] is a server that never answers.
+    pub fn delay(&self, operation: Operation, span: Duration) {
+        self.0.faults.add(operation, Fault::Takes(span), None);
+    }
+
+    /// Does away with all faults. What is being delayed goes on being so.
+    pub fn heal(&self) {
+        self.0.faults.clear();
+    }
+
+    /// Takes a lock away from its holders, who are told at once, as by an operator. Says how many there were.
+    pub async fn lose(&self, name: impl AsRef<str>) -> Result<usize> {
+        let freed = self.0.memory.force_release(&LockName::new(name.as_ref())?).await?;
+        self.0.taken.notify_waiters();
+        Ok(freed)
+    }
+
+    /// What stands in the way of this operation now.
+    async fn meet(&self, operation: Operation) -> Result<()> {
+        let (takes, fails) = self.0.faults.of(operation);
+        if !takes.is_zero() {
+            self.0.clock.clock().sleep(takes).await;
+        }
+        match fails {
+            Some(kind) => Err(Error::new(kind, "as the test has asked for").on_backend("test")),
+            None => Ok(()),
+        }
+    }
+
+    async fn holds(&self, grant: &Grant) -> bool {
+        let status = self.0.memory.inspect(grant.claim().name()).await;
+        status.is_ok_and(|status| status.holders.iter().any(|holder| holder.token == grant.last_token()))
+    }
+}
+
+impl Default for TestServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for TestServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestServer").field("clock", &self.0.clock).field("faults", &self.0.faults).finish()
+    }
+}
+
+/// The server as a backend.
+#[derive(Debug)]
+struct TestLock(TestServer);
+
+impl TestLock {
+    fn memory(&self) -> &MemoryLock {
+        &self.0.0.memory
+    }
+}
+
+#[async_trait]
+impl DistributedLock for TestLock {
+    fn capabilities(&self) -> Capabilities {
+        let mut promised = self.memory().capabilities();
+        promised.backend = "test";
+        promised.loss_push = true;
+        promised
+    }
+
+    fn clock(&self) -> Clock {
+        self.memory().clock()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        claim.within_wait(self.0.meet(Operation::Acquire)).await?;
+        self.memory().acquire(claim).await
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        match self.0.meet(Operation::Renew).await {
+            Ok(()) => self.memory().renew(grants, until).await,
+            Err(error) if error.kind() == ErrorKind::Lost => grants.iter().map(|_| Renewal::Lost).collect(),
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.duplicate())).collect(),
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.0.meet(Operation::Release).await?;
+        self.memory().release(claim).await
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        self.0.meet(Operation::Downgrade).await?;
+        self.memory().downgrade(grant).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.meet(Operation::Inspect).await?;
+        self.memory().inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.0.meet(Operation::ForceRelease).await?;
+        self.0.lose(name.as_str()).await
+    }
+
+    async fn lost(&self, grant: &Grant) {
+        loop {
+            // Made before the look, so that a loss in between is not missed.
+            let taken = self.0.0.taken.notified();
+            let mut taken = std::pin::pin!(taken);
+            taken.as_mut().enable();
+            if !self.0.holds(grant).await {
+                return;
+            }
+            taken.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

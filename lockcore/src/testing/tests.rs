@@ -1,0 +1,98 @@
+use super::*;
+use crate::{Loss, Standing};
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// Lets what is due happen: the keeper has a thread of its own.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what}: not within ten seconds");
+}
+
+#[tokio::test]
+async fn operations_fail_as_often_as_asked() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    server.fail_times(Operation::Acquire, ErrorKind::Unreachable, 2);
+    for _ in 0..2 {
+        let error = locks.lock("a").try_now().await.unwrap_err();
+        assert_eq!((error.kind(), error.backend()), (ErrorKind::Unreachable, Some("test")));
+    }
+    let guard = locks.lock("a").try_now().await.unwrap().unwrap();
+    server.fail(Operation::Inspect, ErrorKind::Refused);
+    for _ in 0..3 {
+        assert_eq!(locks.inspect("a").await.unwrap_err().kind(), ErrorKind::Refused);
+    }
+    server.heal();
+    assert!(locks.inspect("a").await.unwrap().is_held());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_is_a_doubt_and_then_a_loss() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let guard = locks.lock("a").ttl(TTL).await.unwrap();
+    server.fail(Operation::Renew, ErrorKind::Unreachable);
+    until("the guard is in doubt", || {
+        // In steps, so that the keeper does not sleep over its renewals.
+        server.advance(Duration::from_millis(100));
+        guard.standing() == Standing::Suspect
+    })
+    .await;
+    assert!(guard.is_held(), "the lease has not ended");
+    server.advance(TTL);
+    assert_eq!(guard.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_renewal_may_say_lost() {
+    let server = TestServer::new();
+    let guard = server.locks().unwrap().lock("a").ttl(TTL).await.unwrap();
+    server.fail(Operation::Renew, ErrorKind::Lost);
+    until("the guard is lost", || {
+        server.advance(Duration::from_millis(100));
+        !guard.is_held()
+    })
+    .await;
+    assert_eq!(guard.lost().await, Loss::Taken);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_taken_away_is_told_at_once() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let [taken, kept] = [locks.lock("a").await.unwrap(), locks.lock("b").await.unwrap()];
+    assert_eq!(server.lose("a").await.unwrap(), 1);
+    assert_eq!(taken.lost().await, Loss::Taken);
+    assert!(kept.is_held());
+    // By the operation of an operator, too.
+    assert_eq!(locks.force_release("b").await.unwrap(), 1);
+    assert_eq!(kept.lost().await, Loss::Taken);
+}
+
+#[tokio::test]
+async fn a_slow_answer_takes_its_time_by_the_clock_of_the_test() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    server.delay(Operation::Acquire, Duration::from_secs(5));
+    let slow = tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!slow.is_finished());
+    server.advance(Duration::from_secs(5));
+    slow.await.unwrap().unwrap().release().await.unwrap();
+    // One that takes longer than the wait.
+    server.delay(Operation::Acquire, Duration::MAX);
+    let never = tokio::spawn(locks.lock("a").wait(Duration::from_secs(1)).into_future());
+    until("the wait ends", || {
+        server.advance(Duration::from_millis(100));
+        never.is_finished()
+    })
+    .await;
+    assert!(never.await.unwrap().unwrap_err().is_retryable());
+}

@@ -1,0 +1,273 @@
+//! The memory backend with one flaw, for what [`Broken`](super::broken_lock::Broken) does not break.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwell::MemoryLock;
+use lockwell::backend::{
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
+    LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,
+};
+
+/// What is wrong with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// A refusal of one who does not wait takes most of a second.
+    RefusesLate,
+    /// A wait goes on for most of a second after its end.
+    WaitsTooLong,
+    /// A wait without an end ends soon.
+    EndsEndlessWaits,
+    NeverRenews,
+    /// A renewal takes a while for each lease.
+    RenewsOneByOne,
+    CountsNoWaiters,
+    CutsLabels,
+    /// With each renewal the time for which a lock has been held begins anew.
+    HeldSinceNow,
+    /// Whoever held the lock last is shown as its holder.
+    ShowsTheDead,
+    CountsOneTooMany,
+    FreesOneReaderOfAll,
+    /// Every release says that something was released.
+    AlwaysReleased,
+    /// Readers are alone, too.
+    ReadersAreWriters,
+    /// There is one permit more than the limit.
+    OnePermitMore,
+    /// A permit and a mutex of one name do not meet.
+    MixesKinds,
+    ReservesOneToken,
+    ReadersHaveNoTokens,
+    ShowsItsOwners,
+    /// It promises less than it is known to.
+    PromisesNoOrder,
+    /// A downgrade is done by nobody.
+    NeverDowngrades,
+    /// Between the writer and the reader there is a gap.
+    DowngradesWithAGap,
+    /// It promises to tell of losses, and does not.
+    PromisesNews,
+    /// It promises to wake up, and asks every second.
+    PromisesWakeUps,
+    /// It promises to work across hosts, and does not leave the process.
+    PromisesOtherHosts,
+}
+
+/// A lock that works, but for one thing.
+pub(crate) struct Flawed {
+    flaw: Flaw,
+    right: MemoryLock,
+    /// What the memory backend knows a claim as, where that differs.
+    aliases: Mutex<HashMap<OwnerId, Claim>>,
+    seen: Mutex<HashMap<LockName, Holder>>,
+    last: Mutex<Option<OwnerId>>,
+    waiting: AtomicUsize,
+}
+
+impl fmt::Debug for Flawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = lock(&self.last).filter(|_| self.is(Flaw::ShowsItsOwners));
+        f.debug_struct("Flawed").field("last", &last.map(|owner| owner.as_uuid())).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const LONG: Duration = Duration::from_millis(800);
+
+impl Flawed {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        Self {
+            flaw,
+            right: MemoryLock::new(),
+            aliases: Mutex::default(),
+            seen: Mutex::default(),
+            last: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn is(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    /// The claim as the memory backend gets it.
+    fn alias(&self, claim: &Claim) -> Claim {
+        let mode = match claim.mode() {
+            Mode::Shared if self.is(Flaw::ReadersAreWriters) => Mode::Exclusive,
+            Mode::Permit { limit } if self.is(Flaw::OnePermitMore) => {
+                Mode::Permit { limit: limit.saturating_add(1) }
+            }
+            mode => mode,
+        };
+        let wait = match claim.wait() {
+            Wait::Forever if self.is(Flaw::EndsEndlessWaits) => {
+                Wait::Until(Moment::now().after(Duration::from_millis(50)))
+            }
+            Wait::Until(_) if self.is(Flaw::PromisesWakeUps) => Wait::No,
+            Wait::Until(end) if self.is(Flaw::WaitsTooLong) => Wait::Until(end.after(LONG)),
+            wait => wait,
+        };
+        let name = self.shelf(claim.name(), claim.mode());
+        // Another claim, which reserves one token.
+        let reserves_less = self.is(Flaw::ReservesOneToken);
+        if mode == claim.mode() && wait == claim.wait() && name == *claim.name() && !reserves_less {
+            return claim.clone();
+        }
+        let make = || Claim::new(name, mode, claim.ttl(), wait, claim.label().into());
+        lock(&self.aliases).entry(claim.owner()).or_insert_with(make).clone()
+    }
+
+    /// Where a lock is kept.
+    fn shelf(&self, name: &LockName, mode: Mode) -> LockName {
+        match mode {
+            Mode::Permit { limit } if self.is(Flaw::MixesKinds) => {
+                LockName::new(format!("{name}/{limit}")).expect("a little longer")
+            }
+            _ => name.clone(),
+        }
+    }
+
+    fn spoil(&self, claim: &Claim, grant: &Grant) -> Grant {
+        let token = match claim.mode() {
+            _ if self.is(Flaw::ReservesOneToken) => {
+                FencingToken::new(grant.last_token().get() + u64::from(claim.tokens().get()) - 1)
+            }
+            Mode::Shared if self.is(Flaw::ReadersHaveNoTokens) => FencingToken::new(0),
+            _ => grant.last_token(),
+        };
+        let spoiled = Grant::new(claim, token, grant.sent()).with_deadline(grant.deadline());
+        lock(&self.last).replace(claim.owner());
+        spoiled
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let alias = self.alias(claim);
+        let mut answer = self.right.acquire(&alias).await?;
+        if answer.is_some() || claim.wait() == Wait::No || !self.is(Flaw::PromisesWakeUps) {
+            return Ok(answer);
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while answer.is_none() && !claim.is_given_up() {
+            tokio::time::timeout(Duration::from_secs(1), claim.given_up()).await.unwrap_or_default();
+            answer = self.right.acquire(&alias).await?;
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Flawed {
+    fn capabilities(&self) -> Capabilities {
+        let mut promised = self.right.capabilities();
+        promised.fifo &= !self.is(Flaw::PromisesNoOrder);
+        match self.flaw {
+            Flaw::PromisesNews => promised.promising([Requirement::LossPush]),
+            Flaw::PromisesOtherHosts => promised.promising([Requirement::AcrossHosts]),
+            _ => promised,
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let answer = tokio::select! {
+            answer = self.ask(claim) => answer?,
+            () = async {
+                claim.given_up().await;
+                if claim.wait() == Wait::No || !self.is(Flaw::WaitsTooLong) {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(LONG).await;
+            } => None,
+        };
+        if answer.is_none() && claim.wait() == Wait::No && self.is(Flaw::RefusesLate) {
+            tokio::time::sleep(LONG).await;
+        }
+        Ok(answer.map(|grant| self.spoil(claim, &grant)))
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        if self.is(Flaw::NeverRenews) {
+            let unknown = || Renewal::Unknown(Error::new(ErrorKind::Unreachable, "never"));
+            return grants.iter().map(|_| unknown()).collect();
+        }
+        if self.is(Flaw::RenewsOneByOne) {
+            tokio::time::sleep(Duration::from_millis(20) * u32::try_from(grants.len()).unwrap_or(u32::MAX))
+                .await;
+        }
+        let known = |grant: &Grant| Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
+        self.right.renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let answer = self.right.release(&self.alias(claim)).await?;
+        Ok(if self.is(Flaw::AlwaysReleased) { Released::Released } else { answer })
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        if self.is(Flaw::NeverDowngrades) {
+            return Ok(grant.downgraded());
+        }
+        if self.is(Flaw::DowngradesWithAGap) {
+            let reader = grant.downgraded();
+            self.right.release(grant.claim()).await?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(self.right.acquire(reader.claim()).await?);
+            return Ok(reader);
+        }
+        self.right.downgrade(grant).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        let status = self.right.inspect(name).await?;
+        let mut holders = status.holders;
+        if self.is(Flaw::MixesKinds) {
+            let limits = (1..4).filter_map(NonZeroU32::new);
+            for limit in limits {
+                let shelf = self.shelf(name, Mode::Permit { limit });
+                holders.extend(self.right.inspect(&shelf).await?.holders);
+            }
+        }
+        for holder in &mut holders {
+            if self.is(Flaw::CutsLabels) {
+                holder.label = holder.label.chars().take(20).collect();
+            }
+            if self.is(Flaw::HeldSinceNow) {
+                holder.held_for = Duration::ZERO;
+            }
+        }
+        if self.is(Flaw::ShowsTheDead) {
+            let mut seen = lock(&self.seen);
+            match holders.first() {
+                Some(holder) => drop(seen.insert(name.clone(), holder.clone())),
+                None if lock(&self.last).is_some() => {
+                    let dead = Holder::new(FencingToken::new(1), "dead", Mode::Exclusive, Duration::ZERO);
+                    holders.push(seen.get(name).cloned().unwrap_or(dead));
+                }
+                None => (),
+            }
+        }
+        let waiters = if self.is(Flaw::CountsNoWaiters) {
+            0
+        } else {
+            status.waiters + self.waiting.load(Ordering::SeqCst)
+        };
+        Ok(LockStatus::new(name.clone(), holders, waiters))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        let freed = self.right.force_release(name).await?;
+        Ok(match self.flaw {
+            Flaw::CountsOneTooMany => freed + 1,
+            Flaw::FreesOneReaderOfAll => freed.min(1),
+            _ => freed,
+        })
+    }
+}
