@@ -125,15 +125,12 @@ impl Places {
 
 impl Looked {
     pub(crate) fn due(&self, number: i64) -> Due {
-        match self.due.get(&number) {
-            Some(due) => *due,
-            None => {
-                let next = self.sent.after(KEEP_EVERY).remaining();
-                let lease =
-                    self.left.map(|left| self.answered.after(left).remaining() + Duration::from_millis(1));
-                Due::Nothing(lease.map_or(next, |lease| lease.min(next)).max(Duration::from_millis(1)))
-            }
+        if let Some(due) = self.due.get(&number) {
+            return *due;
         }
+        let next = self.sent.after(KEEP_EVERY).remaining();
+        let lease = self.left.map(|left| self.answered.after(left).remaining() + Duration::from_millis(1));
+        Due::Nothing(lease.map_or(next, |lease| lease.min(next)).max(Duration::from_millis(1)))
     }
 }
 

@@ -36,7 +36,9 @@ impl Library {
                     .for_each(|last| last.text.extend([line.trim_start(), "\n"])),
             }
         }
-        sections.iter_mut().for_each(|section| section.text = section.text.trim().to_owned());
+        for section in &mut sections {
+            section.text = section.text.trim().to_owned();
+        }
         Self(sections)
     }
 
