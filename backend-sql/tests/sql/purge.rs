@@ -106,7 +106,7 @@ async fn a_row_in_use_is_passed_over() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let began = Instant::now();
         assert_eq!(purger.purge(Duration::ZERO).await, 1, "{kind:?}");
-        assert!(began.elapsed() < Duration::from_millis(1000), "{kind:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(1), "{kind:?}: {:?}", began.elapsed());
         holding.await.expect("no panic");
     }
 }

@@ -37,9 +37,8 @@ fn blocks(page: &str) -> Vec<String> {
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         if line == "```sh" {
-            blocks.push(
-                lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect(),
-            );
+            let block = lines.by_ref().take_while(|line| *line != "```");
+            blocks.push(block.flat_map(|line| [line, "\n"]).collect());
         }
     }
     blocks

@@ -223,7 +223,7 @@ impl Ground {
     pub(crate) async fn line(&self) -> Result<Line> {
         let mut proxies = Vec::new();
         for node in &self.nodes {
-            proxies.push(Proxy::start(node.server().addr()).await.map_err(failed)?);
+            proxies.push(Proxy::start(node.server().addr()).await.map_err(|error| failed(error.into()))?);
         }
         let addrs: Vec<_> = proxies.iter().map(Proxy::addr).collect();
         Ok(Line { url: self.url(&addrs), proxies })

@@ -326,17 +326,15 @@ impl Task {
             hold.end = End::Dropped;
         } else {
             match (guard.release().await, hold.end) {
-                (Ok(()), End::Released) => (),
                 // The lease was over, and nobody had taken the lock since.
                 (Ok(()), End::Expired) => hold.end = End::Released,
-                (Ok(()), _) => (),
                 (Err(error), End::Released) if error.kind() == ErrorKind::Lost => {
                     // That the server did not know the lock any more is no wonder after its lease.
                     let is_early = nanos() < deadline;
                     hold.end = if is_early { End::Taken } else { End::Expired };
                 }
                 (Err(_), End::Released) => hold.end = End::Unknown,
-                (Err(_), _) => (),
+                _ => (),
             }
         }
         hold.answered = nanos();

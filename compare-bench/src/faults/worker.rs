@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 pub(crate) const ARGUMENT: &str = "__faults_worker";
 
 /// How long a worker may take to start on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// How long a client may take to close when its server is in trouble.
 const CLOSE: Duration = Duration::from_secs(3);

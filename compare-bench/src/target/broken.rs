@@ -76,7 +76,7 @@ impl Bound {
 
 impl Victim {
     /// After its death. `None` where the time that it takes to start again decides, which is known only then.
-    pub(crate) fn bound(&self, kind: Kind) -> Option<Bound> {
+    pub(crate) fn bound(kind: Kind) -> Option<Bound> {
         let all = |parts: [Duration; 2], of: &str| {
             Some(Bound { time: parts.into_iter().sum::<Duration>() + AGAIN, of: of.to_owned() })
         };
@@ -193,7 +193,7 @@ impl Lines {
             let port = host.port.ok_or_else(|| Error::failed("our own servers have ports"))?;
             let addr = format!("{}:{port}", host.name);
             let upstream = addr.parse().map_err(|_| Error::failed(format!("{addr} is no address")))?;
-            let proxy = Proxy::start(upstream).await.map_err(failed)?;
+            let proxy = Proxy::start(upstream).await.map_err(|error| failed(error.into()))?;
             ends.insert(addr, proxy.addr().to_string());
             proxies.push(proxy);
         }

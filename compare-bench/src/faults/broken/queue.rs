@@ -45,7 +45,7 @@ impl Queue {
         let folder = folders.entry(claim.name().clone()).or_default();
         folder.made += 1;
         // As ZooKeeper counts when nodes are made faster than one by one.
-        let suffix = if folder.made % 2 == 0 { i32::MIN } else { i32::MAX };
+        let suffix = if folder.made.is_multiple_of(2) { i32::MIN } else { i32::MAX };
         folder.nodes.push(Node { suffix, transaction: folder.made, owner: claim.owner() });
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
     let (faults, running) = (bench.plan.faults, &bench.target.running);
     let mut times = Vec::new();
     let mut role = "";
-    let probe = Probe::start(bench, bench.locks.clone(), "frozen");
+    let probe = Probe::start(bench, &bench.locks, "frozen");
     for _ in 0..faults.outages {
         let victim = running.victim().await?;
         role = victim.role;
@@ -64,10 +64,10 @@ pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
     let bound = if first.is_alone {
         Some(Victim::bound_of_restart(first.time_to_start().await?))
     } else {
-        first.bound(kind)
+        Victim::bound(kind)
     };
     let locks = connect(&target.url).await?;
-    let probe = Probe::start(bench, locks.clone(), "dead");
+    let probe = Probe::start(bench, &locks, "dead");
     let mut times = Vec::new();
     for _ in 0..bench.plan.faults.outages {
         let victim = target.running.victim().await?;
@@ -99,7 +99,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(bench: &Bench, locks: Locks, what: &str) -> Self {
+    fn start(bench: &Bench, locks: &Locks, what: &str) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let count = if is_cluster(&bench.choice) { LOCKS } else { 1 };
         let (mut grants, mut tasks) = (Vec::new(), Vec::new());
