@@ -5,7 +5,10 @@ use serde_json::Value;
 use super::runs::{Run, digits, list, rate, ratio, time};
 use crate::shell::Result;
 
-const BLOCKS: [(&str, fn(&Run) -> String); 6] = [
+/// Makes the text of a block from the figures of a run.
+type Fill = fn(&Run) -> String;
+
+const BLOCKS: [(&str, Fill); 6] = [
     ("run", about),
     ("headline", headline),
     ("local", local),
