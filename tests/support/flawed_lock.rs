@@ -18,10 +18,6 @@ use lockwell::backend::{
 pub(crate) enum Flaw {
     /// A refusal of one who does not wait takes most of a second.
     RefusesLate,
-    /// A wait goes on for most of a second after its end.
-    WaitsTooLong,
-    /// A wait without an end ends soon.
-    EndsEndlessWaits,
     NeverRenews,
     /// A renewal takes a while for each lease.
     RenewsOneByOne,
@@ -108,11 +104,7 @@ impl Flawed {
             mode => mode,
         };
         let wait = match claim.wait() {
-            Wait::Forever if self.is(Flaw::EndsEndlessWaits) => {
-                Wait::Until(Moment::now().after(Duration::from_millis(50)))
-            }
             Wait::Until(_) if self.is(Flaw::PromisesWakeUps) => Wait::No,
-            Wait::Until(end) if self.is(Flaw::WaitsTooLong) => Wait::Until(end.after(LONG)),
             wait => wait,
         };
         let name = self.shelf(claim.name(), claim.mode());
@@ -177,16 +169,7 @@ impl DistributedLock for Flawed {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        let answer = tokio::select! {
-            answer = self.ask(claim) => answer?,
-            () = async {
-                claim.given_up().await;
-                if claim.wait() == Wait::No || !self.is(Flaw::WaitsTooLong) {
-                    std::future::pending::<()>().await;
-                }
-                tokio::time::sleep(LONG).await;
-            } => None,
-        };
+        let answer = self.ask(claim).await?;
         if answer.is_none() && claim.wait() == Wait::No && self.is(Flaw::RefusesLate) {
             tokio::time::sleep(LONG).await;
         }
