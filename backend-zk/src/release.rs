@@ -83,7 +83,7 @@ async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Relea
         }
     };
     inner.leases.remove(owner);
-    Ok(if node.may_be_deleted() { Released::Released } else { released })
+    Ok(if released == Released::NotHeld && node.may_be_deleted() { Released::InDoubt } else { released })
 }
 
 /// Deletes the folder of an idle lock whose numbers have come far. Others who are about to use it make it anew.
@@ -130,9 +130,9 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
                 Err(zk::Error::NoNode) => (),
                 Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
                 Err(error) => {
-                    // It was there. If it is gone when we look again, we did it; unless it went with its session.
-                    if class_of(&error) == ErrorClass::Unknown {
-                        released = Released::Released;
+                    // It was there. If it is gone when we look again, we did it, or it went with its session.
+                    if class_of(&error) == ErrorClass::Unknown && released == Released::NotHeld {
+                        released = Released::InDoubt;
                     }
                     pauses.pause().await;
                     continue 'again;

@@ -130,7 +130,7 @@ impl Waiter<'_> {
             let event = loop {
                 tokio::select! {
                     biased;
-                    Some(event) = node.event() => return after_own(&event),
+                    Some(event) = node.event() => return self.after_own(node, &event).await,
                     event = &mut leaving => break event,
                     () = claim.given_up() => return Err(Stop::NotNow),
                     () = tokio::time::sleep(safety_poll()) => {
@@ -148,7 +148,7 @@ impl Waiter<'_> {
             }
         }
         if let Some(Some(event)) = node.event().now_or_never() {
-            return after_own(&event);
+            return self.after_own(node, &event).await;
         }
         if states.changed().now_or_never().is_some() {
             // After a reconnect the server tells what happened meanwhile, in no particular order.
@@ -162,6 +162,21 @@ impl Waiter<'_> {
             Others::Before(node) => node.was_held(),
             Others::Some => false,
         })
+    }
+
+    /// What an event of our own node means. A session that ends while this process is stopped takes its nodes along, and the
+    /// server still tells of that on the old connection. So a question decides whether somebody deleted the node.
+    async fn after_own(&self, node: &Node, event: &zk::WatchedEvent) -> Result<bool, Stop> {
+        match event.event_type {
+            EventType::NodeDeleted => {
+                match self.ask(self.session.client.check_stat(&node.path)).await?.flatten() {
+                    Some(_) => Ok(false),
+                    None => Err(taken()),
+                }
+            }
+            EventType::Session => Err(Stop::SessionOver),
+            _ => Ok(false),
+        }
     }
 
     /// Whether we and this one still stand in the queue and say what we said.
@@ -208,12 +223,4 @@ impl Waiter<'_> {
 
 pub(crate) fn taken() -> Stop {
     Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
-}
-
-fn after_own(event: &zk::WatchedEvent) -> Result<bool, Stop> {
-    match event.event_type {
-        EventType::NodeDeleted => Err(taken()),
-        EventType::Session => Err(Stop::SessionOver),
-        _ => Ok(false),
-    }
 }

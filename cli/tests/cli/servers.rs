@@ -200,6 +200,43 @@ fn everyday_use_of_zookeeper() {
     });
 }
 
+/// A waiter that is stopped for longer than its session lasts queues again. What it hears first, on its old connection, is that
+/// its node was deleted.
+#[test]
+#[cfg(feature = "zk")]
+fn a_waiter_that_was_stopped_queues_again_in_zookeeper() {
+    block_on(async {
+        if !installed(ZooKeeper::installed()) {
+            return;
+        }
+        let server = ZooKeeper::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
+        let site = Site::new();
+        let at = |args: &[&str]| {
+            let mut command = site.lockwell(args);
+            command.env("LOCKWELL_URL", server.url());
+            command
+        };
+        let script = "echo > started; while [ ! -e go ]; do sleep 0.02; done";
+        let holder = Running::start(&mut at(&["run", "--ttl", "4s", "a", "--", "sh", "-c", script]));
+        site.wait_for_file("started");
+        let waiter = Running::start(&mut at(&["run", "--ttl", "4s", "a", "--", "sh", "-c", "echo > second"]));
+        let waiters = || {
+            let status = finish(&mut at(&["status", "--json", "a"]));
+            let status: serde_json::Value = serde_json::from_str(&status.out).expect(&status.err);
+            status["waiters"].as_u64().unwrap()
+        };
+        wait_until("a waiter", || waiters() == 1);
+        waiter.signal(Signal::STOP);
+        wait_until("its end at the server", || waiters() == 0);
+        waiter.signal(Signal::CONT);
+        wait_until("another place", || waiters() == 1);
+        std::fs::write(site.path("go"), "").unwrap();
+        assert_eq!(holder.finish().status, 0);
+        assert_eq!(waiter.finish().status, 0);
+        assert!(site.path("second").exists());
+    });
+}
+
 #[cfg(feature = "postgres")]
 fn run(url: &str, args: &[&str]) -> Finished {
     finish(lockwell(&[&["run"], args].concat()).env("LOCKWELL_URL", url))
