@@ -265,14 +265,16 @@ impl Session {
     }
 
     /// A heartbeat. In an ensemble every other one is a write, as long as the session has nodes; the others are reads:
-    /// they are signs of life, too, and the next write proves that they were reported.
+    /// they are signs of life, too, and the next write proves that they were reported. A server that has just taken the
+    /// session over is sent reads: requests are answered in order, and a write would wait for the others, which may be
+    /// electing a leader, while nobody knows how long the session lives without an answer.
     async fn beat(&self) -> Result<Moment, zk::Error> {
-        let recent = || {
+        let only_reads = || {
             let validity = self.validity();
-            let age = validity.1.timeout() * 3 / 2 / BEATS;
-            validity.1.proof().is_some_and(|sent| Moment::now().since(sent) < age)
+            let (now, age) = (Moment::now(), validity.1.timeout() * 3 / 2 / BEATS);
+            validity.1.is_settling(now) || validity.1.proof().is_some_and(|sent| now.since(sent) < age)
         };
-        if self.nodes.load(Ordering::Relaxed) == 0 || recent() {
+        if self.nodes.load(Ordering::Relaxed) == 0 || only_reads() {
             self.touch().await
         } else {
             self.sign().await

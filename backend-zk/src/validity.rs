@@ -136,6 +136,11 @@ impl Validity {
         Some(self.deadline().max(taken_over))
     }
 
+    /// Whether another connection has just taken the session over, and it is not known yet what time that grants.
+    pub(crate) fn is_settling(&self, now: Moment) -> bool {
+        self.asked_at != self.moves && now.since(self.moved_at) < self.timeout / 2
+    }
+
     /// Until when the session is valid.
     pub(crate) fn deadline(&self) -> Moment {
         valid_until(self.confirmed, self.timeout())
@@ -253,7 +258,9 @@ mod tests {
         validity.moved(start.after(ms(100)));
         assert_eq!(validity.deadline(), valid_until(start, LEAST));
         assert_eq!(validity.cut_short(), Some(valid_until(start.after(ms(100)), LEAST)));
+        assert!(validity.is_settling(start.after(ms(5000))) && !validity.is_settling(start.after(ms(5100))));
         validity.granted(1, T);
+        assert!(!validity.is_settling(start.after(ms(200))));
         assert_eq!((validity.deadline(), validity.cut_short()), (valid_until(start, T), None));
         validity.moved(start.after(ms(3000)));
         validity.moved(start.after(ms(5000)));
