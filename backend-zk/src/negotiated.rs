@@ -1,11 +1,12 @@
 //! What the servers grant to a session that has moved.
 //!
 //! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is smaller.
-//! The client crate does not tell. So after each new connection, a short session to every address asks for the same time:
-//! the least answer is what the session may have. A server that does not answer keeps its last answer.
+//! The client crate does not tell. So at first, where there are several servers, and after each new connection, a short
+//! session to every address asks for the same time: the least answer is what the session may have. A server that does not
+//! answer keeps its last answer. So a restart of all servers, one soon after the other, costs no lock that is long enough.
 //!
-//! What remains: a server that has been set up anew since it was asked, takes the session over, and is lost before the
-//! crate knows that it did.
+//! What remains: a server that has been set up anew since it was asked, takes the session over, and is lost before it is
+//! asked again.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -30,6 +31,11 @@ const ADDRESSES: usize = 32;
 /// Asks the servers whenever another connection has taken the session over.
 pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWatcher, timeout: Duration) {
     let mut answers = BTreeMap::new();
+    if let Some(asking) = session.upgrade().filter(|session| !session.lag.is_zero())
+        && let Some(least) = ask(&asking.options, timeout, &mut answers).await
+    {
+        asking.know(least);
+    }
     loop {
         let state = states.changed().await;
         if state.is_terminated() {
@@ -38,13 +44,16 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
         while states.peek_state() == SessionState::SyncConnected {
             let Some(asking) = session.upgrade() else { return };
             let moves = asking.moves();
-            ask(&asking.options, timeout, &mut answers).await;
+            let of_all = ask(&asking.options, timeout, &mut answers).await;
             let Some(least) = answers.values().min() else {
                 // Nobody has ever answered, though we are connected.
                 tokio::time::sleep(LIMIT / 4).await;
                 continue;
             };
             asking.granted(moves, *least);
+            if let Some(least) = of_all {
+                asking.know(least);
+            }
             if *least < timeout {
                 tracing::warn!(?timeout, granted = ?least, "a server grants shorter sessions than another");
             }
@@ -53,8 +62,13 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
     }
 }
 
-/// The timeout that each address grants to a session that asks for this one.
-async fn ask(options: &Options, timeout: Duration, answers: &mut BTreeMap<String, Duration>) {
+/// The timeout that each address grants to a session that asks for this one. Returns the least, if all have answered, now or
+/// earlier.
+async fn ask(
+    options: &Options,
+    timeout: Duration,
+    answers: &mut BTreeMap<String, Duration>,
+) -> Option<Duration> {
     let places = addresses(options).await;
     answers.retain(|address, _| places.contains(address));
     let mut asking: FuturesUnordered<_> = places
@@ -72,9 +86,11 @@ async fn ask(options: &Options, timeout: Duration, answers: &mut BTreeMap<String
         } else {
             tokio::time::timeout(end.remaining(), next).await.unwrap_or(None)
         };
-        let Some(answer) = answered else { return };
+        let Some(answer) = answered else { break };
         answers.extend(answer.map(|(address, timeout)| (address.clone(), timeout)));
     }
+    let all: Option<Vec<_>> = places.iter().map(|address| answers.get(address).copied()).collect();
+    all?.into_iter().min()
 }
 
 /// Each address for itself. With TLS a server goes by its name, of which any address answers.

@@ -112,6 +112,11 @@ impl Session {
         self.validity().1.granted(moves, timeout);
     }
 
+    /// All servers have been asked, and grant so much at least.
+    pub(crate) fn know(&self, least: Duration) {
+        self.validity().1.know(least);
+    }
+
     /// A write was sent at `sent` and has been answered.
     pub(crate) fn wrote(&self, sent: Moment) {
         self.validity().1.confirmed(sent);

@@ -11,7 +11,8 @@
 //! leader answers by itself, prove neither.
 //!
 //! A server that takes over a session may grant it less time than the one before. Which time the session has since then
-//! is known once the servers have been asked; until then it is the shortest that they grant.
+//! is known once the servers have been asked; until then it is the least that one of them granted when it was asked last,
+//! or the shortest that they grant at all while one of them has never been asked.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const REMEMBERED: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Validity {
     timeout: Duration,
-    /// The shortest timeout that the servers grant.
+    /// The least timeout that a server is known to grant to a session that takes this one over.
     least: Duration,
     /// How much older than an answered write a sign of life must be to have been reported. Zero on a single server.
     lag: Duration,
@@ -117,6 +118,11 @@ impl Validity {
             self.timeout = timeout;
             self.shortened = true;
         }
+    }
+
+    /// All servers have been asked, and grant so much at least.
+    pub(crate) fn know(&mut self, least: Duration) {
+        self.least = least;
     }
 
     /// The session's timeout as far as it is sure.
@@ -271,6 +277,8 @@ mod tests {
             Some(valid_until(start.after(ms(5000)), LEAST)),
             "counted from when it was taken over"
         );
+        validity.know(ms(5000));
+        assert_eq!(validity.cut_short(), Some(valid_until(start.after(ms(5000)), ms(5000))));
         validity.granted(3, T);
         let deadline = valid_until(start, ms(6000));
         assert_eq!((validity.deadline(), validity.cut_short()), (deadline, Some(deadline)));
