@@ -75,12 +75,7 @@ pub enum Took {
 impl Took {
     /// A refusal. `in_use` is how the lock is held or, if it is not, how the first one ahead asks for it; `left` is the
     /// time in microseconds until the first lease of its holders ends.
-    pub(crate) fn refused(ask: &Ask, in_use: Option<i64>, left: Option<i64>) -> Self {
-        Self::refusal(&ask.claim, in_use, left)
-    }
-
-    /// The same for a claim.
-    pub(crate) fn refusal(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
+    pub(crate) fn refused(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
         match in_use.and_then(Mode::from_code) {
             // The dead must not keep others out, nor be the reason for an error.
             _ if left.is_some_and(|left| left <= 0) => Self::Stale,

@@ -39,7 +39,7 @@ impl Standing {
         match self.token {
             Some(number) if Hold::of(&ask.claim) == Hold::Together => Took::Member(token(number)),
             Some(number) => Took::Granted(token(number)),
-            None => Took::refused(ask, self.in_use, self.left),
+            None => Took::refused(&ask.claim, self.in_use, self.left),
         }
     }
 

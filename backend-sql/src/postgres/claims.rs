@@ -53,7 +53,7 @@ impl Postgres {
                 self.make(conn, vec![claim.name().as_str()]).await?;
                 continue;
             }
-            took = Took::refusal(claim, in_use, left);
+            took = Took::refused(claim, in_use, left);
             clock = place.map(|_| now.cast_unsigned());
             if !again {
                 break;
@@ -88,7 +88,7 @@ impl Postgres {
             for (at, (in_use, left, _, again, _)) in places.zip(rows) {
                 let claim = &entries[at].claim;
                 if Hold::of(claim) == Hold::Alone {
-                    answers[at] = Took::refusal(claim, in_use, left);
+                    answers[at] = Took::refused(claim, in_use, left);
                     if again {
                         asking.push(at);
                     }

@@ -120,7 +120,7 @@ impl Groups for Postgres {
         let answer = |(ask, (_, taken, made, in_use, left)): (&Ask, Joined)| match (taken, made) {
             (Some(number), _) => Took::Member(token(number)),
             (_, Some(number)) => Took::Granted(token(number)),
-            _ => Took::refusal(&ask.claim, in_use, left),
+            _ => Took::refused(&ask.claim, in_use, left),
         };
         Ok(asks.iter().zip(rows).map(answer).collect())
     }

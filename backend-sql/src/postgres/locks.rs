@@ -68,7 +68,7 @@ impl Postgres {
         Ok(match taken {
             (Some(number), ..) => Took::Granted(token(number)),
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
-            (_, in_use, left, _) => Took::refusal(claim, in_use, left),
+            (_, in_use, left, _) => Took::refused(claim, in_use, left),
         })
     }
 

@@ -27,7 +27,7 @@ struct Standing {
 
 impl Standing {
     fn answer(&self, ask: &Ask) -> Took {
-        Took::refused(ask, self.in_use, self.left)
+        Took::refused(&ask.claim, self.in_use, self.left)
     }
 }
 
