@@ -53,7 +53,7 @@ pub(super) async fn refuse_strange(file: &Path, table: &Table) -> Result<()> {
     match look.await {
         Ok(0) => {
             let text = format!(
-                "the file {} has no table {:?}, and create=false forbids to make it",
+                "the file {} has no table {:?}, and create=false forbids to make it: run create_schema()",
                 file.display(),
                 table.base()
             );
