@@ -22,7 +22,7 @@ fn with_right_clocks_one_claim_at_most_believes() {
 
 /// Votes of the first round are asked for late, and given back late.
 #[test]
-#[ignore = "13 million states, 3 minutes: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
+#[ignore = "13 million states, 3 minutes: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
 fn a_claim_that_tries_again_keeps_what_it_gets() {
     let world = Redlock { rounds: 1, floors: &[0], ..right_clocks() };
     holds(world.clone());

@@ -6,7 +6,7 @@
 //! What was found is told in docs/redis.md. The searches for a violation print the way to it with `--nocapture`. The
 //! bigger ones are left out of the suite of every day, each says how big it is, with optimisation and at low priority on
 //! a busy machine with two cores. All of them take about half an hour and up to 6 GB:
-//! `cargo test --release -p backend-redis --test redlock_model -- --ignored --nocapture --test-threads 1`.
+//! `cargo test --release -p lockwell-redis --test redlock_model -- --ignored --nocapture --test-threads 1`.
 
 mod action;
 mod canon;

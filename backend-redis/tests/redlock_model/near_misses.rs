@@ -60,7 +60,7 @@ fn a_record_of_an_earlier_round_is_too_old_for_a_writer_of_nodes_that_forget() {
 
 /// The second round gets the vote; then comes the first round's request for it, and then what gives that one back.
 #[test]
-#[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p backend-redis --test redlock_model -- --ignored"]
+#[ignore = "10 seconds with optimisation, more than a minute without: cargo test --release -p lockwell-redis --test redlock_model -- --ignored"]
 fn a_late_request_must_not_bring_its_round_back() {
     assert_eq!(finds(&two_rounds(Twist::LateVoteIsOfItsRound), EXCLUSIVE).len(), 15);
 }
