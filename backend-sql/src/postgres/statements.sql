@@ -215,15 +215,19 @@ head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {m
     WHEN head.client IS NOT NULL AND pg_notify('lockwell_' || replace(head.client::text, '-', ''), {message})::text IS NULL
     THEN NULL END
 
+-- part: inheriting
+-- One of the `head` to whom the lock is granted: it gives its place up.
+heir AS (
+    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
+), gone AS (
+    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
+)
+
 -- part: handing_over
 head AS (
     {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
-), heir AS (
-    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
-), gone AS (
-    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
-), done AS (
+), {inheriting}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN heir h ON true WHERE l.name = m.name
@@ -257,11 +261,7 @@ WITH want AS (
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
         {head} WHERE q.name = m.name AND q.owner <> m.owner ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED) h
-), heir AS (
-    SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
-), gone AS (
-    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
-), done AS (
+), {inheriting}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
         SELECT 1 FROM {line} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
     FROM mine m LEFT JOIN heir h USING (n) WHERE l.name = m.name
