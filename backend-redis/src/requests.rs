@@ -30,6 +30,12 @@ pub(crate) fn is_simple(claim: &Claim) -> bool {
     is_exclusive(claim) && claim.tokens().get() == 1
 }
 
+/// What the scripts that take a lock in any mode are told of a claim.
+pub(crate) fn wanted(claim: &Claim) -> [String; 5] {
+    let (tokens, mode) = (claim.tokens().to_string(), claim.mode().code().to_string());
+    [owner(claim), millis(claim.ttl()), claim.label().to_owned(), tokens, mode]
+}
+
 impl Requests<'_> {
     /// The taking of an exclusive lock that is free. What is refused leaves no trace.
     pub(crate) fn acquire(&self, claim: &Claim) -> Item {
@@ -49,13 +55,7 @@ impl Requests<'_> {
     pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Waiter, u64)>) -> Item {
         // Waiters of ours that come in along with the claim are told by messages, as others are.
         let mut args = self.lead("");
-        args.extend([
-            owner(claim),
-            millis(claim.ttl()),
-            claim.label().to_owned(),
-            claim.tokens().to_string(),
-            claim.mode().code().to_string(),
-        ]);
+        args.extend(wanted(claim));
         if let Some((waiter, sign)) = place {
             // With a lock delay, nothing of a short lease could be believed in.
             let lease = claim.rest().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));

@@ -11,7 +11,7 @@ use super::Shared;
 use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner, renewal};
 use crate::keys::LockKeys;
-use crate::requests::Requests;
+use crate::requests::{Requests, wanted};
 use crate::script::{CLAIM_VOTE, INSTALL, PLANT, VOTE};
 
 /// One round of a claim. A record at a node belongs to claim *and* round: what an earlier round sent may come late, and
@@ -133,16 +133,8 @@ impl Ballot {
         let counter = keys.token_of_bucket(claim.name());
         let seat = |ticket| format!("{}:{}", self.shared.channel, ticket_at(ticket, node));
         let mut args = self.shared.requests().lead("");
-        args.extend([
-            owner(claim),
-            millis(claim.ttl()),
-            claim.label().to_owned(),
-            claim.tokens().to_string(),
-            claim.mode().code().to_string(),
-            self.ticket.map_or_else(String::new, seat),
-            self.floor.clone(),
-            self.round.text(),
-        ]);
+        args.extend(wanted(claim));
+        args.extend([self.ticket.map_or_else(String::new, seat), self.floor.clone(), self.round.text()]);
         let keys = vec![lock, queue, seats, members, details, counter];
         Item {
             script: &CLAIM_VOTE,
