@@ -3,11 +3,18 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etcd_client::KeyValue;
-use lockwell::backend::{Claim, FencingToken, Holder, LockName, Mode, escape};
+use lockwell::backend::{Claim, FencingToken, Holder, LockName, Mode, escape, unescape};
 
 /// `PREFIX/NAME/`: all claims to a lock. No name is the beginning of another here, since a slash in a name is escaped.
 pub(crate) fn folder(prefix: &str, name: &LockName) -> String {
     format!("{prefix}/{}/", escape(name.as_str(), |_, c| c != '/'))
+}
+
+/// The lock that a key belongs to; `None` for a key that is not ours.
+pub(crate) fn name(prefix: &str, key: &[u8]) -> Option<LockName> {
+    let (name, _) =
+        std::str::from_utf8(key).ok()?.strip_prefix(prefix)?.strip_prefix('/')?.split_once('/')?;
+    LockName::new(unescape(name)?).ok()
 }
 
 /// `PREFIX/NAME/w/OWNER` for writers, `r` for readers.

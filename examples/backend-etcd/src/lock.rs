@@ -1,5 +1,6 @@
 //! The lock.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_client::{
@@ -335,6 +336,14 @@ impl DistributedLock for EtcdLock {
             holders.extend(left?.map(|left| entry.holder(left)));
         }
         Ok(LockStatus::new(name.clone(), holders, waiting.len()))
+    }
+
+    /// Every lock that has a key has a holder.
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let all = GetOptions::new().with_prefix().with_keys_only();
+        let keys = self.get(&format!("{}/", self.prefix), all).await?;
+        let names: BTreeSet<_> = keys.iter().filter_map(|key| keys::name(&self.prefix, key.key())).collect();
+        Ok(names.into_iter().collect())
     }
 
     /// Revokes the leases of those who hold the lock now: of no one who comes later.
