@@ -235,6 +235,7 @@ mod tests {
         let all = [
             "uncontended",
             "independent",
+            "arrivals",
             "handoff",
             "crowd",
             "readers",

@@ -106,6 +106,13 @@ pub(crate) fn throughput(question: &Question) -> Result<Vec<Markup>> {
     )
 }
 
+/// Latency over the rate at which requests arrive.
+pub(crate) fn load(question: &Question) -> Result<Vec<Markup>> {
+    let x = Axis { label: "arrivals a second", scale: Scale::Log, shown: show::number };
+    let title = "Acquire and release over the rate of arrivals";
+    over(question, &x, &TIME, title, |group| as_size(group.parties), |_| true)
+}
+
 /// From a release to the next grant over the time that the lock is held.
 pub(crate) fn hand_over(question: &Question) -> Result<Vec<Markup>> {
     let x = Axis { label: "hold time", scale: Scale::Linear, shown: |ms| format!("{ms:.0} ms") };

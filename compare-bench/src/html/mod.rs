@@ -85,6 +85,7 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
             body: with("nobody", &|_| figures::percentiles(runs))?,
         },
         Section { id: "throughput", title: "Many locks at once", body: with("many", &figures::throughput)? },
+        Section { id: "load", title: "Requests arrive at a rate", body: with("load", &figures::load)? },
         Section { id: "hand-over", title: "Everybody wants one lock", body: hand_over },
         Section {
             id: "network",

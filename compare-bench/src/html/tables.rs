@@ -125,6 +125,7 @@ fn short(group: &Group) -> String {
     match &*group.workload {
         "uncontended" => "free lock".to_owned(),
         "independent" => format!("{} {}, a lock each", group.parties, group.parties_are),
+        "arrivals" => format!("{} arrive a second", group.parties),
         "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
         "herd" => format!("{} processes, one lock", group.parties),
         "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),

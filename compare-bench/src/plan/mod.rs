@@ -51,6 +51,7 @@ pub(crate) struct Plan {
     pub(crate) mode: &'static str,
     pub(crate) uncontended: Rounds,
     pub(crate) independent: Rounds,
+    pub(crate) arrivals: Rounds,
     pub(crate) handoff: Rounds,
     pub(crate) crowd: Rounds,
     pub(crate) modes: Rounds,
@@ -61,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) everything: bool,
     /// Numbers of tasks on names of their own.
     pub(crate) tasks: &'static [usize],
+    /// How many requests arrive in a second.
+    pub(crate) rates: &'static [usize],
     /// Numbers of processes on names of their own.
     pub(crate) alone: &'static [usize],
     /// Numbers of processes on one name.
@@ -85,6 +88,7 @@ impl Plan {
         mode: "usual",
         uncontended: Rounds::new(10, 24, 250, 250),
         independent: Rounds::new(6, 8, 400, 150),
+        arrivals: Rounds::new(4, 6, 500, 100),
         handoff: Rounds::new(6, 6, 750, 150),
         crowd: Rounds::new(4, 4, 1000, 150),
         modes: Rounds::new(4, 4, 500, 100),
@@ -98,6 +102,7 @@ impl Plan {
         },
         everything: true,
         tasks: &[1, 16, 64],
+        rates: &[100, 1000],
         alone: &[],
         processes: &[2, 4],
         holds_ms: &[0, 1],
@@ -124,6 +129,7 @@ impl Plan {
         mode: "full",
         uncontended: Rounds::new(20, 120, 250, 250),
         independent: Rounds::new(10, 40, 600, 300),
+        arrivals: Rounds::new(10, 40, 1000, 200),
         handoff: Rounds::new(10, 40, 1250, 200),
         crowd: Rounds::new(8, 24, 1350, 200),
         modes: Rounds::new(8, 24, 700, 150),
@@ -136,6 +142,7 @@ impl Plan {
             freeze: Duration::from_secs(2),
         },
         tasks: &[1, 4, 16, 64, 256, 1024],
+        rates: &[100, 300, 1000, 3000, 10_000],
         alone: &[1, 4, 16],
         processes: &[2, 4, 8, 16],
         holds_ms: &[0, 1, 10, 100],
@@ -164,6 +171,7 @@ impl Plan {
         uncontended: Rounds::new(4, 4, 30, 30),
         // Too few for a ratio, so that the tests see what is said then.
         independent: Rounds::new(1, 1, 50, 30),
+        arrivals: Rounds::new(3, 3, 100, 30),
         handoff: Rounds::new(4, 4, 100, 30),
         crowd: Rounds::new(1, 1, 200, 30),
         modes: Rounds::new(3, 3, 60, 30),
@@ -176,6 +184,7 @@ impl Plan {
             freeze: Duration::from_millis(300),
         },
         tasks: &[1, 4],
+        rates: &[100],
         alone: &[2],
         processes: &[2],
         holds_ms: &[0, 1],

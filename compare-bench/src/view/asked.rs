@@ -20,7 +20,7 @@ pub(super) struct Asked {
     pub(super) theirs: fn(&PeerResult) -> Option<Figure>,
 }
 
-pub(super) const ASKED: [Asked; 10] = [
+pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "nobody",
         title: "Nobody else wants the lock",
@@ -37,6 +37,16 @@ pub(super) const ASKED: [Asked; 10] = [
         condition: "a process takes many locks at once",
         what: "Tasks of one process, each with a lock of its own: acquisitions per second of all together.",
         workloads: &["independent"],
+        unit: None,
+        ours,
+        theirs,
+    },
+    Asked {
+        id: "load",
+        title: "Requests arrive at a rate",
+        condition: "requests arrive whether or not earlier ones were answered",
+        what: "From the arrival of a request to the end of its release, each on a free lock: the median time, and p99 beside it.",
+        workloads: &["arrivals"],
         unit: None,
         ours,
         theirs,

@@ -150,6 +150,7 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
         ("crowd" | "readers" | "semaphore", parties) => format!("{parties} tasks, one lock"),
         ("herd", parties) => format!("{parties} processes, one lock"),
         ("holding", locks) => format!("{locks} locks held"),
+        ("arrivals", rate) => format!("{rate} requests arrive in a second"),
         ("recovery", _) => capital(&result.case),
         (_, 1) => result.case.clone(),
         (_, parties) => format!("{parties} {}, a lock each", result.parties_are),

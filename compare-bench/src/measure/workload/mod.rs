@@ -1,5 +1,6 @@
 //! The workloads: one file each, and one line in the table.
 
+mod arrivals;
 pub(crate) mod contention;
 mod crowd;
 mod found;
@@ -29,9 +30,10 @@ use crate::record::Measurement;
 use crate::target::{Choice, Target};
 
 /// Every workload.
-pub(crate) const ALL: [&dyn Workload; 9] = [
+pub(crate) const ALL: [&dyn Workload; 10] = [
     &uncontended::Uncontended,
     &independent::Independent,
+    &arrivals::Arrivals,
     &handoff::Handoff,
     &crowd::Crowd,
     &modes::Modes::Readers,

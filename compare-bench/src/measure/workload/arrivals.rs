@@ -1,0 +1,129 @@
+//! Requests that arrive at a given rate, whether or not earlier ones have their answers: the latency of a service under load.
+//!
+//! The loop is open. A task that asks again only when it has its answer sends nothing while the server is slow, and leaves the
+//! latencies out that others would have had meanwhile. Here the times of arrival are drawn beforehand, as those of a Poisson
+//! process, and each latency is counted from the time of arrival, even if the request was sent later.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockwell::{Locks, async_trait};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::runtime::Handle;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::found::Found;
+use super::{Bench, PATIENCE, Workload, in_turns};
+use crate::error::{Error, Result};
+use crate::measure::stats::Sample;
+use crate::plan::Plan;
+use crate::plan::work::Case;
+use crate::record::{Measurement, Quantity, Round};
+use crate::target::Choice;
+
+/// Many more than are held at once by a backend that keeps up.
+const NAMES: usize = 256;
+
+pub(crate) struct Arrivals;
+
+#[async_trait]
+impl Workload for Arrivals {
+    fn name(&self) -> &'static str {
+        "arrivals"
+    }
+
+    fn about(&self) -> &'static str {
+        "acquire + release latency of requests that arrive at a given rate, on free names (open loop)"
+    }
+
+    fn only_in_full(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
+        let case = |rate: &usize| Case {
+            name: format!("{rate} a second"),
+            parties_are: "arrivals a second",
+            with_peers: false,
+            ..Case::of_tasks(*rate, plan.arrivals)
+        };
+        plan.rates.iter().map(case).collect()
+    }
+
+    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
+        let names: Vec<_> = (0..NAMES).map(|number| bench.lock_name(self.name(), number)).collect();
+        bench.warm_up(&names).await?;
+        let mut found = Found::new(Quantity::LatencyUs, "from the arrival to the end of the release");
+        let mut repeat = bench.repeat(case);
+        while let Some(number) = repeat.next(&found.rounds) {
+            let due = times(case.parties, case.rounds.ours, u64::from(number));
+            let ours = round(&bench.locks, &names, due);
+            let floor = bench.floor.round(case.rounds.floor, 1);
+            let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;
+            let (ours, floor) = (ours?, floor?);
+            found.rounds.push(Round { ours: ours.median_us(), floor: floor.median_us() });
+            found.latency.append(&ours);
+            found.floor_latency.append(&floor);
+        }
+        Ok(found.measurement(self.name(), case, bench, None, Vec::new()))
+    }
+}
+
+/// When requests arrive within a round, from its beginning: the same for each backend.
+fn times(rate: usize, length: Duration, seed: u64) -> Vec<Duration> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mean = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
+    let mut now = Duration::ZERO;
+    std::iter::from_fn(|| {
+        let share: f64 = random.random_range(f64::MIN_POSITIVE..1.0);
+        now += mean.mul_f64(-share.ln());
+        (now < length).then_some(now)
+    })
+    .collect()
+}
+
+/// Sends each request when it is due, and waits for all answers.
+async fn round(locks: &Locks, names: &[String], due: Vec<Duration>) -> Result<Sample> {
+    let (locks, names, runtime) = (locks.clone(), names.to_vec(), Handle::current());
+    let began = Instant::now();
+    // On a thread of its own: timers of the runtime count in milliseconds.
+    let mut requests = spawn_blocking(move || {
+        let mut requests = JoinSet::new();
+        for (number, due) in due.into_iter().enumerate() {
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            let (locks, name) = (locks.clone(), names[number % names.len()].clone());
+            let request = async move {
+                locks.lock(name).wait(PATIENCE).await?.release().await?;
+                Ok::<_, Error>(began.elapsed().saturating_sub(due))
+            };
+            requests.spawn_on(request, &runtime);
+        }
+        requests
+    })
+    .await?;
+    let mut sample = Sample::new();
+    while let Some(done) = requests.join_next().await {
+        sample.note(done??, 1);
+    }
+    sample.close(began);
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_arrive_at_the_rate_and_not_evenly() {
+        let length = Duration::from_secs(10);
+        let due = times(1000, length, 7);
+        assert!((9_500..10_500).contains(&due.len()), "{}", due.len());
+        assert!(due.is_sorted() && due.last() < Some(&length));
+        // Of a Poisson process, a share of 1/e of the gaps is longer than the mean.
+        let long = due.windows(2).filter(|pair| pair[1] - pair[0] > Duration::from_millis(1)).count();
+        assert!((3_300..4_100).contains(&long), "{long}");
+        assert_eq!(due, times(1000, length, 7), "each backend gets the same");
+        assert_ne!(due, times(1000, length, 8), "and each round others");
+    }
+}
