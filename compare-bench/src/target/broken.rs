@@ -118,6 +118,15 @@ impl Victim {
         let of = format!("a restart, which took {} before, and 1 s", humantime::format_duration(shown));
         Bound { time: start + AGAIN, of }
     }
+
+    /// The same of `PostgreSQL`, which answers a release before it is on the disk. A release that dies with the server leaves the lock
+    /// to its lease.
+    pub(crate) fn bound_of_lost_release(start: Duration, lease: Duration) -> Bound {
+        let Bound { time, of } = Self::bound_of_restart(start);
+        let shown = humantime::format_duration(lease);
+        let of = format!("{of}; then the lease of {shown}, if the last release was not on the disk");
+        Bound { time: time + lease, of }
+    }
 }
 
 impl Running {

@@ -61,10 +61,12 @@ pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
     let kind = bench.choice.near().ok_or_else(|| Error::failed("these servers are not ours"))?;
     let target = bench.choice.start_to_be_broken().await?;
     let first = target.running.victim().await?;
-    let bound = if first.is_alone {
-        Some(Victim::bound_of_restart(first.time_to_start().await?))
-    } else {
-        Victim::bound(kind)
+    let bound = match (first.is_alone, kind) {
+        (false, _) => Victim::bound(kind),
+        (true, Kind::Postgres) => {
+            Some(Victim::bound_of_lost_release(first.time_to_start().await?, bench.lease()))
+        }
+        (true, _) => Some(Victim::bound_of_restart(first.time_to_start().await?)),
     };
     let locks = connect(&target.url).await?;
     let probe = Probe::start(bench, &locks, "dead");
@@ -107,11 +109,11 @@ impl Probe {
             let log = Arc::new(Mutex::new(Vec::new()));
             grants.push(Arc::clone(&log));
             let name = bench.lock_name(&format!("recovery/{what}"), number);
-            let (locks, ends) = (locks.clone(), Arc::clone(&ends));
+            let (locks, ends, lease) = (locks.clone(), Arc::clone(&ends), bench.lease());
             tasks.push(tokio::spawn(async move {
                 while !ends.load(Ordering::Relaxed) {
                     // Failures are what this is about: the next grant counts.
-                    let Ok(guard) = locks.lock(name.as_str()).wait(PATIENCE).await else {
+                    let Ok(guard) = locks.lock(name.as_str()).ttl(lease).wait(PATIENCE).await else {
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     };
