@@ -1,6 +1,6 @@
 //! A holder that loses its lock is told, and in time.
 
-use super::stage::{Stage, done, free_by, holder, millis, pause, release, secs, ttl_of};
+use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
 use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, Standing};
 
@@ -32,7 +32,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
             assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
         }
         assert_eq!(holder(&three, &name).await, Some(new.token()), "the old holder freed the new one's lock");
-        assert!(three.lock(&name).try_now().await.expect("an answer").is_none(), "granted twice");
+        is_refused(&three, &name, &new, "after the loss").await;
         assert!(new.is_held());
         release(new).await;
     }

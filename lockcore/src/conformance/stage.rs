@@ -99,6 +99,15 @@ pub(super) async fn holder(locks: &Locks, name: &LockName) -> Option<FencingToke
     status.holders.first().map(|holder| holder.token)
 }
 
+/// `other` does not get the lock, unless the lease of its holder has ended, as it may on a machine that stood still.
+pub(super) async fn is_refused(other: &Locks, name: &LockName, held: &LockGuard, when: &str) {
+    let Some(second) = other.lock(name).try_now().await.expect("an answer") else { return };
+    // The holder is asked after the answer: if it still holds the lock now, it held it then.
+    let (one, two) = (held.token(), second.token());
+    assert!(!held.is_held(), "{when}: {name:?} was granted twice, with tokens {one} and {two}");
+    panic!("{when}: the lease of {name:?} ended, and it was granted again with token {two}");
+}
+
 /// Waits until just so many claims stand in the queue.
 pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit: Duration) {
     let end = Moment::now().after(limit);

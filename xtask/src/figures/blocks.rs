@@ -8,9 +8,10 @@ use crate::shell::Result;
 /// Makes the text of a block from the figures of a run.
 type Fill = fn(&Run) -> String;
 
-const BLOCKS: [(&str, Fill); 6] = [
+const BLOCKS: [(&str, Fill); 7] = [
     ("run", about),
     ("headline", headline),
+    ("pairs", pairs),
     ("local", local),
     ("peers", peers),
     ("recovery", recovery),
@@ -68,6 +69,32 @@ fn headline(run: &Run) -> String {
             of("independent", per_second),
             of("handoff", p50),
             of("crowd", per_second),
+        ]);
+    }
+    table
+}
+
+/// A free lock beside raw statements: one task, and many with a lock each.
+fn pairs(run: &Run) -> String {
+    let most = run.results("independent").filter_map(|result| result["parties"].as_u64()).max().unwrap_or(0);
+    let mut table = row(&[
+        String::new(),
+        "acquire + release, p50".to_owned(),
+        "to raw statements [95 %]".to_owned(),
+        format!("{most} tasks, a name each"),
+        "to raw statements [95 %]".to_owned(),
+    ]);
+    table += &rule(5);
+    for backend in run.backends() {
+        let of = |workload: &str, figure: fn(&Value) -> Option<String>| {
+            run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
+        };
+        table += &row(&[
+            backend.to_owned(),
+            of("uncontended", p50),
+            of("uncontended", |result| ratio(&result["ratio"])),
+            of("independent", per_second),
+            of("independent", |result| ratio(&result["ratio"])),
         ]);
     }
     table
@@ -203,6 +230,7 @@ mod tests {
         let block = |what: &str| block(what, &runs).unwrap().unwrap();
         for (name, line) in [
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
+            ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
             ("peers", "| rslock 0.10 | 37.0 us | 37.0 us | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
             ("local", "| redis | 500 | 22.7 k/s | 4500/s |  |"),
