@@ -44,8 +44,8 @@ async fn main() -> lockwell::Result<()> {
     let next = locks.lock("account/7").await?;
     println!("next holder, token {}: writes 250: {:?}", next.token(), account.write(250, &next));
 
-    // The slow holder wakes up, and believes for one more moment that it is alone.
-    println!("slow holder still believes: {}", slow.is_held());
+    // The slow holder wakes up, and considers itself the holder for one more moment.
+    println!("slow holder still considers itself the holder: {}", slow.is_held());
     println!("slow holder, token {}: writes 101: {:?}", slow.token(), account.write(101, &slow));
     println!("balance: {}", account.balance);
     assert_eq!(account.balance, 250, "the late write is refused");

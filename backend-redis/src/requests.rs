@@ -57,7 +57,7 @@ impl Requests<'_> {
         let mut args = self.lead("");
         args.extend(wanted(claim));
         if let Some((waiter, sign)) = place {
-            // With a lock delay, nothing of a short lease could be believed in.
+            // With a lock delay, a short lease would have no validity.
             let lease = claim.rest().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
             args.extend([
                 format!("{}:{}", self.channel, waiter.ticket()),

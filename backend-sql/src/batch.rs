@@ -13,7 +13,7 @@ pub(crate) const JOINS: usize = 64;
 /// Takes each lock that is free for its claim.
 ///
 /// Groups with members whose leases have ended are put in order first. A claim that is a member already asks again after
-/// a lost answer: its lease begins anew, as the belief in it does.
+/// a lost answer: its lease begins anew, as its validity does.
 pub(crate) async fn take<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,

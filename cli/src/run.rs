@@ -104,7 +104,7 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
         Ended::Command(status, hold) => (status, hold),
         Ended::Lost => return Ok(exit::LOST),
     };
-    // Read before the release, which ends the belief.
+    // Read before the release, which ends the validity.
     let held = hold.is_held();
     let lost =
         || Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name));

@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Say what became better or worse between two runs on one machine, as far as their intervals tell.
     Diff(DiffArgs),
     /// Find out what each backend survives: workers take locks while processes, servers and connections fail, and what they
-    /// believed is checked.
+    /// noted about it is checked.
     Faults(crate::faults::FaultsArgs),
     /// Write the JSON Schema of the result files to the standard output.
     Schema,

@@ -18,8 +18,8 @@ pub(crate) enum Defect {
     TokenStartsAgainAfterRelease,
     TokenStaysTheSame,
     LowerTokenWhenAskedAgain,
-    BelievesTooLong,
-    BelievesTooLongAfterRenewal,
+    ValidTooLong,
+    ValidTooLongAfterRenewal,
     ForgetsTheRelease,
     SetsWithoutLookingAgain,
     RenewsTheDead,
@@ -170,7 +170,7 @@ impl Broken {
             }
             _ => grant.token(),
         };
-        let excess = if self.is(Defect::BelievesTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
+        let excess = if self.is(Defect::ValidTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
         Grant::new(claim, token, Moment::now()).with_deadline(grant.deadline().after(excess))
     }
 }
@@ -192,7 +192,7 @@ impl DistributedLock for Broken {
             let inner = Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
             let answer = self.store(grant.claim()).renew(&[inner], until).await.pop();
             answers.push(match answer.expect("one answer for one grant") {
-                Renewal::Renewed(deadline) if self.is(Defect::BelievesTooLongAfterRenewal) => {
+                Renewal::Renewed(deadline) if self.is(Defect::ValidTooLongAfterRenewal) => {
                     Renewal::Renewed(deadline.after(ttl / 2))
                 }
                 Renewal::Renewed(_) if self.is(Defect::ExtendsLittle) => {

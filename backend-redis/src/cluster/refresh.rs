@@ -79,7 +79,7 @@ impl Cluster {
         Some(asking)
     }
 
-    /// Asks some nodes at once, and believes what most of those say that answer soon. Those that hang are not waited for.
+    /// Asks some nodes at once, and takes the answer of most of those that answer soon. Those that hang are not waited for.
     async fn look(&self) -> RedisResult<View> {
         let mut connected: Vec<_> =
             self.masters().into_iter().filter_map(|wire| Some((wire.ready()?.0, wire))).collect();

@@ -109,7 +109,7 @@ impl Quorum {
     ///
     /// Nothing depends on the majority but that other readers can have one. At a node that has not heard of it, or only
     /// of an earlier renewal, the lock stands until its lease ends, as a writer's or as a reader's: both keep other
-    /// writers out. So what is believed of the lease holds as before.
+    /// writers out. So the validity stays as it was.
     pub(super) async fn step_down(&self, grant: &Grant) -> Result<Grant> {
         let writer = grant.claim();
         // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.

@@ -1,7 +1,7 @@
 //! Redlock: a majority of independent nodes.
 //!
 //! Source: the "Distributed Locks with Redis" page of the Redis documentation, with what its critics asked for: a
-//! fencing token (see [`tally`]), and belief that is counted from before the first request.
+//! fencing token (see [`tally`]), and a validity that is counted from before the first request.
 
 pub(crate) mod gather;
 mod giving;

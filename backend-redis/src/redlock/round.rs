@@ -82,7 +82,7 @@ pub(crate) async fn play(
 impl Round<'_> {
     async fn play(mut self, seat: Option<i64>) -> Outcome {
         let _turn = self.shared.rounds.acquire().await;
-        // Before the first request: belief counts from here.
+        // Before the first request: the validity counts from here.
         let began = Moment::now();
         let mut replies = self.ask_for_votes(seat);
         let mut step = Step::Wait;

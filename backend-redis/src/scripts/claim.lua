@@ -38,8 +38,8 @@ local function claim(a, value, lock, queue, seats, members, details, again)
     redis.call('DEL', lock)
     value, group = nil, nil
   end
-  -- Asked again after a lost answer, or granted by a release. The lease counts from this request, as the asker's belief
-  -- does.
+  -- Asked again after a lost answer, or granted by a release. The lease counts from this request, as the claim's
+  -- validity does.
   if value and string.sub(value, 1, 32) == owner then
     redis.call('PEXPIRE', lock, ttl)
     return {1, string.match(value, '^%x+:(%d+):')}

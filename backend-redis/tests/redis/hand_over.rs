@@ -69,7 +69,7 @@ async fn one_call_and_one_message_hand_the_lock_over_and_the_keeper_extends_it()
 
 /// Its lease has lapsed, and another has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_comes_after_its_lease_is_not_believed() {
+async fn a_grant_that_comes_after_its_lease_is_not_valid() {
     let Some(server) = redis().await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
     let (one, late) = (client(&server.url()).await, client(&format!("redis://{}", proxy.addr())).await);
@@ -85,7 +85,7 @@ async fn a_grant_that_comes_after_its_lease_is_not_believed() {
         assert!(start.elapsed() + Duration::from_millis(10) >= ttl, "not before");
         proxy.heal();
         tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(!waiting.is_finished() && second.is_held(), "two believe in the lock");
+        assert!(!waiting.is_finished() && second.is_held(), "two guards say that they hold the lock");
         let token = second.token();
         second.release().await.expect("held");
         let guard = turn(waiting).await;

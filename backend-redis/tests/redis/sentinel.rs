@@ -80,7 +80,7 @@ async fn a_lock_that_the_new_master_has_not_is_told_to_be_lost() {
     let (thief, took) = lock_at_last(&two, "a").await;
     println!("a lock at the new master, which had not heard of it, after {took:?}");
     assert!(thief.token() > guard.token() && guard.token() > token);
-    // Two believe in it until the next renewal: this is what failover_safe=false says.
+    // Two guards say "held" until the next renewal: this is what failover_safe=false says.
     let loss = tokio::time::timeout(guard.time_left(), guard.lost()).await;
     assert_eq!(loss.expect("told before the end of the lease"), Loss::Taken);
     assert_eq!(settled(&thief).await, Standing::Held);

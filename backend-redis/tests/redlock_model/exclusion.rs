@@ -10,13 +10,13 @@ fn right_clocks() -> Redlock {
 
 /// The known double grant. This is why a token comes with every grant.
 #[test]
-fn a_lease_that_runs_out_early_lets_two_claims_believe() {
+fn a_lease_that_runs_out_early_makes_two_holders() {
     let steps = finds(&Redlock::new(3, 2), DOUBLE);
     assert!(steps.iter().any(|step| step.ends_with("is gone")), "{steps:?}");
 }
 
 #[test]
-fn with_right_clocks_one_claim_at_most_believes() {
+fn with_right_clocks_there_is_one_holder_at_most() {
     holds(right_clocks());
 }
 
@@ -30,7 +30,7 @@ fn a_claim_that_tries_again_keeps_what_it_gets() {
 }
 
 #[test]
-fn a_node_that_forgets_lets_two_claims_believe() {
+fn a_node_that_forgets_makes_two_holders() {
     finds(&Redlock { forgetting: Some(Forgetting::carefree()), ..right_clocks() }, EXCLUSIVE);
 }
 

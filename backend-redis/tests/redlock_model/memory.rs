@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// A holder that has extended its leases at a majority no longer depends on a node that forgot it: it may believe
+    /// A holder that has extended its leases at a majority no longer depends on a node that forgot it: it may stay valid
     /// for longer than that node waits.
     fn can_extend(&self, claim: usize) -> bool {
         let lost = |node: &Node| matches!(node.memory, Memory::Lost { waits_for } if waits_for.has(claim));

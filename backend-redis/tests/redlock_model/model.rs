@@ -9,9 +9,9 @@ use crate::state::{Claim, Holder, Line, Node, Phase, Set, State};
 pub(crate) const DISTINCT: &str = "the tokens of two grants differ";
 pub(crate) const RISING: &str = "a claim that begins after a grant gets a higher token";
 pub(crate) const FENCED: &str = "a stale writer is refused";
-pub(crate) const DOUBLE: &str = "a writer and another believe to hold the lock";
-pub(crate) const EXCLUSIVE: &str = "a writer believes to hold the lock alone";
-pub(crate) const TOGETHER: &str = "two readers believe to hold the lock";
+pub(crate) const DOUBLE: &str = "a writer and another consider themselves the holders";
+pub(crate) const EXCLUSIVE: &str = "a writer is the only holder";
+pub(crate) const TOGETHER: &str = "two readers hold the lock";
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Redlock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clocks {
-    /// The lease at a node outlasts the belief of its owner.
+    /// The lease at a node outlasts the validity of its owner.
     Honest,
     /// A lease may run out at any moment: the node's clock jumped, or the owner's stood still.
     Wrong,
@@ -98,7 +98,7 @@ pub(crate) enum Twist {
     RenewAnyRound,
     /// What an earlier round has counts for a writer, too, in a later one.
     OldRecordsCount,
-    /// Belief is extended by a renewal that no majority has confirmed.
+    /// The validity is extended by a renewal that no majority has confirmed.
     RenewByMinority,
     /// An operator's request does not name whom it frees, and is repeated.
     ForceWhoever,
@@ -306,7 +306,7 @@ impl Model for Redlock {
             Clocks::Honest => Property::always(EXCLUSIVE, |_, state: &State| excluded(state)),
         });
         if !matches!(self.kinds, Kinds::Writers | Kinds::Readers(0 | 1)) {
-            let meet = |_: &Self, state: &State| believers(state).filter(|it| it.reads).count() > 1;
+            let meet = |_: &Self, state: &State| holders(state).filter(|it| it.reads).count() > 1;
             properties.push(Property::sometimes(TOGETHER, meet));
         }
         properties
@@ -338,12 +338,12 @@ fn pairs(state: &State) -> impl Iterator<Item = (&Claim, &Claim)> {
     })
 }
 
-fn believers(state: &State) -> impl Iterator<Item = &Claim> {
-    // What an operator takes away by force is believed in until the next renewal.
-    state.claims.iter().filter(|claim| claim.believes() && !claim.forced)
+fn holders(state: &State) -> impl Iterator<Item = &Claim> {
+    // A claim that an operator frees by force stays valid until its next renewal.
+    state.claims.iter().filter(|claim| claim.is_valid() && !claim.forced)
 }
 
-/// Whether no writer believes in the lock beside another.
+/// Whether no writer is a holder beside another.
 fn excluded(state: &State) -> bool {
-    believers(state).all(|it| it.reads) || believers(state).count() <= 1
+    holders(state).all(|it| it.reads) || holders(state).count() <= 1
 }

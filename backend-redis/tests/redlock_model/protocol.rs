@@ -212,7 +212,7 @@ impl State {
         Answer::Vote(number)
     }
 
-    /// The writer believes in nothing until it hears that it is a reader.
+    /// The writer is no holder until it hears that it is a reader.
     fn step_down(&mut self, claim: usize) {
         let it = &mut self.claims[claim];
         it.phase = it.token().map_or(Phase::Failed, |token| Phase::Turning(token, Set::default()));

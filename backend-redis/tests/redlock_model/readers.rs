@@ -9,7 +9,7 @@ fn right_clocks() -> Redlock {
 }
 
 #[test]
-fn a_writer_believes_alone() {
+fn a_writer_is_the_only_holder() {
     holds(right_clocks().with_readers());
 }
 

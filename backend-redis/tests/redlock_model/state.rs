@@ -184,11 +184,11 @@ pub(crate) enum Phase {
     Idle,
     /// With the token, once it was fixed and phase 2 was needed.
     Asking(Tally, Option<u64>),
-    /// It believes that it holds the lock.
+    /// It considers itself the holder.
     Granted(u64),
-    /// It was a writer, and believes in nothing until these nodes, and enough others, have made it a reader.
+    /// It was a writer, and is no holder until these nodes, and enough others, have made it a reader.
     Turning(u64, Set),
-    /// It was granted, and its belief has ended: released, or its time was over. It may still write.
+    /// It was granted, and its validity has ended: released, or its time was over. It may still write.
     Ended(u64),
     /// It was not granted and never will be.
     Failed,
@@ -215,7 +215,7 @@ impl Claim {
         self.token().map(|token| token.saturating_sub(self.block))
     }
 
-    pub(crate) fn believes(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         matches!(self.phase, Phase::Granted(_))
     }
 

@@ -1,5 +1,5 @@
 //! Which file systems a database may be on. SQLite's locks and its shared memory need one kernel that has both: over a
-//! network, two hosts can believe in the same lock, and each of them reads another clock.
+//! network, two hosts can consider themselves the holder of one lock, and each of them reads another clock.
 
 use std::path::Path;
 

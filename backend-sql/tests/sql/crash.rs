@@ -37,7 +37,7 @@ async fn is_free(locks: &Locks, name: &str) -> bool {
     }
 }
 
-/// Whatever the role says, a lease that somebody believes in is known after a crash.
+/// Whatever the role says, a lease that was confirmed to its holder is known after a crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grants_and_renewals_survive() {
     let Some((server, url)) = careless().await else { return };

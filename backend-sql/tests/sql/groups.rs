@@ -136,7 +136,7 @@ async fn blocks_of_tokens_do_not_overlap() {
     }
 }
 
-/// Asked again after a lost answer, a member has the same token, and its lease begins anew as its belief does.
+/// Asked again after a lost answer, a member has the same token, and its lease begins anew as its validity does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_asks_again_stays_one_member() {
     for kind in ALL {
@@ -155,7 +155,7 @@ async fn a_claim_that_asks_again_stays_one_member() {
             assert_eq!(shown.holders.len(), 1, "{kind:?}: {shown:?}");
             assert!(
                 shown.holders[0].ttl_left > before,
-                "{kind:?}: a lease that is older than the belief in it"
+                "{kind:?}: a lease that is older than the validity of its grant"
             );
             assert!(shown.holders[0].held_for >= Duration::from_millis(250), "{kind:?}: {shown:?}");
             assert_eq!(two.backend().release(&mine).await.expect("an answer"), Released::Released);

@@ -96,7 +96,7 @@ async fn a_waiter_goes_on_with_the_new_file() {
         until_somebody_waits(&one).await;
         let mut old = Some(old);
         if at_once {
-            // The old holder still believes in it.
+            // The old holder's guard still says that it is held.
             let folder = path.parent().expect("a folder");
             std::fs::rename(folder, folder.with_extension("old")).expect("a folder");
             std::fs::create_dir(folder).expect("a folder");

@@ -15,7 +15,7 @@ fn secs(secs: u64) -> Duration {
 }
 
 /// The holder's server loses its leader and does not know it for longer than the session lasts. The holder must not
-/// believe in its lock when the next one gets it, though its own server goes on answering.
+/// consider itself the holder when the next one gets the lock, though its own server goes on answering.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_cut_off_follower_stops_in_time() {
     // An island of five seconds, and sessions of two.
@@ -49,7 +49,7 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
             told.since(cut),
             granted.since(cut)
         );
-        assert!(told <= granted, "both believed for {:?}", told.since(granted));
+        assert!(told <= granted, "both were valid for {:?}", told.since(granted));
         longest = longest.max(told.since(cut));
         servers.rejoin(follower).expect("links");
         next.release().await.expect("held");
@@ -95,14 +95,14 @@ async fn a_holder_on_a_cut_off_leader_stops_in_time() {
     let told = Moment::now();
     let (granted, next) = heir.await.expect("no panic");
     println!("told {:?} after the cut, the heir came {:?} after it", told.since(cut), granted.since(cut));
-    assert!(told <= granted, "both believed for {:?}", told.since(granted));
+    assert!(told <= granted, "both were valid for {:?}", told.since(granted));
     assert!(granted.since(cut) < secs(30), "{:?}", granted.since(cut));
     servers.rejoin(leader).expect("links");
     next.release().await.expect("held");
 }
 
-/// Servers that do not tell their tick are taken to have the usual one: by a guess from their shortest session, a short tick
-/// would be believed of them, and half of a tick is what a sign of life can take to reach the leader.
+/// Servers that do not tell their tick are taken to have the usual one: a guess from their shortest session would make it too
+/// short, and half of a tick is what a sign of life can take to reach the leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_tick_is_a_long_one() {
     let options = options()
@@ -327,7 +327,7 @@ async fn sessions_expire() {
         // Making its node.
         let making = tokio::spawn(one.lock("making").ttl(ttl).wait(secs(40)).into_future());
         let heir = two.lock("held").wait(secs(20)).await.expect("the session expires");
-        assert!(!held.is_held(), "both believe");
+        assert!(!held.is_held(), "both are held");
         tokio::time::sleep(ttl * 3).await;
         proxy.heal();
         let made = making.await.expect("no panic").expect("a free lock");

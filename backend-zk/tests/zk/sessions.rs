@@ -134,7 +134,7 @@ async fn sessions_are_few() {
 }
 
 /// The server comes back with a smaller `maxSessionTimeout`, and the session gets that when it is taken over. The holder must
-/// not go on believing in the time that it was granted at first.
+/// not go by the time that it was granted at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_moves_is_granted_less() {
     let Some(server) = single(&options()).await else { return };
@@ -172,7 +172,7 @@ async fn a_session_that_moves_is_granted_less() {
             told.since(cut),
             granted.since(cut)
         );
-        assert!(told <= granted, "both believed for {:?}", told.since(granted));
+        assert!(told <= granted, "both were valid for {:?}", told.since(granted));
         proxy.heal();
         leave(heir, &two).await;
     }

@@ -3,9 +3,9 @@
 //! One line for each event, written at once, so that the file of a process that is killed is good up to its last line:
 //!
 //! ```text
-//! + TASK LOCK MODE ASKED FROM TOKEN             granted: the belief begins
-//! = TASK UNTIL                                  still believed
-//! - TASK UNTIL END CALLED ANSWERED LATE         the belief has ended, and the release has its answer
+//! + TASK LOCK MODE ASKED FROM TOKEN             granted: the validity begins
+//! = TASK UNTIL                                  still valid
+//! - TASK UNTIL END CALLED ANSWERED LATE         the validity has ended, and the release has its answer
 //! ? TASK LOCK MODE ASKED ANSWERED WHY           not granted
 //! ! TASK AT                                     the guard said that it was held after it had said that it was not
 //! ```
@@ -150,7 +150,7 @@ impl Journal {
         self.line(&format!("+ {} {lock} {} {asked} {from} {token}\n", who.task, mode.code()));
     }
 
-    pub(crate) fn believed(&self, who: Who, until: u64) {
+    pub(crate) fn still_held(&self, who: Who, until: u64) {
         self.line(&format!("= {} {until}\n", who.task));
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let journal = Journal::create(&path).unwrap();
         let ask = Ask { who: WHO, lock: 2, mode: Mode::Shared, asked: 10 };
         journal.granted(&ask, 20, 5);
-        journal.believed(WHO, 25);
+        journal.still_held(WHO, 25);
         let hold = Hold {
             ask,
             token: 5,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_was_killed_believed_until_its_last_word() {
+    fn a_worker_that_was_killed_was_the_holder_until_its_last_line() {
         let mut history = History::default();
         history.read(1, "+ 0 2 0 10 20 5\n= 0 25\n= 0 2").unwrap();
         let hold = history.holds[0];

@@ -1,6 +1,6 @@
 //! `compare-bench faults`: what each backend survives, by experiment.
 //!
-//! A [`scenario`] has workers, which are processes that take locks and note until when they believed in them, and a
+//! A [`scenario`] has workers, which are processes that take locks and note until when they considered themselves the holders, and a
 //! [`schedule`] of faults, drawn from a seed. The [`checker`] reads the histories afterwards, and two [`witness`]es outside
 //! the library say what was lost. The [`result`] is compared with what is expected of the backend.
 

@@ -13,9 +13,9 @@ use super::schedule::{Draw, Fault, Strike};
 pub(crate) enum Expected {
     /// No two hold the lock that must not, and it is granted again within the bound.
     Safe,
-    /// Two may believe for a while. The guarded witness loses nothing.
+    /// Two may consider themselves the holder for a while. The guarded witness loses nothing.
     MayOverlap,
-    /// As safe; and while the server cannot be reached, nobody goes on believing for more than a lease.
+    /// As safe; and while the server cannot be reached, nobody considers itself the holder for more than a lease.
     Unavailable,
 }
 

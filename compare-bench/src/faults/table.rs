@@ -303,7 +303,7 @@ pub(crate) const ALL: &[Scenario] = &[
                 draw.strike(at + turn * 120 + late, Fault::ForceRelease { lock });
             }
         },
-        // Until it is told, the deprived holder believes. Only such overlaps may be.
+        // Until it is told, the deprived holder considers itself the holder. Only such overlaps may be.
         ..QUICK
     },
     Scenario {

@@ -1,4 +1,4 @@
-//! What a worker does: it takes locks, believes in them, writes to the witnesses, and notes all of it.
+//! What a worker does: it takes locks, holds them, writes to the witnesses, and notes all of it.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -225,7 +225,7 @@ impl Task {
         answer.map_or(Err(ErrorKind::Cancelled), |answer| answer.map_err(|error| error.kind()))
     }
 
-    /// Believes for a while.
+    /// Holds the lock for a while.
     async fn hold(&mut self, guard: LockGuard, ask: Ask) -> Result<()> {
         let from = nanos();
         let token = guard.token().get();
@@ -250,7 +250,7 @@ impl Task {
             self.random.random_range(0..=self.work.hold)
         };
         let mut hold = blank(ask, token, from);
-        let lost = self.believe(&guard, &mut hold, Duration::from_micros(length)).await;
+        let lost = self.watch_validity(&guard, &mut hold, Duration::from_micros(length)).await;
         // As an application does: a look, and then the deed. Between them there may be time for anything.
         if let Some(read) = read
             && lost.is_none()
@@ -264,7 +264,7 @@ impl Task {
             }
             self.witness.write(holder, read).await?;
         }
-        // The write took a while: for so long it was believed in.
+        // The write took a while: for so long the lock counted as held.
         self.look(&guard, &mut hold);
         hold.end = match lost {
             Some(Loss::Taken) => End::Taken,
@@ -289,7 +289,7 @@ impl Task {
     }
 
     /// Looks again and again for so long. Returns why the lock was lost, if it was.
-    async fn believe(&self, guard: &LockGuard, hold: &mut Hold, length: Duration) -> Option<Loss> {
+    async fn watch_validity(&self, guard: &LockGuard, hold: &mut Hold, length: Duration) -> Option<Loss> {
         let end = tokio::time::Instant::now() + length;
         let mut until = nanos();
         let mut written = hold.from;
@@ -298,7 +298,7 @@ impl Task {
                 until = until.max(deadline(hold.until, guard));
                 if hold.until - written > 15_000_000 {
                     written = hold.until;
-                    self.journal.believed(self.who, hold.until);
+                    self.journal.still_held(self.who, hold.until);
                 }
             }
             let pause = end.saturating_duration_since(tokio::time::Instant::now()).min(LOOK);

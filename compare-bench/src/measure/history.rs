@@ -25,7 +25,7 @@ pub(crate) struct Turn {
     pub(crate) released: u64,
 }
 
-/// The boot clock now. It is the clock that lockwell's own beliefs are measured with.
+/// The boot clock now. It is the clock that lockwell's own validity is measured with.
 pub(crate) fn nanos() -> u64 {
     let zero = Moment::NEVER.before(Duration::MAX);
     u64::try_from(Moment::now().since(zero).as_nanos()).unwrap_or(u64::MAX)
@@ -51,7 +51,7 @@ pub(crate) struct Handing {
     pub(crate) wait_us: Spread,
     /// How long the lock was held.
     pub(crate) hold_us: Spread,
-    /// Beliefs that overlapped. Anything but zero fails the whole run, unless it is a peer's.
+    /// Validity intervals that overlapped. Anything but zero fails the whole run, unless it is a peer's.
     pub(crate) overlaps: u64,
     /// Whether the tokens rose in the order of the turns. False fails the whole run. A peer without tokens has none.
     pub(crate) tokens_rise: Option<bool>,
@@ -74,7 +74,7 @@ impl History {
         Self { turns, parties, overlaps: count(overlaps), tokens: false }
     }
 
-    /// Sorts the turns, and fails with [`Error::Violation`] if two parties believed at once that they held the lock,
+    /// Sorts the turns, and fails with [`Error::Violation`] if two parties considered themselves the holder at once,
     /// or if a token is not higher than that of the turn before.
     pub(crate) fn check(mut turns: Vec<Turn>, parties: usize) -> Result<Self> {
         turns.sort_by_key(|turn| turn.acquired);

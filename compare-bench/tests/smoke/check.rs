@@ -79,7 +79,7 @@ fn check_recovery(result: &Value) {
     );
     let cut = result["case"] == "the holder is cut off";
     assert_eq!(told.len(), if cut { times.len() } else { 0 }, "{result}");
-    // Nobody believes to hold what another has, and a busy machine says so a little later.
+    // No guard is valid for what another has, and a busy machine says so a little later.
     for (told, time) in told.iter().zip(&times) {
         assert!(*told < time + 250_000.0, "{result}");
     }

@@ -1,4 +1,4 @@
-//! Until when a waiter may believe in a grant that a release made for it.
+//! Until when a grant that a release made for a waiter is valid.
 //!
 //! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and tells it
 //! by a notification. Nothing about that message says when the lease began: it may be late, by any time. What counts is
@@ -51,7 +51,7 @@ pub struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// Until when the waiter may believe in the grant, given its last answered sign of life. `None`: it proves too
+    /// Until when the grant is valid, given the waiter's last answered sign of life. `None`: it proves too
     /// little, or there is hardly any time left; the waiter asks the server, which takes as long as a renewal.
     pub fn deadline(&self, sign: Option<&SignOfLife>, now: Moment) -> Option<Moment> {
         let sign = sign.filter(|sign| sign.number == self.seen && sign.generation == self.generation)?;

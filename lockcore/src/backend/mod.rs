@@ -4,7 +4,7 @@
 //!
 //! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
-//!   itself needs neither. [`PushedGrant`]: until when a waiter may believe in what a release granted to it. [`Hot`]:
+//!   itself needs neither. [`PushedGrant`]: until when a grant that a release made for a waiter is valid. [`Hot`]:
 //!   which locks somebody has waited for lately.
 //! * [`Reconnect`]: a connection for each runtime that is replaced when it fails, and requests that are repeated on the new
 //!   one.

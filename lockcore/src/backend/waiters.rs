@@ -164,8 +164,8 @@ impl Waiter {
         lock(&self.signs).note(sign);
     }
 
-    /// What a release has granted to this waiter, with when the validity begins and ends, if that can be believed in at
-    /// `now`. Each grant is looked at once; where there is none, the waiter asks.
+    /// What a release has granted to this waiter, with the beginning and the end of its validity, if it is valid at
+    /// `now`. Each grant is returned once. Without one, the waiter asks the server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
         let granted = lock(&self.inbox.granted).take()?;
         let of_waiter = lock(&self.signs).with(granted.seen);

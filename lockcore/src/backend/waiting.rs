@@ -52,7 +52,7 @@ pub trait Queue: Sync {
     /// Resolves when the place is notified. A notification that came before is not forgotten.
     fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
 
-    /// What a release has granted to the place meanwhile, if the claim can believe in it without asking. It is called after
+    /// What a release has granted to the place meanwhile, if that is valid without asking the server. It is called after
     /// each notification. Without such grants there is nothing to be done.
     fn taken(&self, claim: &Claim, place: &Self::Place) -> Option<Grant> {
         let _: (&Claim, &Self::Place) = (claim, place);

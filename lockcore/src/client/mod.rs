@@ -263,7 +263,7 @@ impl Locks {
     /// Frees a lock whoever holds it, and says how many held it: for an operator who knows that the holder is dead.
     ///
     /// A holder that is alive is told that it lost the lock at its next renewal; until then, or until its deadline,
-    /// it believes that it holds it.
+    /// its guard says that the lock is held.
     ///
     /// # Cancel safety
     /// **Not** cancel safe: when this future is dropped, the lock may or may not have been freed.

@@ -9,8 +9,8 @@ fn at(millis: u64) -> Moment {
     Moment::from_nanos(1_000_000_000).after(Duration::from_millis(millis))
 }
 
-fn held(mode: Mode, token: u64, from: u64, until: u64) -> Belief {
-    Belief {
+fn held(mode: Mode, token: u64, from: u64, until: u64) -> Validity {
+    Validity {
         lock: LockName::new("a").unwrap(),
         mode,
         who: format!("holder of {token}"),
@@ -21,11 +21,11 @@ fn held(mode: Mode, token: u64, from: u64, until: u64) -> Belief {
     }
 }
 
-fn alone(token: u64, from: u64, until: u64) -> Belief {
+fn alone(token: u64, from: u64, until: u64) -> Validity {
     held(Mode::Exclusive, token, from, until)
 }
 
-fn permit(token: u64, from: u64, until: u64) -> Belief {
+fn permit(token: u64, from: u64, until: u64) -> Validity {
     held(Mode::Permit { limit: NonZeroU32::new(2).unwrap() }, token, from, until)
 }
 
@@ -93,13 +93,13 @@ fn tokens_that_do_not_rise_are_found() {
 #[test]
 fn readers_that_were_asked_for_together_may_come_in_either_order() {
     let reader =
-        |token, asked, from, until| Belief { asked: at(asked), ..held(Mode::Shared, token, from, until) };
+        |token, asked, from, until| Validity { asked: at(asked), ..held(Mode::Shared, token, from, until) };
     // Granted first, but the answer took longer.
     assert!(check(&[reader(6, 0, 1, 2), reader(5, 0, 3, 4)]).is_empty());
     let found = check(&[reader(6, 0, 1, 2), reader(5, 2, 3, 4)]);
     assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");
     // With a writer the order is known from who held when.
-    let writer = |token, asked, from, until| Belief { asked: at(asked), ..alone(token, from, until) };
+    let writer = |token, asked, from, until| Validity { asked: at(asked), ..alone(token, from, until) };
     let found = check(&[reader(6, 0, 1, 2), writer(5, 0, 3, 4)]);
     assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");
     let found = check(&[writer(6, 0, 1, 2), reader(7, 0, 3, 4), reader(5, 0, 3, 4)]);
@@ -107,7 +107,7 @@ fn readers_that_were_asked_for_together_may_come_in_either_order() {
 }
 
 #[test]
-fn a_grant_that_was_over_at_once_is_no_belief_but_has_a_token() {
+fn a_grant_that_was_never_valid_has_a_token() {
     assert!(check(&[alone(1, 0, 10), alone(2, 5, 5), alone(3, 10, 20)]).is_empty());
     let found = check(&[alone(9, 5, 5), alone(3, 10, 20)]);
     assert!(matches!(found[..], [Violation::TokenFell(..)]), "{found:?}");

@@ -57,7 +57,7 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let name = stage.name("rest");
     let (ttl, rest) = (ttl_of(&one, 900), millis(1500));
     let kept = one.lock(&name).ttl(ttl).lock_delay(rest).await.expect("a free lock");
-    assert!(kept.time_left() <= ttl, "belief does not last into the delay: {:?}", kept.time_left());
+    assert!(kept.time_left() <= ttl, "the validity does not last into the delay: {:?}", kept.time_left());
     tokio::time::sleep(ttl * 3).await;
     assert!(kept.is_held() && kept.time_left() <= ttl, "a renewal neither: {:?}", kept.time_left());
     release(kept).await;
@@ -67,7 +67,7 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).resting(rest);
     let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
     let died = Moment::now();
-    assert!(grant.deadline().since(died) <= ttl, "belief does not last into the delay");
+    assert!(grant.deadline().since(died) <= ttl, "the validity does not last into the delay");
     let heir = two.lock(&name).wait(ttl + rest + secs(8)).await.expect("the dead are followed");
     has_rested(died, rest);
     release(heir).await;

@@ -62,7 +62,7 @@ async fn asks_again(stage: Stage, mode: Mode) {
     assert!(again.deadline() >= first.deadline(), "the lease is shorter than before");
     tokio::time::sleep(again.deadline().remaining().saturating_sub(millis(50))).await;
     if !again.deadline().has_passed() {
-        assert!(!waiting.is_finished(), "granted to another while the first one believes in it");
+        assert!(!waiting.is_finished(), "granted to another within the validity of the first");
     }
     one.backend().release(&claim).await.expect("an answer");
     release(done("the waiter's turn", secs(20), waiting).await.expect("no panic").expect("its turn comes"))
@@ -115,8 +115,8 @@ pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     release(guard).await;
 }
 
-/// The holder stops believing before the server lets the next one in.
-pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
+/// The validity of a grant ends before the server grants the lock to the next one.
+pub(super) async fn validity_ends_before_the_lease(stage: Stage) {
     let [one, two] = stage.clients().await;
     for renewed in [false, true] {
         let name = stage.name(renewed);
@@ -137,9 +137,9 @@ pub(super) async fn belief_ends_before_the_lease(stage: Stage) {
         let next = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
         let granted = Moment::now();
         let excess = deadline.since(granted);
-        assert!(excess.is_zero(), "renewed: {renewed}: believed for {excess:?} after the next was granted");
+        assert!(excess.is_zero(), "renewed: {renewed}: valid for {excess:?} after the next was granted");
         // A deadline that is much too early would pass the test above and be of no use.
-        assert!(deadline >= latest.before(ttl / 2), "a lease of {ttl:?} was believed in for too short");
+        assert!(deadline >= latest.before(ttl / 2), "a lease of {ttl:?} was valid for too short a time");
         let late = granted.since(deadline);
         assert!(late <= millis(3000), "the lock was free only {late:?} after the deadline");
         release(next).await;

@@ -42,7 +42,7 @@ const ALL: &[Case] = cases! {
         a_release_that_is_repeated_is_harmless: Free [];
         an_owner_who_is_late_changes_nothing: Free [];
         releases_that_travel_together_are_told_apart: Free [Counted];
-        belief_ends_before_the_lease: Free [];
+        validity_ends_before_the_lease: Free [];
     }
     fifo {
         waiters_are_served_in_order_across_clients: Free [Fifo];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::history::Belief;
+use super::history::Validity;
 use super::stage::{claim, millis, soon, within};
 use crate::system::lock;
 use crate::{ErrorKind, FencingToken, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 /// What a run has to show.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    pub(super) history: Vec<Belief>,
+    pub(super) history: Vec<Validity>,
     /// How many holders died without a release.
     pub(super) dead: usize,
     /// Errors that have no place on a healthy server.
@@ -132,7 +132,7 @@ impl Actor {
         if guard.is_held() {
             until = now;
         }
-        self.believed(guard.name(), guard.mode(), guard.token(), [asked, from, until]);
+        self.note_validity(guard.name(), guard.mode(), guard.token(), [asked, from, until]);
         if self.random.random_bool(0.3) {
             drop(guard);
         } else if let Err(error) = guard.release().await {
@@ -170,7 +170,7 @@ impl Actor {
             }
         }
         if until > from {
-            self.believed(name, mode, grant.token(), [claim.began(), from, until]);
+            self.note_validity(name, mode, grant.token(), [claim.began(), from, until]);
         }
         lock(&self.record).dead += 1;
         let last_words = self.random.random_bool(0.5);
@@ -183,9 +183,9 @@ impl Actor {
         }));
     }
 
-    fn believed(&self, name: &LockName, mode: Mode, token: FencingToken, times: [Moment; 3]) {
+    fn note_validity(&self, name: &LockName, mode: Mode, token: FencingToken, times: [Moment; 3]) {
         let [asked, from, until] = times;
         let who = format!("task {}", self.task);
-        lock(&self.record).history.push(Belief { lock: name.clone(), mode, who, token, asked, from, until });
+        lock(&self.record).history.push(Validity { lock: name.clone(), mode, who, token, asked, from, until });
     }
 }

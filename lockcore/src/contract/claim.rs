@@ -87,8 +87,8 @@ impl Claim {
         claim
     }
 
-    /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's belief in
-    /// it. A claim that others have a handle on already is left as it is.
+    /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's validity.
+    /// A claim that others have a handle on already is left as it is.
     #[must_use]
     pub fn resting(mut self, rest: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -167,7 +167,7 @@ impl Claim {
     }
 
     /// The lock delay: how long the lock rests after the lease of a holder that died, before another gets it. It is
-    /// the last part of the ttl, which the holder itself does not believe in. Backends need not know of it.
+    /// the last part of the ttl, in which the holder does not count as such. Backends need not know of it.
     pub fn rest(&self) -> Duration {
         self.0.rest
     }

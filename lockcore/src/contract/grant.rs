@@ -26,7 +26,7 @@ impl Grant {
     /// tokens, the counter has been raised by so many, and the grant begins with the lowest of them.
     ///
     /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
-    /// started the lease later than that, so the holder's belief ends before the server's does.
+    /// started the lease later than that, so the validity ends before the lease at the server does.
     pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
         let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
         let grant = Self {
@@ -49,7 +49,7 @@ impl Grant {
     }
 
     /// Sets another end of the lease than the one that follows from the claim's ttl, for backends whose lease is a
-    /// session. Belief ends earlier by the claim's [lock delay](Claim::rest).
+    /// session. The validity ends earlier by the claim's [lock delay](Claim::rest).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
         self.deadline = deadline.before(self.claim.rest());
@@ -109,7 +109,7 @@ impl Grant {
         self.sent
     }
 
-    /// Until when the holder may believe in the lock, unless the lease is renewed.
+    /// The end of the validity: the lock is not held any more from then on, unless the lease is renewed.
     pub fn deadline(&self) -> Moment {
         self.deadline
     }

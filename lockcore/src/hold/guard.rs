@@ -81,7 +81,7 @@ impl LockGuard {
 
     /// Whether the lock is held now, by the clock. It costs a look at the clock and no I/O.
     ///
-    /// True is a belief that was right when the clock was read; a pause may follow. What must never be written by a
+    /// True was right when the clock was read; a pause may follow. What must never be written by a
     /// stale holder is to be guarded by the [`token`](Self::token) at the resource.
     pub fn is_held(&self) -> bool {
         self.held.is_held()

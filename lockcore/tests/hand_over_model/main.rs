@@ -3,8 +3,8 @@
 //!
 //! Every order of messages, late ones and lost ones (those that are never delivered) included: signs of life before, within
 //! and after a release, grants that come after their lease has lapsed, waiters that enrol again, are cancelled or die,
-//! holders that die, connections that are replaced, and a clock of the server that is set forward or back. Until when a
-//! waiter may believe is not a model: it is `backend/hand_over.rs`, the code that production runs.
+//! holders that die, connections that are replaced, and a clock of the server that is set forward or back. Until when the
+//! grant is valid is not modelled: it is `backend/hand_over.rs`, the code that production runs.
 //!
 //! `clock_before_commit` is the form of the SQL backends: a release reads the clock, and a sign of life may be served
 //! before it commits. On Redis both are one step.
@@ -20,10 +20,10 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use state::{Message, PROCESSES, Phase, State, Twist};
 
-const EXCLUSIVE: &str = "one believer at a time";
+const EXCLUSIVE: &str = "one holder at a time";
 const RISING: &str = "tokens rise by order of grant";
 const SERVED: &str = "no waiter is lost";
-const BELIEVED: &str = "a grant of a release is believed in";
+const PUSHED: &str = "a grant of a release is valid";
 
 /// How much of what can happen is tried: fewer states take less time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,12 +163,12 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(EXCLUSIVE, |_, state: &State| state.believers() <= 1),
+            Property::always(EXCLUSIVE, |_, state: &State| state.holders() <= 1),
             Property::always(RISING, |_, state: &State| !state.fell),
             Property::always(SERVED, |world: &Self, state: &State| {
                 world.extent == Extent::Rules || all_are_served(state)
             }),
-            Property::sometimes(BELIEVED, |_, state: &State| {
+            Property::sometimes(PUSHED, |_, state: &State| {
                 state.processes.iter().any(|one| matches!(one.phase, Phase::Holds { pushed: true, .. }))
             }),
         ]

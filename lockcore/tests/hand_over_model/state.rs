@@ -86,7 +86,7 @@ pub(crate) enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Waits,
-    /// Believes in the lock until this tick; by a grant of a release, for one.
+    /// The grant is valid until this tick. `pushed`: a release made it.
     Holds {
         until: u8,
         pushed: bool,
@@ -138,9 +138,9 @@ pub(crate) struct State {
     pub(crate) steps: u8,
     pub(crate) reconnects: u8,
     counter: u8,
-    /// The highest token that anybody has believed in, and who.
+    /// The highest token of a valid grant, and whose it was.
     highest: (u8, usize),
-    /// A grant was believed in that is older than another.
+    /// A grant was taken as valid that is older than another.
     pub(crate) fell: bool,
 }
 
@@ -172,9 +172,9 @@ impl State {
         state
     }
 
-    pub(crate) fn believers(&self) -> usize {
-        let believes = |one: &&Process| matches!(one.phase, Phase::Holds { until, .. } if self.now < until);
-        self.processes.iter().filter(believes).count()
+    pub(crate) fn holders(&self) -> usize {
+        let is_valid = |one: &&Process| matches!(one.phase, Phase::Holds { until, .. } if self.now < until);
+        self.processes.iter().filter(is_valid).count()
     }
 
     /// Forgets what makes no difference any more: fewer states.
@@ -318,7 +318,7 @@ impl State {
                 signs.sort_unstable();
             }
             Message::Granted { who, sent, token } => {
-                self.believe(who, token, valid_until(moment(sent), TICK * u32::from(TTL)), false);
+                self.begin_validity(who, token, valid_until(moment(sent), TICK * u32::from(TTL)), false);
             }
             Message::Push { who, token, ends, seen, generation }
                 if self.processes[who].phase == Phase::Waits =>
@@ -331,7 +331,7 @@ impl State {
                     generation: generation.into(),
                 };
                 if let Some(deadline) = self.deadline(who, pushed, twist) {
-                    self.believe(who, token, deadline, true);
+                    self.begin_validity(who, token, deadline, true);
                 }
             }
             _ => (),
@@ -366,11 +366,11 @@ impl State {
         pushed.deadline(sign.as_ref(), now)
     }
 
-    fn believe(&mut self, who: usize, token: u8, deadline: Moment, pushed: bool) {
+    fn begin_validity(&mut self, who: usize, token: u8, deadline: Moment, pushed: bool) {
         let until = tick(deadline);
         let before = match self.processes[who].phase {
             Phase::Waits => 0,
-            // A renewal counts only while the lease is believed in.
+            // A renewal counts only within the validity.
             Phase::Holds { until, .. } if self.now < until => until,
             _ => return,
         };

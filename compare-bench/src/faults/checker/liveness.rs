@@ -4,7 +4,7 @@ use super::super::history::{End, Why};
 use super::{Found, OfLock, Rules, Span};
 
 /// A clean release is answered when it is done. After anything else the lock may be taken for this long, though nobody
-/// believes in it: a release under way, or a grant that is given back.
+/// considers itself the holder: a release under way, or a grant that is given back.
 const UNDER_WAY: u64 = 500_000_000;
 
 /// When the lock need not be granted because of faults, joined and in order.

@@ -1,10 +1,10 @@
 //! The checker: whether what the workers noted can have happened with a lock that keeps its promises.
 //!
-//! All processes of one host share the boot clock, so no search through possible orders is needed: the beliefs of each
-//! lock are sorted and swept once for each rule, which takes seconds for millions of operations. Every rule is sound: what
-//! it finds is wrong with the lock, however late an answer or a thread was.
+//! All processes of one host share the boot clock, so no search through possible orders is needed: the validity intervals of each
+//! lock, in which a worker considered itself the holder, are sorted and swept once for each rule, which takes seconds
+//! for millions of operations. Every rule is sound: what it finds is wrong with the lock, however late an answer or a
 
-mod belief;
+mod validity;
 mod fairness;
 mod liveness;
 mod tokens;
@@ -45,7 +45,7 @@ pub(crate) struct Rules {
     pub(crate) in_order: Option<u64>,
     /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound after that.
     pub(crate) faults: Vec<Span>,
-    /// When a belief must end, a lease after the beginning at the latest.
+    /// When a validity must end, a lease after the beginning at the latest.
     pub(crate) outages: Vec<Outage>,
     /// How many holders were deprived of their locks on purpose.
     pub(crate) deprived: u64,
@@ -54,11 +54,11 @@ pub(crate) struct Rules {
 /// What was found, by rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Findings {
-    /// Beliefs that began while another lasted that they must not meet.
+    /// Validity intervals that began within another that they must not overlap.
     pub(crate) overlaps: u64,
     /// The same, where the earlier holder had been deprived of the lock on purpose and had not been told yet.
     pub(crate) overlaps_after_force: u64,
-    /// The longest time for which two believed, in microseconds.
+    /// The longest overlap of two, in microseconds.
     pub(crate) longest_overlap_us: u64,
     /// Grants whose token is not higher than that of a grant before.
     pub(crate) tokens_fallen: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Findings {
     pub(crate) late_grants: u64,
     /// Grants before somebody who had waited longer.
     pub(crate) out_of_order: u64,
-    /// Beliefs that outlasted an outage by more than a lease.
+    /// Validity intervals that lasted longer into an outage than a lease.
     pub(crate) not_told: u64,
     /// Guards that said "held" after "not held".
     pub(crate) revived: u64,
@@ -141,7 +141,7 @@ impl Found {
 /// What happened to one lock.
 #[derive(Debug, Default)]
 struct OfLock {
-    /// In the order in which the beliefs began.
+    /// In the order in which their validity began.
     holds: Vec<Hold>,
     misses: Vec<Miss>,
 }
@@ -158,12 +158,12 @@ pub(crate) fn check(history: &History, rules: &Rules) -> Findings {
     let mut findings = Findings { revived: history.revived, ..Findings::default() };
     let calm = liveness::Disturbed::new(rules);
     let [mut falls, mut twice, mut foreign, mut late, mut order, mut untold]: [Found; 6] = Default::default();
-    let mut overlaps = belief::Overlaps::default();
+    let mut overlaps = validity::Overlaps::default();
     for lock in locks.values_mut() {
         lock.holds.sort_by_key(|hold| (hold.from, hold.until));
-        belief::overlaps(&lock.holds, rules, &mut overlaps);
-        belief::foreign_releases(&lock.holds, &mut foreign);
-        belief::outages(&lock.holds, rules, &mut untold);
+        validity::overlaps(&lock.holds, rules, &mut overlaps);
+        validity::foreign_releases(&lock.holds, &mut foreign);
+        validity::outages(&lock.holds, rules, &mut untold);
         tokens::twice(&lock.holds, &mut twice);
         tokens::fallen(&lock.holds, rules, &mut falls);
         let longest = liveness::withheld(lock, rules, &calm, &mut late);

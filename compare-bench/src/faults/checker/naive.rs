@@ -4,7 +4,7 @@ use lockwell::Mode;
 
 use super::super::history::Hold;
 
-/// Whether any belief began while another lasted that it must not meet.
+/// Whether any validity interval began within another that it must not overlap.
 pub(super) fn has_overlap(holds: &[Hold]) -> bool {
     holds.iter().enumerate().any(|(at, hold)| {
         let lasts = |other: &Hold| {
@@ -32,9 +32,9 @@ pub(super) fn has_overlap(holds: &[Hold]) -> bool {
 
 /// Whether any grant has a lower token than one that surely came before.
 pub(super) fn has_fallen(holds: &[Hold]) -> bool {
-    let believed: Vec<_> = holds.iter().filter(|hold| hold.until > hold.from).collect();
-    believed.iter().any(|next| {
-        believed.iter().any(|before| {
+    let valid: Vec<_> = holds.iter().filter(|hold| hold.until > hold.from).collect();
+    valid.iter().any(|next| {
+        valid.iter().any(|before| {
             let same = before.ask.lock == next.ask.lock;
             let alone = before.ask.mode == Mode::Exclusive || next.ask.mode == Mode::Exclusive;
             let is_before = before.until <= next.ask.asked || alone && before.until <= next.from;

@@ -130,7 +130,7 @@ fn a_release_of_what_another_holds_is_found() {
 }
 
 #[test]
-fn who_is_deprived_on_purpose_may_believe_a_little_longer() {
+fn who_is_deprived_on_purpose_may_be_told_a_little_later() {
     let deprived = Hold { end: End::Taken, ..alone(0, 1, [0, 10, 30, 31]) };
     let history = [deprived, alone(1, 2, [0, 20, 40, 41])];
     let findings = found(&history, &rules());
@@ -188,7 +188,7 @@ fn whoever_comes_later_is_served_later() {
 }
 
 #[test]
-fn whoever_is_cut_off_stops_believing() {
+fn the_validity_of_one_that_is_cut_off_ends() {
     let span = Span { from: 100 * MILLI, until: 3000 * MILLI };
     let outage = |worker| Rules { outages: vec![Outage { span, worker }], ..rules() };
     let in_time = alone(0, 1, [0, 10, 1100, 1101]);

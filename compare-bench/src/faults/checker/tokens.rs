@@ -19,21 +19,21 @@ pub(super) fn twice(sorted: &[Hold], found: &mut Found) {
 
 /// Grants whose token is lower than that of a grant which surely came before.
 ///
-/// It did if it was believed in, and that had ended, before the later one was asked for. Where one of the two had to be
-/// alone, it did if it had ended when the belief in the later one began.
+/// It did if it was valid, and its validity had ended before the later one was asked for. Where one of the two had to be
+/// alone, it did if it had ended when the validity of the later one began.
 ///
 /// The news of a grant to somebody who was deprived of the lock at once may come later than that of the next one's.
 pub(super) fn fallen(sorted: &[Hold], rules: &Rules, found: &mut Found) {
     let is_deprived = |hold: &Hold| rules.deprived > 0 && hold.end == End::Taken;
-    let believed = |hold: &&Hold| hold.until > hold.from && !is_deprived(hold);
-    let by_belief: Vec<&Hold> = sorted.iter().filter(believed).collect();
-    let mut by_call = by_belief.clone();
+    let was_valid = |hold: &&Hold| hold.until > hold.from && !is_deprived(hold);
+    let by_begin: Vec<&Hold> = sorted.iter().filter(was_valid).collect();
+    let mut by_call = by_begin.clone();
     by_call.sort_by_key(|hold| hold.ask.asked);
-    let mut by_end = by_belief.clone();
+    let mut by_end = by_begin.clone();
     by_end.sort_by_key(|hold| hold.until);
     let is_alone = |hold: &Hold| hold.ask.mode == Mode::Exclusive;
     let before = found.number;
-    sweep(&by_belief, &by_end, |next| next.from, |one, other| is_alone(one) || is_alone(other), found);
+    sweep(&by_begin, &by_end, |next| next.from, |one, other| is_alone(one) || is_alone(other), found);
     // The same pairs again, and those of two that were not alone: what is found only here is added.
     if found.number == before {
         sweep(&by_call, &by_end, |next| next.ask.asked, |_, _| true, found);

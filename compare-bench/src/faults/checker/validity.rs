@@ -1,4 +1,4 @@
-//! Who may believe in a lock together with whom, and for how long.
+//! Which validity intervals may overlap, and how long they may last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use lockwell::Mode;
 use super::super::history::{End, Hold};
 use super::{Found, Rules, words};
 
-/// Beliefs that must not meet and did.
+/// Validity intervals that must not overlap and did.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     pub(super) found: Found,
@@ -16,16 +16,16 @@ pub(super) struct Overlaps {
     pub(super) longest: u64,
 }
 
-/// Those who believe at one moment, by mode. Each is sorted by the end of its belief.
+/// The holders at one moment, by mode, sorted by the end of their validity.
 #[derive(Debug, Default)]
-struct Believers {
+struct Holders {
     exclusive: BinaryHeap<Reverse<(u64, usize)>>,
     shared: BinaryHeap<Reverse<(u64, usize)>>,
     permits: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-impl Believers {
-    /// Removes those whose belief has ended.
+impl Holders {
+    /// Removes those whose validity has ended.
     fn advance(&mut self, now: u64) {
         for heap in [&mut self.exclusive, &mut self.shared, &mut self.permits] {
             while heap.peek().is_some_and(|Reverse((until, _))| *until <= now) {
@@ -58,16 +58,16 @@ impl Believers {
     }
 }
 
-/// Beliefs that began while another lasted that they must not meet. `sorted` is in the order of their beginnings.
+/// Validity intervals that began within another that they must not overlap. `sorted` is in the order of their beginnings.
 pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) {
-    let mut believers = Believers::default();
+    let mut holders = Holders::default();
     for (at, next) in sorted.iter().enumerate() {
-        believers.advance(next.from);
-        // One that ended before it began was never believed in.
+        holders.advance(next.from);
+        // One that ended before it began was never valid.
         if next.until <= next.from {
             continue;
         }
-        if let Some(other) = believers.against(next.ask.mode) {
+        if let Some(other) = holders.against(next.ask.mode) {
             let other = &sorted[other];
             let length = other.until.min(next.until) - next.from;
             overlaps.longest = overlaps.longest.max(length);
@@ -80,14 +80,14 @@ pub(super) fn overlaps(sorted: &[Hold], rules: &Rules, overlaps: &mut Overlaps) 
                 overlaps.found.add(|| format!("held at the same time: {}; {}", words(other), words(next)));
             }
         }
-        believers.enter(next.ask.mode, next.until, at);
+        holders.enter(next.ask.mode, next.until, at);
     }
 }
 
-/// Releases of exclusive locks that were confirmed though another believed in the lock when they were called.
+/// Releases of exclusive locks that were confirmed though another was the holder when they were called.
 pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
-    let believed: Vec<&Hold> = sorted.iter().filter(|hold| hold.until > hold.from).collect();
-    for pair in believed.windows(2) {
+    let valid: Vec<&Hold> = sorted.iter().filter(|hold| hold.until > hold.from).collect();
+    for pair in valid.windows(2) {
         let (before, after) = (pair[0], pair[1]);
         let confirmed = before.end == End::Released && before.ask.mode == Mode::Exclusive;
         // With a lower token, the other was the holder before.
@@ -97,7 +97,7 @@ pub(super) fn foreign_releases(sorted: &[Hold], found: &mut Found) {
     }
 }
 
-/// Beliefs that outlasted an outage by more than a lease.
+/// Validity intervals that lasted longer into an outage than a lease.
 pub(super) fn outages(sorted: &[Hold], rules: &Rules, found: &mut Found) {
     for outage in &rules.outages {
         let latest = outage.span.from + rules.ttl;
@@ -105,7 +105,7 @@ pub(super) fn outages(sorted: &[Hold], rules: &Rules, found: &mut Found) {
             let is_concerned = outage.worker.is_none_or(|worker| worker == hold.ask.who.worker);
             if is_concerned && hold.from < outage.span.until && hold.until.min(outage.span.until) > latest {
                 let late = (hold.until.min(outage.span.until) - latest) / 1000;
-                found.add(|| format!("believed {late} us longer than an outage allows: {}", words(hold)));
+                found.add(|| format!("valid {late} us longer than an outage allows: {}", words(hold)));
             }
         }
     }
