@@ -40,9 +40,9 @@ pub(crate) fn recheck(busy: &Busy) -> Duration {
 
 /// The question who holds a lock.
 pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
-    let LockKeys { lock, queue, seats, slot, .. } = keys.of(name);
+    let LockKeys { lock, queue, waiters, slot, .. } = keys.of(name);
     let [members, details] = keys.group(name);
-    let keys = vec![lock, queue, seats, members, details];
+    let keys = vec![lock, queue, waiters, members, details];
     Item { script: &INSPECT, slot, keys: keys.into(), args: Arc::default(), takes: None }
 }
 

@@ -31,8 +31,8 @@ pub(crate) struct LockKeys {
     pub(crate) lock: String,
     /// A sorted set of the owners who wait, by arrival.
     pub(crate) queue: String,
-    /// A hash from owner to whom to wake, for which mode, and how long the place is kept.
-    pub(crate) seats: String,
+    /// A hash from owner to whom to notify, for which mode, and how long the place is kept.
+    pub(crate) waiters: String,
     /// The token counter.
     pub(crate) token: String,
     /// The cluster's slot that all of them are in; 0 where there is no cluster.
@@ -47,12 +47,12 @@ impl Keys {
     pub(crate) fn of(&self, name: &LockName) -> LockKeys {
         let lock = self.lock(name);
         let slot = if self.cluster { slot(&lock) } else { 0 };
-        let (queue, seats) = (self.beside(slot, "queue", name), self.seats(slot, name));
-        LockKeys { lock, queue, seats, token: self.token(slot), slot }
+        let (queue, waiters) = (self.beside(slot, "queue", name), self.waiters(slot, name));
+        LockKeys { lock, queue, waiters, token: self.token(slot), slot }
     }
 
-    /// The places of those who wait for a lock of this slot.
-    pub(crate) fn seats(&self, slot: u16, name: &LockName) -> String {
+    /// Those who wait for a lock of this slot. The key says `seats`, as it does in every earlier version.
+    pub(crate) fn waiters(&self, slot: u16, name: &LockName) -> String {
         self.beside(slot, "seats", name)
     }
 
@@ -199,7 +199,7 @@ mod tests {
             let name = LockName::new(name).unwrap();
             let [members, details] = keys.group(&name);
             let keys = keys.of(&name);
-            [&keys.lock, &keys.queue, &keys.seats, &keys.token, &members, &details]
+            [&keys.lock, &keys.queue, &keys.waiters, &keys.token, &members, &details]
                 .into_iter()
                 .all(|key| slot(key) == keys.slot)
         })

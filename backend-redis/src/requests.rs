@@ -40,7 +40,7 @@ impl Requests<'_> {
     /// The taking of an exclusive lock that is free. What is refused leaves no trace.
     pub(crate) fn acquire(&self, claim: &Claim) -> Item {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
-        let keys = vec![self.keys.token(slot), self.keys.lock(name), self.keys.seats(slot, name)];
+        let keys = vec![self.keys.token(slot), self.keys.lock(name), self.keys.waiters(slot, name)];
         let args = vec![
             self.keys.token_life().to_owned(),
             owner(claim),
@@ -73,7 +73,7 @@ impl Requests<'_> {
     /// The releasing of an exclusive lock that nobody waits for, whatever round it is from.
     pub(crate) fn release(&self, claim: &Claim) -> Item {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
-        let keys = vec![self.keys.lock(name), self.keys.seats(slot, name)];
+        let keys = vec![self.keys.lock(name), self.keys.waiters(slot, name)];
         Item { script: &RELEASE, slot, keys: keys.into(), args: Arc::new(vec![owner(claim)]), takes: None }
     }
 
@@ -107,9 +107,9 @@ impl Requests<'_> {
 
     /// A call that needs all keys of a lock.
     fn all_of(&self, script: &'static Script, name: &LockName, args: Vec<String>) -> Item {
-        let LockKeys { lock, queue, seats, token, slot } = self.keys.of(name);
+        let LockKeys { lock, queue, waiters, token, slot } = self.keys.of(name);
         let [members, details] = self.keys.group(name);
-        let keys = vec![token, lock, queue, seats, members, details];
+        let keys = vec![token, lock, queue, waiters, members, details];
         Item { script, slot, keys: keys.into(), args: args.into(), takes: None }
     }
 }

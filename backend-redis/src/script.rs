@@ -130,7 +130,7 @@ mod tests {
         let call = |text| FORCE.call_at(line_with(&FORCE, text)).map(|call| (call.command, call.key));
         assert_eq!(call("'DEL', lock"), Some(("DEL", "lock")));
         // In a part that other scripts have, too.
-        assert_eq!(call("'HDEL'"), Some(("HDEL", "seats")));
+        assert_eq!(call("'HDEL'"), Some(("HDEL", "waiters")));
         assert_eq!(call("'TIME'"), Some(("TIME", "")));
         assert_eq!(FORCE.call_at(1), None);
         assert_eq!(FORCE.call_at(0), None);

@@ -128,14 +128,14 @@ impl Ballot {
     /// The request that serves all claims, of the node with this number: each node notifies a waiter apart.
     pub(super) fn full(&self, node: usize) -> Item {
         let (claim, keys) = (&self.claim, &self.shared.common.keys);
-        let LockKeys { lock, queue, seats, .. } = keys.of(claim.name());
+        let LockKeys { lock, queue, waiters, .. } = keys.of(claim.name());
         let [members, details] = keys.group(claim.name());
         let counter = keys.token_of_bucket(claim.name());
-        let seat = |ticket| format!("{}:{}", self.shared.channel, ticket_at(ticket, node));
+        let waiter = |ticket| format!("{}:{}", self.shared.channel, ticket_at(ticket, node));
         let mut args = self.shared.requests().lead("");
         args.extend(wanted(claim));
-        args.extend([self.ticket.map_or_else(String::new, seat), self.floor.clone(), self.round.text()]);
-        let keys = vec![lock, queue, seats, members, details, counter];
+        args.extend([self.ticket.map_or_else(String::new, waiter), self.floor.clone(), self.round.text()]);
+        let keys = vec![lock, queue, waiters, members, details, counter];
         Item {
             script: &CLAIM_VOTE,
             slot: 0,

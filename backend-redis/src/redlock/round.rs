@@ -54,13 +54,13 @@ struct Round<'a> {
     complaint: Option<Error>,
 }
 
-/// Plays one round, in which each node may take `limit` to answer. `seat` names the waiter to wake at each node; with
+/// Plays one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify at each node; with
 /// it, a claim that is refused queues there.
 pub(crate) async fn play(
     shared: &Arc<Shared>,
     nodes: &[Arc<Node>],
     claim: &Claim,
-    seat: Option<i64>,
+    ticket: Option<i64>,
     limit: Duration,
 ) -> Outcome {
     let round = Round {
@@ -76,15 +76,15 @@ pub(crate) async fn play(
         fresh: Vec::new(),
         complaint: None,
     };
-    round.play(seat).await
+    round.play(ticket).await
 }
 
 impl Round<'_> {
-    async fn play(mut self, seat: Option<i64>) -> Outcome {
+    async fn play(mut self, ticket: Option<i64>) -> Outcome {
         let _turn = self.shared.rounds.acquire().await;
         // Before the first request: the validity counts from here.
         let began = Moment::now();
-        let mut replies = self.ask_for_votes(seat);
+        let mut replies = self.ask_for_votes(ticket);
         let mut step = Step::Wait;
         while let Some(reply) = replies.next().await {
             step = match reply {
@@ -108,7 +108,7 @@ impl Round<'_> {
             let grant = Grant::new(self.claim, FencingToken::new(token), began);
             let grant = grant.with_record(Arc::new(self.number));
             if !grant.deadline().has_passed() {
-                self.finish(replies, seat.is_some());
+                self.finish(replies, ticket.is_some());
                 return Outcome::Granted(grant);
             }
             // The majority came too late: nothing of the lease is left.
@@ -135,8 +135,8 @@ impl Round<'_> {
         }
     }
 
-    fn ask_for_votes(&self, seat: Option<i64>) -> Replies {
-        let ballot = Arc::new(self.shared.ballot(self.claim, self.number, seat));
+    fn ask_for_votes(&self, ticket: Option<i64>) -> Replies {
+        let ballot = Arc::new(self.shared.ballot(self.claim, self.number, ticket));
         let (limit, longest) = (self.limit, self.shared.common.settings.longest_ttl);
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {

@@ -1,7 +1,7 @@
 -- Takes exclusive locks that nobody holds or waits for, and leaves no trace of a claim that is refused. The usual case,
 -- with no more than it needs. Several claims travel together.
 --
--- KEYS  1: the token counter; then for each claim: the lock, the seats of those who wait for it
+-- KEYS  1: the token counter; then for each claim: the lock, its waiters
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; then for each claim: owner, ttl in
 --       milliseconds, label
 -- Answer, of one claim as it is, of several in a list, in order:

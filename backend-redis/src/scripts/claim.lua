@@ -1,11 +1,11 @@
 -- Takes locks in any mode, or joins their queues. Several claims travel together.
 --
--- KEYS  1: the token counter; then for each claim: the lock, its queue, the seats of those in the queue, the members of
+-- KEYS  1: the token counter; then for each claim: the lock, its queue, its waiters, the members of
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: ''; 3: 'exact' if the count of listeners is to
 --       be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
 --       then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0: exclusive, -1: reader, otherwise
---       how many permits there are), seat ('CLIENT:TICKET'; '' to leave no trace if refused), the length of a provisional
+--       how many permits there are), waiter ('CLIENT:TICKET'; '' to leave no trace if refused), the length of a provisional
 --       lease in milliseconds ('' if no release may grant to it), the number of this sign of life
 -- Answer for each claim, in order:
 --       {1, token}                          granted, now or by an earlier call of the same owner; the last of its tokens
@@ -31,8 +31,8 @@ local function clash(mode, used)
   return {3, tonumber(used)}
 end
 
-local function claim(a, value, lock, queue, seats, members, details, again)
-  local owner, ttl, label, tokens, mode, seat = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
+local function claim(a, value, lock, queue, waiters, members, details, again)
+  local owner, ttl, label, tokens, mode, waiter = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
@@ -55,36 +55,36 @@ local function claim(a, value, lock, queue, seats, members, details, again)
     local other = clash(mode, group or '0')
     if other then return other end
   else
-    drop_gone(queue, seats)
+    drop_gone(queue, waiters)
   end
-  local first, first_seat
-  if not mine then first, first_seat = first_of(queue, seats) end
+  local first, first_waiter
+  if not mine then first, first_waiter = first_of(queue, waiters) end
   local others_first = first and first ~= owner
   if others_first then
-    local other = clash(mode, first_seat.mode)
+    local other = clash(mode, first_waiter.mode)
     if other then return other end
   end
   local room = not value or (group == mode and (mine or has_room(members, mode)))
   if room and not others_first then
     local token = take_tokens(KEYS[1], tonumber(tokens))
-    if first or mine then leave(queue, seats, owner) end
+    if first or mine then leave(queue, waiters, owner) end
     local record = token .. ':' .. stamp .. ':0:' .. label
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. record, 'NX', 'PX', ttl)
-      if not first then redis.call('DEL', seats) end
+      if not first then redis.call('DEL', waiters) end
     else
       if not group then begin_group(lock, members, details, mode, ttl) end
       redis.call('HSET', details, owner, record)
       set_lease(members, owner, ttl * 1000)
       span(lock, members, details)
-      hand_on(KEYS[1], lock, queue, seats, members, details, mode)
+      hand_on(KEYS[1], lock, queue, waiters, members, details, mode)
     end
     return {1, token}
   end
   -- Not ours to take, though one of those before us can, and we may come in with it.
   if room and not again then
-    hand_on(KEYS[1], lock, queue, seats, members, details, value and group)
-    return claim(a, redis.call('GET', lock), lock, queue, seats, members, details, true)
+    hand_on(KEYS[1], lock, queue, waiters, members, details, value and group)
+    return claim(a, redis.call('GET', lock), lock, queue, waiters, members, details, true)
   end
   local left = -2
   if value and not group then
@@ -95,10 +95,10 @@ local function claim(a, value, lock, queue, seats, members, details, again)
   end
   local foreign = value and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
   local is_first = 0
-  if seat ~= '' then
+  if waiter ~= '' then
     local lease = ARGV[a + 6]
     local form = lease ~= '' and 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label or ''
-    is_first = sit(queue, seats, owner, mode .. ':' .. seat, form)
+    is_first = keep_place(queue, waiters, owner, mode .. ':' .. waiter, form)
   end
   return {0, left, is_first, foreign, now}
 end

@@ -1,6 +1,6 @@
 -- Turns a writer into a reader, in one step. Owner, token and lease stay.
 --
--- KEYS  1: the token counter; the lock, its queue, the seats of those in the queue, the members of the group that holds the
+-- KEYS  1: the token counter; the lock, its queue, its waiters, the members of the group that holds the
 --       lock, their details
 -- ARGV  1 to 4: as in give_up.lua; 5: owner; 6: Redlock's round that was granted, '' where there are none
 -- Answer: as in give_up.lua, of one claim; released: 1 if the owner is a reader now, by this call or an earlier one
@@ -14,7 +14,7 @@
 -- include hand_on.lua
 -- include record.lua
 
-local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lock, queue, waiters, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local owner, round = ARGV[5], ARGV[6]
 local value = redis.call('GET', lock)
 local group = value and mode_of(value)
@@ -29,4 +29,4 @@ else
   set_lease(members, owner, left * 1000)
   span(lock, members, details)
 end
-return {1, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, '-1'))}
+return {1, unpack(hand_on(KEYS[1], lock, queue, waiters, members, details, '-1'))}

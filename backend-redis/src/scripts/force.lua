@@ -1,7 +1,7 @@
 -- Frees a lock that these hold, and grants it to those who wait; at a node of Redlock it wakes the first of them. It names
 -- whom it frees: repeated after a lost answer, it leaves the lock of a successor alone.
 --
--- KEYS  1: the token counter; the lock, its queue, the seats of those in the queue, the members of the group that holds the
+-- KEYS  1: the token counter; the lock, its queue, its waiters, the members of the group that holds the
 --       lock, their details
 -- ARGV  1 to 4: as in give_up.lua; then the holders: each by its owner, or, where it is another program, by the value of
 --       the lock
@@ -14,7 +14,7 @@
 -- include hand_on.lua
 -- include record.lua
 
-local lock, queue, seats, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lock, queue, waiters, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local freed = 0
 -- Reading it first refuses a value that is no lock of this kind.
 local value = redis.call('GET', lock)
@@ -36,4 +36,4 @@ elseif group then
   value, group = nil, nil
 end
 if value and not group then return {freed} end
-return {freed, unpack(hand_on(KEYS[1], lock, queue, seats, members, details, group or nil))}
+return {freed, unpack(hand_on(KEYS[1], lock, queue, waiters, members, details, group or nil))}

@@ -1,7 +1,7 @@
 -- Gives claims in any mode up: what they hold, and their places in queues. Grants what is free then to those who wait.
 -- Several claims travel together.
 --
--- KEYS  1: the token counter; then for each claim: the lock, its queue, the seats of those in the queue, the members of
+-- KEYS  1: the token counter; then for each claim: the lock, its queue, its waiters, the members of
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: the caller's channel; 3: 'exact' if the count
 --       of listeners is to be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
@@ -26,7 +26,7 @@
 -- include record.lua
 -- include each.lua
 
-local function give_up(a, value, lock, queue, seats, members, details)
+local function give_up(a, value, lock, queue, waiters, members, details)
   local owner, mode, queued, round = unpack(ARGV, a, a + 3)
   local group = value and mode_of(value)
   local released, lapsed = 0, not value
@@ -50,10 +50,10 @@ local function give_up(a, value, lock, queue, seats, members, details)
     redis.call('DEL', lock)
     value, released = nil, 1
   end
-  if queued == '1' and leave(queue, seats, owner) == 1 then released = 1 end
+  if queued == '1' and leave(queue, waiters, owner) == 1 then released = 1 end
   if value and not group then return {released} end
-  if lapsed then drop_gone(queue, seats) end
-  local told = hand_on(KEYS[1], lock, queue, seats, members, details, group or nil)
+  if lapsed then drop_gone(queue, waiters) end
+  local told = hand_on(KEYS[1], lock, queue, waiters, members, details, group or nil)
   return {released, unpack(told)}
 end
 

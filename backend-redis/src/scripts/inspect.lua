@@ -1,6 +1,6 @@
 -- Says who holds a lock and how many wait. Changes nothing.
 --
--- KEYS  the lock, its queue, the seats of those in the queue, the members of the group that holds the lock, their details
+-- KEYS  the lock, its queue, its waiters, the members of the group that holds the lock, their details
 -- Answer: {the time in microseconds, waiters, mode, then for each holder: value, milliseconds left of its lease (-1
 --         endless)}. The mode is 0 for one exclusive holder, -1 for readers, otherwise how many permits there are; the value
 --         is that of an exclusive lock, see acquire.lua
@@ -10,8 +10,8 @@
 
 local lock, members, details = KEYS[1], KEYS[4], KEYS[5]
 local waiters = 0
-for _, seat in ipairs(redis.call('HVALS', KEYS[3])) do
-  local ends = string.match(seat, '^(%d+):')
+for _, waiter in ipairs(redis.call('HVALS', KEYS[3])) do
+  local ends = string.match(waiter, '^(%d+):')
   local left = ends and tonumber(ends) - now
   if left and left > 0 and left <= 60000000 then waiters = waiters + 1 end
 end

@@ -1,7 +1,7 @@
 -- Gives exclusive locks up that nobody waits for. The usual case, with no more than it needs. Several claims travel
 -- together. Frees a lock only for its own owner.
 --
--- KEYS  for each claim: the lock, the seats of those who wait for it
+-- KEYS  for each claim: the lock, its waiters
 -- ARGV  for each claim: owner
 -- Answer, of one claim as it is, of several in a list, in order: 2 it held the lock, which is free now; 1 it did not hold
 --       it; 0 nothing was done: another script must look, since somebody waits, or the lock is held in another way
@@ -20,9 +20,9 @@ end
 
 local answers = {}
 for claim, owner in ipairs(ARGV) do
-  local lock, seats = keys[2 * claim - 1], keys[2 * claim]
+  local lock, waiters = keys[2 * claim - 1], keys[2 * claim]
   local value = redis.pcall('GET', lock)
-  if call('EXISTS', seats) == 1 or (value and (type(value) == 'table' or string.byte(value) == 31)) then
+  if call('EXISTS', waiters) == 1 or (value and (type(value) == 'table' or string.byte(value) == 31)) then
     answers[claim] = 0
   elseif value and string.sub(value, 1, 32) == owner then
     call('DEL', lock)

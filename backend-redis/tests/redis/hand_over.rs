@@ -14,7 +14,7 @@ use crate::servers::{client, keys, on_disk, redis, redis_with, tell, until};
 
 const LOCK: &str = "lockwell:a";
 const QUEUE: &str = "lockwell:\u{1f}queue\u{1f}a";
-const SEATS: &str = "lockwell:\u{1f}seats\u{1f}a";
+const WAITERS: &str = "lockwell:\u{1f}seats\u{1f}a";
 
 /// How long a provisional lease lasts.
 const PROVISIONAL: Duration = Duration::from_secs(3);
@@ -161,11 +161,11 @@ async fn granted_to_the_dead(killed: bool) {
     // Its other waiters have places still when somebody looks next, right after the lease.
     tokio::time::sleep_until((start + PROVISIONAL + Duration::from_millis(50)).into()).await;
     assert!(!waiting.is_finished(), "not before the lease has ended");
-    let (seats, others) = (tell(&server, &["HLEN", SEATS]), locks.lock("a"));
+    let (waiters, others) = (tell(&server, &["HLEN", WAITERS]), locks.lock("a"));
     assert!(others.try_now().await.expect("an answer").is_none(), "the turn is another's");
     let guard = turn(waiting).await;
     let took = start.elapsed();
-    println!("a waiter after a process that hangs: {took:?}, with {} fields of seats", seats.trim_end());
+    println!("a waiter after a process that hangs: {took:?}, with {} fields of waiters", waiters.trim_end());
     assert!(took + Duration::from_millis(500) < PROVISIONAL * 2, "{took:?}");
     guard.release().await.expect("held");
 }
@@ -257,7 +257,7 @@ async fn strict_clients_have_the_lock_when_its_whole_lease_is_confirmed() {
     }
 }
 
-/// As the version before wrote it: a seat without what a release needs to grant.
+/// As the version before wrote it: a waiter without what a release needs to grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
     let Some(server) = redis().await else { return };
@@ -274,7 +274,7 @@ async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
     let time = tell(&server, &["TIME"]);
     let seconds: u64 = parts(&time)[0].parse().expect("a number");
     tell(&server, &["ZADD", QUEUE, &format!("{seconds}000000"), owner]);
-    tell(&server, &["HSET", SEATS, owner, &format!("{}000000:0:{channel}:17", seconds + 4)]);
+    tell(&server, &["HSET", WAITERS, owner, &format!("{}000000:0:{channel}:17", seconds + 4)]);
     holder.release().await.expect("held");
     assert_eq!(tell(&server, &["EXISTS", LOCK]), ":0\r\n", "it is free, for the waiter to take");
     heard.clear();
@@ -282,17 +282,17 @@ async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
         subscribed.read_line(&mut heard).expect("a message");
     }
     assert!(heard.ends_with("$2\r\n17\r\n"), "{heard:?}");
-    // The other way round: what we write is a seat to the version before.
+    // The other way round: what we write is a waiter to the version before.
     let holder = locks.lock("b").await.expect("a free lock");
     let waiting = tokio::spawn(locks.lock("b").wait(TTL).into_future());
     queued(&locks, "b", 1).await;
     let queue = tell(&server, &["ZRANGE", "lockwell:\u{1f}queue\u{1f}b", "0", "-1"]);
     let owner = parts(&queue)[0];
-    let seat = tell(&server, &["HGET", "lockwell:\u{1f}seats\u{1f}b", owner]);
-    let seat = seat.lines().nth(1).expect("a seat");
-    let words: Vec<_> = seat.splitn(3, ':').collect();
+    let waiter = tell(&server, &["HGET", "lockwell:\u{1f}seats\u{1f}b", owner]);
+    let waiter = waiter.lines().nth(1).expect("a waiter");
+    let words: Vec<_> = waiter.splitn(3, ':').collect();
     let ticket = words[2].rsplit(':').next().expect("a ticket");
-    assert!(owner.len() == 32 && words[1] == "0" && ticket.parse::<u64>().is_ok(), "{seat:?}");
+    assert!(owner.len() == 32 && words[1] == "0" && ticket.parse::<u64>().is_ok(), "{waiter:?}");
     let channel = words[2].strip_suffix(&format!(":{ticket}")).expect("a channel");
     // Its release frees the lock, and wakes.
     tell(&server, &["DEL", "lockwell:b"]);

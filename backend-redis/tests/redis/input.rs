@@ -195,9 +195,9 @@ async fn odd_values_are_locks_of_another_program() {
 #[tokio::test]
 async fn odd_places_in_a_queue_keep_nobody_out() {
     let Some(server) = redis().await else { return };
-    let (queue, seats) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}seats\u{1f}a");
+    let (queue, waiters) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}seats\u{1f}a");
     let locks = client(&server.url()).await;
-    for seat in [
+    for text in [
         "",
         "x",
         "1:lockwell:x:1",
@@ -207,9 +207,9 @@ async fn odd_places_in_a_queue_keep_nobody_out() {
         "1e99:x:y",
     ] {
         tell(&server, &["ZADD", queue, "-inf", "nobody", "0", "none"]);
-        tell(&server, &["HSET", seats, "nobody", seat]);
+        tell(&server, &["HSET", waiters, "nobody", text]);
         locks.lock("a").try_now().await.expect("an answer").expect("free").release().await.expect("held");
-        assert_eq!(keys(&server), [""; 0], "{seat}");
+        assert_eq!(keys(&server), [""; 0], "{text}");
     }
 }
 

@@ -116,7 +116,7 @@ struct Lock {
 
 /// The place of a waiter in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Seat {
+struct Waiter {
     who: usize,
     /// Until when it is kept without a sign of life, by the server's clock.
     until: u8,
@@ -129,7 +129,7 @@ pub(crate) struct State {
     pub(crate) now: u8,
     pub(crate) clock: u8,
     lock: Option<Lock>,
-    queue: Vec<Seat>,
+    queue: Vec<Waiter>,
     /// A release that has read the clock and has not committed.
     pub(crate) committing: Option<(usize, u8)>,
     pub(crate) messages: BTreeSet<Message>,
@@ -243,11 +243,11 @@ impl State {
     }
 
     /// The first in the queue who shows signs of life. Those before it lose their places.
-    fn first(&mut self) -> Option<Seat> {
+    fn first(&mut self) -> Option<Waiter> {
         let clock = self.clock;
         // One that lasts longer than any can is from before the clock was set back.
         let lives = |until: u8| clock < until && until <= clock + KEEP;
-        while self.queue.first().is_some_and(|seat| !lives(seat.until)) {
+        while self.queue.first().is_some_and(|waiter| !lives(waiter.until)) {
             self.queue.remove(0);
         }
         self.queue.first().copied()
@@ -257,10 +257,10 @@ impl State {
     pub(crate) fn answer(&mut self, who: usize, number: u8, sent: u8, generation: u8) -> Option<Message> {
         let clock = self.clock;
         let waits = Message::Waits { who, number, sent, clock, generation };
-        let seat = Seat { who, until: clock + KEEP, seen: number };
-        let sits = |state: &mut Self| match state.queue.iter_mut().find(|one| one.who == who) {
-            Some(old) => *old = seat,
-            None => state.queue.push(seat),
+        let waiter = Waiter { who, until: clock + KEEP, seen: number };
+        let keeps_place = |state: &mut Self| match state.queue.iter_mut().find(|one| one.who == who) {
+            Some(old) => *old = waiter,
+            None => state.queue.push(waiter),
         };
         match self.holder() {
             Some(lock) if lock.who == who => {
@@ -270,12 +270,12 @@ impl State {
                 self.lock = Some(Lock { ends: clock + TTL, ..lock });
                 return Some(Message::Granted { who, sent, token: lock.token });
             }
-            Some(_) => sits(self),
+            Some(_) => keeps_place(self),
             None if self.committing.is_some() => return None,
             None => match self.first() {
-                Some(first) if first.who != who => sits(self),
+                Some(first) if first.who != who => keeps_place(self),
                 _ => {
-                    self.queue.retain(|seat| seat.who != who);
+                    self.queue.retain(|waiter| waiter.who != who);
                     let token = self.set_lock(who, clock + TTL);
                     return Some(Message::Granted { who, sent, token });
                 }
@@ -293,7 +293,7 @@ impl State {
     /// A release: frees what the process has, and grants to the first in the queue. `read` is the clock as the release
     /// has read it.
     pub(crate) fn release(&mut self, who: usize, read: u8) {
-        self.queue.retain(|seat| seat.who != who);
+        self.queue.retain(|waiter| waiter.who != who);
         if self.lock.is_some_and(|lock| lock.who == who) {
             self.lock = None;
         } else if self.holder().is_some() {
@@ -302,7 +302,7 @@ impl State {
         let Some(next) = self.first() else { return };
         self.queue.remove(0);
         let ends = read + PROVISIONAL;
-        let Seat { who, seen, .. } = next;
+        let Waiter { who, seen, .. } = next;
         let token = self.set_lock(who, ends);
         let generation = self.processes[who].generation;
         self.messages.insert(Message::Push { who, token, ends, seen, generation });

@@ -12,22 +12,22 @@ local function has_room(members, mode)
 end
 
 -- Tells a waiter: 1 heard, 0 nobody listens. Those of the caller's own process are noted in `told` instead.
-local function tell(seat, text, told)
-  if seat.client == ARGV[2] then
+local function tell(waiter, text, told)
+  if waiter.client == ARGV[2] then
     told[#told + 1] = text
     return 1
   end
-  local heard = redis.call('PUBLISH', seat.client, text)
+  local heard = redis.call('PUBLISH', waiter.client, text)
   return (heard > 0 or ARGV[3] ~= 'exact') and 1 or 0
 end
 
 -- Nobody listens on the channel of a client. Its waiters keep their places if they give a sign of life soon. Those that live do
 -- so every 1.3 s: a proxy, or a connection that is just being made, can keep them from being counted.
-local function hurry(queue, seats, client)
+local function hurry(queue, waiters, client)
   for _, owner in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
-    local ends, rest, theirs = string.match(redis.call('HGET', seats, owner) or '', '^(%d+)(:%-?%d+:(.*):%d+)$')
+    local ends, rest, theirs = string.match(redis.call('HGET', waiters, owner) or '', '^(%d+)(:%-?%d+:(.*):%d+)$')
     if theirs == client then
-      redis.call('HSET', seats, owner, string.format('%.0f', math.min(tonumber(ends), now + 2000000)) .. rest)
+      redis.call('HSET', waiters, owner, string.format('%.0f', math.min(tonumber(ends), now + 2000000)) .. rest)
     end
   end
 end
@@ -35,37 +35,37 @@ end
 -- The lock is free (`mode` is nil), or a group holds it that others can join. Those at the head of the queue who can have
 -- it now have it when this returns, under a provisional lease, and are told. One on whose channel nobody listens is not granted
 -- anything: it has its turn, and loses it soon unless it asks. Returns what the caller is to tell waiters of its own process.
-local function hand_on(counter, lock, queue, seats, members, details, mode)
+local function hand_on(counter, lock, queue, waiters, members, details, mode)
   local told, joined = {}, false
   for turn = 0, MOST do
-    local owner, seat = first_of(queue, seats)
-    if not owner or (mode and (seat.mode ~= mode or not has_room(members, mode))) then break end
+    local owner, waiter = first_of(queue, waiters)
+    if not owner or (mode and (waiter.mode ~= mode or not has_room(members, mode))) then break end
     if turn == MOST then
       -- It asks, and lets others in.
-      tell(seat, seat.ticket, told)
+      tell(waiter, waiter.ticket, told)
       break
     end
     local tokens, lease, sign, label =
-      string.match(redis.call('HGET', seats, '+' .. owner) or '', '^g(%d+):(%d+):(%d+):(.*)$')
+      string.match(redis.call('HGET', waiters, '+' .. owner) or '', '^g(%d+):(%d+):(%d+):(.*)$')
     local heard
     if not tokens then
-      heard = tell(seat, seat.ticket, told)
+      heard = tell(waiter, waiter.ticket, told)
       if heard == 1 then break end
     else
       local ends = string.format('%.0f', now + lease * 1000)
       local token = take_tokens(counter, tonumber(tokens))
-      heard = tell(seat, seat.ticket .. ':' .. token .. ':' .. ends .. ':' .. lease .. ':' .. sign, told)
+      heard = tell(waiter, waiter.ticket .. ':' .. token .. ':' .. ends .. ':' .. lease .. ':' .. sign, told)
       if heard == 1 then
-        leave(queue, seats, owner)
+        leave(queue, waiters, owner)
         local record = token .. ':' .. stamp .. ':0:' .. label
-        if seat.mode == '0' then
+        if waiter.mode == '0' then
           redis.call('SET', lock, owner .. ':' .. record, 'PX', lease)
           -- It matters to others who wait, and goes with them.
-          if redis.call('EXISTS', seats) == 1 then redis.call('HSET', seats, '=', '=' .. ends .. ':' .. seat.client) end
+          if redis.call('EXISTS', waiters) == 1 then redis.call('HSET', waiters, '=', '=' .. ends .. ':' .. waiter.client) end
           return told
         end
         if not mode then
-          mode = seat.mode
+          mode = waiter.mode
           begin_group(lock, members, details, mode, lease)
         end
         redis.call('HSET', details, owner, record)
@@ -74,16 +74,16 @@ local function hand_on(counter, lock, queue, seats, members, details, mode)
       end
     end
     if heard == 0 then
-      hurry(queue, seats, seat.client)
+      hurry(queue, waiters, waiter.client)
       break
     end
   end
   if joined then span(lock, members, details) end
   if redis.call('EXISTS', queue) == 1 then
-    redis.call('HDEL', seats, '=')
+    redis.call('HDEL', waiters, '=')
   else
-    -- What is left of the seats belongs to nobody.
-    redis.call('DEL', seats)
+    -- What is left of the waiters belongs to nobody.
+    redis.call('DEL', waiters)
   end
   return told
 end

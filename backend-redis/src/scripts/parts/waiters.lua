@@ -1,4 +1,4 @@
--- Those who wait for a lock. `queue` is a sorted set of owners by arrival on this server's clock. `seats` is a hash:
+-- Those who wait for a lock. `queue` is a sorted set of owners by arrival on this server's clock. `waiters` is a hash:
 --   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a sign of life, how the lock is to be held, whom
 --            to tell
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
@@ -9,36 +9,36 @@
 -- ARGV 4 is how long a place is kept, in microseconds.
 local keep = tonumber(ARGV[4])
 
-local function leave(queue, seats, owner)
-  redis.call('HDEL', seats, owner, '+' .. owner)
+local function leave(queue, waiters, owner)
+  redis.call('HDEL', waiters, owner, '+' .. owner)
   return redis.call('ZREM', queue, owner)
 end
 
--- The first in the queue who still shows signs of life, and its seat. Those before it lose their places.
-local function first_of(queue, seats)
+-- The first in the queue who still shows signs of life, and what is noted of it. Those before it lose their places.
+local function first_of(queue, waiters)
   while true do
     local owner = redis.call('ZRANGE', queue, 0, 0)[1]
     if not owner then return nil end
-    local text = redis.call('HGET', seats, owner) or ''
+    local text = redis.call('HGET', waiters, owner) or ''
     local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
     local left = ends and tonumber(ends) - now
     -- One that lasts longer than any can is from before the clock was set back.
     if left and left > 0 and left <= 60000000 then return owner, {mode = mode, client = client, ticket = ticket} end
-    leave(queue, seats, owner)
+    leave(queue, waiters, owner)
   end
 end
 
--- Takes or keeps a place, and says whether it is the first: 1 or 0. `seat` is MODE:CLIENT:TICKET.
-local function sit(queue, seats, owner, seat, form)
+-- Takes or keeps a place, and says whether it is the first: 1 or 0. `waiter` is MODE:CLIENT:TICKET.
+local function keep_place(queue, waiters, owner, waiter, form)
   local tail = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
   -- What an earlier version, which does not know of all fields, has left behind.
-  if not tail then redis.call('DEL', seats) end
-  local value = string.format('%.0f', now + keep) .. ':' .. seat
+  if not tail then redis.call('DEL', waiters) end
+  local value = string.format('%.0f', now + keep) .. ':' .. waiter
   local new
   if form == '' then
-    new = redis.call('HSET', seats, owner, value)
+    new = redis.call('HSET', waiters, owner, value)
   else
-    new = redis.call('HSET', seats, owner, value, '+' .. owner, form)
+    new = redis.call('HSET', waiters, owner, value, '+' .. owner, form)
   end
   if new > 0 then
     local place = now
@@ -46,20 +46,20 @@ local function sit(queue, seats, owner, seat, form)
     redis.call('ZADD', queue, 'NX', string.format('%.0f', place), owner)
   end
   redis.call('PEXPIRE', queue, 60000)
-  redis.call('PEXPIRE', seats, 60000)
+  redis.call('PEXPIRE', waiters, 60000)
   return redis.call('ZRANK', queue, owner) == 0 and 1 or 0
 end
 
 -- The lock is free. If there is still a note of the last grant, nobody has released that: it has lapsed. Then none of its
 -- client's waiters will come, but those that have shown a sign of life since. They lose their places.
-local function drop_gone(queue, seats)
-  local ends, gone = string.match(redis.call('HGET', seats, '=') or '', '^=(%d+):(.*)$')
+local function drop_gone(queue, waiters)
+  local ends, gone = string.match(redis.call('HGET', waiters, '=') or '', '^=(%d+):(.*)$')
   if not ends then return end
-  redis.call('HDEL', seats, '=')
+  redis.call('HDEL', waiters, '=')
   if tonumber(ends) > now then return end
   local since = tonumber(ends) - keep / 2
   for _, owner in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
-    local kept, client = string.match(redis.call('HGET', seats, owner) or '', '^(%d+):%-?%d+:(.*):%d+$')
-    if client == gone and tonumber(kept) - keep < since then leave(queue, seats, owner) end
+    local kept, client = string.match(redis.call('HGET', waiters, owner) or '', '^(%d+):%-?%d+:(.*):%d+$')
+    if client == gone and tonumber(kept) - keep < since then leave(queue, waiters, owner) end
   end
 end

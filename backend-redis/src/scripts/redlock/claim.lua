@@ -1,10 +1,10 @@
 -- Redlock, phase 1 at one node, in any mode: takes locks that are free here or joins their readers, and raises their token
 -- counters, or joins their queues.
 --
--- KEYS  for each claim: the lock, its queue, the seats of those in the queue, the members of the group that holds the lock,
+-- KEYS  for each claim: the lock, its queue, its waiters, the members of the group that holds the lock,
 --       their details, the lock's token counter
 -- ARGV  1 to 4: as in claim.lua; then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0:
---       exclusive, -1: reader), seat ('CLIENT:TICKET'; '' to leave no trace if refused), floor of the token, round
+--       exclusive, -1: reader), waiter ('CLIENT:TICKET'; '' to leave no trace if refused), floor of the token, round
 -- Answer for each claim, in order:
 --       {1, vote}   the lock is the owner's, by this round; it raised the counter to exactly this number, by as many as it
 --                   wants at least
@@ -20,8 +20,8 @@
 -- include record.lua
 -- include each.lua
 
-local function claim(a, value, lock, queue, seats, members, details, counter)
-  local owner, ttl, label, tokens, mode, seat, floor, round = unpack(ARGV, a, a + 7)
+local function claim(a, value, lock, queue, waiters, members, details, counter)
+  local owner, ttl, label, tokens, mode, waiter, floor, round = unpack(ARGV, a, a + 7)
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
@@ -39,12 +39,12 @@ local function claim(a, value, lock, queue, seats, members, details, counter)
     if tonumber(its_round) > tonumber(round) then return {0, -2, 0, 0, now} end
   else
     local held = value and not (group and alike)
-    local first, first_seat
-    if mode == '-1' then first, first_seat = first_of(queue, seats) end
-    if held or (first and first ~= owner and first_seat.mode == '0') then
+    local first, first_waiter
+    if mode == '-1' then first, first_waiter = first_of(queue, waiters) end
+    if held or (first and first ~= owner and first_waiter.mode == '0') then
       local foreign = held and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
       local left = held and redis.call('PTTL', lock) or -2
-      return {0, left, seat ~= '' and sit(queue, seats, owner, mode .. ':' .. seat, '') or 0, foreign, now}
+      return {0, left, waiter ~= '' and keep_place(queue, waiters, owner, mode .. ':' .. waiter, '') or 0, foreign, now}
     end
   end
   if its_round ~= round then
@@ -58,12 +58,12 @@ local function claim(a, value, lock, queue, seats, members, details, counter)
       if not group then begin_group(lock, members, details, mode, ttl) end
       redis.call('HSET', details, owner, rest)
     end
-    if seat ~= '' then leave(queue, seats, owner) end
+    if waiter ~= '' then leave(queue, waiters, owner) end
     if mode == '-1' then
       -- The next reader can come in, too. It may be waiting for a word.
-      local first, seat_of_first = first_of(queue, seats)
-      if first and seat_of_first.mode == '-1' then
-        redis.call('PUBLISH', seat_of_first.client, seat_of_first.ticket)
+      local first, waiter_of_first = first_of(queue, waiters)
+      if first and waiter_of_first.mode == '-1' then
+        redis.call('PUBLISH', waiter_of_first.client, waiter_of_first.ticket)
       end
     end
   elseif mode == '0' then

@@ -44,7 +44,7 @@ fn assembled(script: &str) -> String {
 /// Asks a node for its vote as `scripts/redlock/claim.lua` is told. `None` if it has none for this round.
 fn ask_for_vote(node: &Redis, lock: &str, claim: &[&str]) -> Option<u64> {
     let script = assembled(include_str!("../../../src/scripts/redlock/claim.lua"));
-    let call = ["EVAL", &script, "6", lock, "queue", "seats", "members", "details", "counter"];
+    let call = ["EVAL", &script, "6", lock, "queue", "waiters", "members", "details", "counter"];
     let answer = tell(node, &[&call[..], &["", "", "", "4000000"], claim].concat());
     let answer = parts(&answer);
     (answer[1] == ":1").then(|| answer[2].parse().expect("a number"))

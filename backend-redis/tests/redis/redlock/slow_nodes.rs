@@ -71,7 +71,7 @@ async fn a_claim_that_is_refused_leaves_nothing() {
     let guard = one.lock("a").await.expect("a free lock");
     until("all have it", || nodes.iter().all(|node| keys(node) == ["lockwell:a"])).await;
     assert!(two.lock("a").try_now().await.expect("an answer").is_none());
-    assert!(nodes.iter().all(|node| keys(node) == ["lockwell:a"]), "no queue, and no seat");
+    assert!(nodes.iter().all(|node| keys(node) == ["lockwell:a"]), "no queue, and no waiter");
     guard.release().await.expect("a majority");
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
     // Refused by a majority, and voted for by the rest.
