@@ -16,7 +16,7 @@
 pub use lockcore::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, Held, Holder,
     Leader, LockAllGuard, LockConfig, LockGuard, LockName, LockRequest, LockStatus, Locks, Loss, Mode,
-    Observation, Operation, ReentrantGuard, Requirement, Result, Severity, Standing, Stats,
+    Observation, Operation, ReentrantGuard, Requirement, Result, Severity, LeaseState, Stats,
 };
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.

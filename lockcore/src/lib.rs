@@ -31,7 +31,7 @@
 //!
 //! Validity ends early: at the start of the last successful request plus the ttl, less 1 % and 2 ms, on a clock that
 //! goes on during suspend ([`Moment`]). The server's lease ends later than that. A renewal that fails is *unknown*,
-//! not lost: the guard turns [`Suspect`](Standing::Suspect), the deadline stands, the keeper tries again.
+//! not lost: the guard turns [`Suspect`](LeaseState::Suspect), the deadline stands, the keeper tries again.
 
 pub mod backend;
 mod background;
@@ -58,7 +58,7 @@ pub use contract::{
     Wait,
 };
 pub use hold::{Held, LockAllGuard, LockGuard};
-pub use lease::{Loss, Standing};
+pub use lease::{Loss, LeaseState};
 pub use memory::MemoryLock;
 pub use request::{Acquire, Again, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};
 pub use system::{Clock, Moment, TestClock};

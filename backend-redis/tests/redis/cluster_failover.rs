@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockGuard, Locks, Standing};
+use lockcore::{ErrorKind, LockGuard, Locks, LeaseState};
 use testbed::{Durability, Redis, RedisCluster};
 
 use crate::asking::queued;
@@ -56,7 +56,7 @@ async fn a_replica_takes_over_on_command_and_after_the_masters_death() {
     println!("a lock at the replica that took over after {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     guard.release().await.expect("held");
-    assert_eq!(guards[0].standing(), Standing::Held);
+    assert_eq!(guards[0].lease_state(), LeaseState::Held);
     let token = guards[0].token();
     guards.remove(0).release().await.expect("held");
     let next = waiting.await.expect("no panic").expect("its turn");
@@ -104,7 +104,7 @@ async fn replicas_are_waited_for_at_the_locks_own_master() {
     let guard = locks.lock(&*names[2]).ttl(ttl).await.expect("confirmed");
     // Longer than the lease lasts.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.lease_state(), LeaseState::Held);
     guard.release().await.expect("held");
     println!("a lock is confirmed, kept for 3 s and released in {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
@@ -136,6 +136,6 @@ async fn a_cluster_that_is_down_is_told() {
     }
     cluster.nodes()[2].restart().await.expect("it starts again");
     cluster.ready().await.expect("it joins the others");
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.lease_state(), LeaseState::Held);
     locks.lock(&*names[1]).await.expect("a free lock").release().await.expect("held");
 }

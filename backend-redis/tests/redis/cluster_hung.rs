@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{LockGuard, Locks, Standing};
+use lockcore::{LockGuard, Locks, LeaseState};
 use testbed::RedisCluster;
 
 use crate::asking::queued;
@@ -85,7 +85,7 @@ async fn a_hung_master_costs_only_its_own_names() {
     assert!(released.elapsed() < Duration::from_secs(1), "{:?}", released.elapsed());
     let stats = one.stats();
     for guard in &healthy {
-        assert_eq!(guard.standing(), Standing::Held, "{guard:?} {stats:?}");
+        assert_eq!(guard.lease_state(), LeaseState::Held, "{guard:?} {stats:?}");
     }
     assert!(lost.iter().all(|guard| !guard.is_held()), "nobody can have extended these");
 

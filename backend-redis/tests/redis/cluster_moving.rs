@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LockGuard, Locks, Standing};
+use lockcore::{ErrorKind, LockGuard, Locks, LeaseState};
 use testbed::{Redis, RedisCluster};
 
 use crate::asking::queued;
@@ -126,7 +126,7 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     // Twice as long as the leases last. Each of the two is at one node, and they are at different ones.
     tokio::time::sleep(Duration::from_secs(5).saturating_sub(start.elapsed())).await;
     for guard in [&kept, &moved] {
-        assert_eq!(guard.standing(), Standing::Held, "{guard:?}");
+        assert_eq!(guard.lease_state(), LeaseState::Held, "{guard:?}");
     }
     assert!(!patient.is_finished());
     on_its_way.end();

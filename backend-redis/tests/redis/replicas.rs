@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Loss, Standing};
+use lockcore::{ErrorKind, Loss, LeaseState};
 use testbed::Redis;
 
 use crate::asking::{claim, queued};
@@ -34,7 +34,7 @@ async fn a_replica_confirms_a_grant() {
     assert!(keys(&replica).contains(&"lockwell:a".to_owned()), "the replica has it");
     let waiting = tokio::spawn(locks.lock("a").into_future());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(guard.standing(), Standing::Held);
+    assert_eq!(guard.lease_state(), LeaseState::Held);
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
     let reader = locks.write("a").await.expect("confirmed").downgrade().await.expect("confirmed");
@@ -98,7 +98,7 @@ async fn without_a_replica_a_holder_turns_suspect_and_then_loses_the_lock() {
     let guard = locks.lock("a").ttl(Duration::from_secs(2)).await.expect("confirmed");
     replica.pause().expect("it runs");
     let start = Instant::now();
-    until("in doubt", || guard.standing() == Standing::Suspect).await;
+    until("in doubt", || guard.lease_state() == LeaseState::Suspect).await;
     assert!(guard.is_held() && start.elapsed() < Duration::from_millis(1990));
     let loss = tokio::time::timeout(Duration::from_secs(3), guard.lost()).await;
     assert_eq!(loss.expect("not held for ever"), Loss::Expired);

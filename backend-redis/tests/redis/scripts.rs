@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Locks, Standing};
+use lockcore::{ErrorKind, Locks, LeaseState};
 use testbed::{Durability, Redis};
 
 use crate::asking::queued;
@@ -23,7 +23,7 @@ async fn everything(one: &Locks, two: &Locks, flush: impl Fn()) {
         queued(one, "a", 1).await;
         flush();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.lease_state(), LeaseState::Held);
         flush();
         assert!(two.inspect("a").await.expect("an answer").is_held());
         flush();
@@ -41,7 +41,7 @@ async fn everything(one: &Locks, two: &Locks, flush: impl Fn()) {
         let second = two.read("a").await.expect("readers meet");
         flush();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(first.standing(), Standing::Held);
+        assert_eq!(first.lease_state(), LeaseState::Held);
         flush();
         first.release().await.expect("held");
         flush();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, FencingToken, LockGuard, LockRequest, Locks, Loss, Mode, Standing};
+use lockcore::{ErrorKind, FencingToken, LockGuard, LockRequest, Locks, Loss, Mode, LeaseState};
 use testbed::{Durability, RedisSentinel};
 
 use crate::asking::claim;
@@ -30,11 +30,11 @@ async fn lock_at_last(locks: &Locks, name: &str) -> (LockGuard, Duration) {
 }
 
 /// Waits until the holder is sure, one way or the other.
-async fn settled(guard: &LockGuard) -> Standing {
-    while guard.standing() == Standing::Suspect {
+async fn settled(guard: &LockGuard) -> LeaseState {
+    while guard.lease_state() == LeaseState::Suspect {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    guard.standing()
+    guard.lease_state()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +57,7 @@ async fn a_new_master_is_found_and_locks_go_on() {
     // The other client finds it, too, and its lock is still there.
     let (mine, took) = lock_at_last(&one, "another").await;
     assert!(took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(settled(&kept).await, Standing::Held);
+    assert_eq!(settled(&kept).await, LeaseState::Held);
     let status = two.inspect("kept").await.expect("an answer");
     assert_eq!(status.holders.first().map(|holder| holder.token), Some(kept.token()));
     for guard in [after, mine, kept] {
@@ -83,7 +83,7 @@ async fn a_lock_that_the_new_master_has_not_is_told_to_be_lost() {
     // Two guards say "held" until the next renewal: this is what failover_safe=false says.
     let loss = tokio::time::timeout(guard.time_left(), guard.lost()).await;
     assert_eq!(loss.expect("told before the end of the lease"), Loss::Taken);
-    assert_eq!(settled(&thief).await, Standing::Held);
+    assert_eq!(settled(&thief).await, LeaseState::Held);
 }
 
 /// Granted at once or not.
@@ -153,7 +153,7 @@ async fn readers_and_permits_go_on_at_the_new_master() {
     while one.stats().renewals < before + 2 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!((settled(&reader).await, settled(&permit).await), (Standing::Held, Standing::Held));
+    assert_eq!((settled(&reader).await, settled(&permit).await), (LeaseState::Held, LeaseState::Held));
     release([reader, permit, second, last]).await;
     tokens.extend(all_modes(&two, &one).await);
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");

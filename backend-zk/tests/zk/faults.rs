@@ -38,7 +38,7 @@ async fn a_holder_on_a_cut_off_follower_stops_in_time() {
         });
         queued(&two, &name, 1).await;
         tokio::time::sleep(secs(3) + Duration::from_millis(137) * round).await;
-        assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+        assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());
         let cut = Moment::now();
         servers.isolate(follower).expect("links");
         guard.lost().await;
@@ -82,7 +82,7 @@ async fn a_holder_on_a_cut_off_leader_stops_in_time() {
     });
     queued(&two, "reign", 1).await;
     tokio::time::sleep(secs(4)).await;
-    assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+    assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());
     servers.isolate(leader).expect("links");
     let cut = Moment::now();
     for follower in &followers {
@@ -140,7 +140,7 @@ async fn one_server_is_silent() {
             connecting.push(tokio::spawn(async move { client(&url).await }));
         }
         tokio::time::sleep(secs(8)).await;
-        assert!(guard.is_held(), "round {round}: {:?}", guard.standing());
+        assert!(guard.is_held(), "round {round}: {:?}", guard.lease_state());
         for connecting in connecting {
             connecting.await.expect("one of the others serves");
         }
@@ -181,7 +181,7 @@ async fn idle_locks_cost_few_requests() {
         let requests = (received() - before - questions) / 3;
         println!("ttl {length} s, {count} locks: {requests} requests for each ttl");
         for guard in guards {
-            assert!(guard.is_held(), "{:?}", guard.standing());
+            assert!(guard.is_held(), "{:?}", guard.lease_state());
             guard.release().await.expect("held");
         }
         // Eleven for each timeout of the session, which is up to a quarter shorter than the ttl.
@@ -207,7 +207,7 @@ async fn work(locks: Locks, seen: Arc<Seen>) {
         let before = seen.last.swap(guard.token().get(), Ordering::SeqCst);
         assert!(before < guard.token().get(), "token {} after {before}", guard.token());
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert!(guard.is_held(), "lost: {:?}", guard.standing());
+        assert!(guard.is_held(), "lost: {:?}", guard.lease_state());
         seen.inside.fetch_sub(1, Ordering::SeqCst);
         seen.grants.fetch_add(1, Ordering::SeqCst);
         if let Err(error) = guard.release().await {

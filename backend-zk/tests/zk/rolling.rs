@@ -26,7 +26,7 @@ async fn a_rolling_restart_loses_nothing() {
                 let guard = locks.lock("busy").ttl(TTL).wait(TTL * 4).await.expect("no waiter is lost");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold the lock");
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                assert!(guard.is_held(), "lost: {:?}", guard.standing());
+                assert!(guard.is_held(), "lost: {:?}", guard.lease_state());
                 inside.fetch_sub(1, Ordering::SeqCst);
                 grants.fetch_add(1, Ordering::SeqCst);
                 if let Err(error) = guard.release().await {
@@ -41,7 +41,7 @@ async fn a_rolling_restart_loses_nothing() {
         server.restart().await.expect("started");
         servers.ready().await.expect("an ensemble");
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(kept.is_held(), "{:?}", kept.standing());
+        assert!(kept.is_held(), "{:?}", kept.lease_state());
         println!("{} grants meanwhile", grants.load(Ordering::SeqCst) - before);
     }
     stop.store(true, Ordering::SeqCst);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LockGuard, Locks, Moment, Standing};
+use lockcore::{ErrorKind, LockGuard, Locks, Moment, LeaseState};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 
@@ -61,10 +61,10 @@ impl Witness {
     }
 }
 
-async fn standing(guard: &LockGuard, wanted: Standing, within: Duration) {
+async fn becomes(guard: &LockGuard, wanted: LeaseState, within: Duration) {
     let end = Moment::now().after(within);
-    while guard.standing() != wanted {
-        assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.standing());
+    while guard.lease_state() != wanted {
+        assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.lease_state());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -84,22 +84,22 @@ async fn a_guard_knows_about_its_connection() {
     let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
     let guard = one.lock("seen").ttl(secs(20)).await.expect("a free lock");
     for _ in 0..2 {
-        assert_eq!(guard.standing(), Standing::Held);
+        assert_eq!(guard.lease_state(), LeaseState::Held);
         proxy.cut();
-        standing(&guard, Standing::Suspect, secs(3)).await;
+        becomes(&guard, LeaseState::Suspect, secs(3)).await;
         assert!(guard.is_held() && guard.time_left() > secs(10), "{guard:?}");
         proxy.heal();
-        standing(&guard, Standing::Held, secs(10)).await;
+        becomes(&guard, LeaseState::Held, secs(10)).await;
     }
     let short = one.lock("short").ttl(secs(2)).await.expect("a free lock");
     proxy.cut();
-    standing(&short, Standing::Suspect, secs(1)).await;
+    becomes(&short, LeaseState::Suspect, secs(1)).await;
     let loss = short.lost().await;
     assert_eq!(loss, lockcore::Loss::Expired);
-    assert_eq!(guard.standing(), Standing::Suspect, "a longer session lives on");
+    assert_eq!(guard.lease_state(), LeaseState::Suspect, "a longer session lives on");
     let heir = two.lock("short").wait(secs(20)).await.expect("the session expires");
     proxy.heal();
-    standing(&guard, Standing::Held, secs(10)).await;
+    becomes(&guard, LeaseState::Held, secs(10)).await;
     assert!(heir.is_held() && heir.token() > short.token());
     leave(heir, &two).await;
     leave(guard, &two).await;
@@ -146,11 +146,11 @@ async fn a_session_that_moves_is_granted_less() {
         server.kill().expect("killed");
         server.restart().await.expect("started");
         let guard = one.lock(name.as_str()).ttl(secs(30)).wait(secs(30)).await.expect("a free lock");
-        standing(&guard, Standing::Held, secs(10)).await;
+        becomes(&guard, LeaseState::Held, secs(10)).await;
         server.set("maxSessionTimeout", "3000").expect("written");
         server.kill().expect("killed");
         server.restart().await.expect("started");
-        standing(&guard, Standing::Held, secs(20)).await;
+        becomes(&guard, LeaseState::Held, secs(20)).await;
         // In the second round the connection is lost before anybody can have asked.
         tokio::time::sleep(settled).await;
         let heir = tokio::spawn({
@@ -161,7 +161,7 @@ async fn a_session_that_moves_is_granted_less() {
             }
         });
         queued(&two, &name, 1).await;
-        assert!(guard.is_held(), "lost without a fault: {:?}", guard.standing());
+        assert!(guard.is_held(), "lost without a fault: {:?}", guard.lease_state());
         proxy.cut();
         let cut = Moment::now();
         guard.lost().await;

@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Moment, Standing};
+use lockcore::{ErrorKind, Moment, LeaseState};
 use testbed::{Certificates, Proxy, ZooKeeper};
 
 use crate::rights::refusal;
@@ -90,15 +90,15 @@ async fn the_server_shows_a_certificate() {
     let url = format!("zk://localhost:{}?{}", proxy.addr().port(), trust(&files, "ca.pem", false));
     let locks = client(&url).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(20)).await.expect("a free lock");
-    for (cut, wanted) in [(true, Standing::Suspect), (false, Standing::Held)] {
+    for (cut, wanted) in [(true, LeaseState::Suspect), (false, LeaseState::Held)] {
         if cut {
             proxy.cut();
         } else {
             proxy.heal();
         }
         let end = Moment::now().after(Duration::from_secs(10));
-        while guard.standing() != wanted {
-            assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.standing());
+        while guard.lease_state() != wanted {
+            assert!(!end.has_passed(), "{:?}, not {wanted:?}", guard.lease_state());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -13,7 +13,7 @@ use super::renewal::{Batch, Renewer, batches};
 use crate::contract::Counters;
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
-use crate::{Claim, Clock, DistributedLock, Loss, Moment, Standing};
+use crate::{Claim, Clock, DistributedLock, Loss, Moment, LeaseState};
 
 /// A lock that is held for a shorter time than this is not listened for at the server. Without the pause, each lock
 /// would cost two switches of threads.
@@ -59,7 +59,7 @@ struct Swept {
     due: Batch,
     /// Claims of holds that have met a limit.
     over: Vec<Claim>,
-    changes: Vec<(Arc<HeldLock>, Standing)>,
+    changes: Vec<(Arc<HeldLock>, LeaseState)>,
     listening: Batch,
     /// When to look next; `None` when no lease is left.
     wakes: Option<Moment>,
@@ -166,8 +166,8 @@ impl LeaseSet {
                 None => (),
             }
             let (mut advice, change) = held.step(now, Event::Tick);
-            if let Some(standing) = change {
-                swept.changes.push((Arc::clone(held), standing));
+            if let Some(state) = change {
+                swept.changes.push((Arc::clone(held), state));
             }
             if advice == Advice::Renew && closed {
                 advice = Advice::Rest(held.lease().deadline());
@@ -181,7 +181,7 @@ impl LeaseSet {
                 Advice::Done => {
                     // The guard may still be there; its slot is free for another.
                     held.slot().store(usize::MAX, Ordering::Relaxed);
-                    if matches!(held.standing(), Standing::Lost(Loss::HeldTooLong | Loss::NoProgress)) {
+                    if matches!(held.lease_state(), LeaseState::Lost(Loss::HeldTooLong | Loss::NoProgress)) {
                         swept.over.push(held.grant().claim().clone());
                     }
                     return false;
@@ -208,8 +208,8 @@ impl LeaseSet {
             let leases = Arc::clone(self);
             drop(self.keeper.spawn(async move { leases.listen(&held).await }));
         }
-        for (held, standing) in swept.changes {
-            held.tell(standing);
+        for (held, state) in swept.changes {
+            held.tell(state);
         }
         // The lease at the server is still alive, but nobody relies on it any more.
         for claim in swept.over {
@@ -234,7 +234,7 @@ impl LeaseSet {
             loop {
                 self.backend.doubted(held.grant()).await;
                 // What is in doubt already keeps the time of its next try.
-                if held.standing() == Standing::Held {
+                if held.lease_state() == LeaseState::Held {
                     let event = self.renewer.doubt(held, rand::random(), "the connection is down");
                     held.on(self.clock.now(), event);
                     self.look_again();

@@ -85,7 +85,7 @@ pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
     let token = guard.token();
     let end = Moment::now().after(ttl * 2 + ttl / 2);
     while !end.has_passed() {
-        assert!(guard.is_held(), "lost without its runtime: {:?}", guard.standing());
+        assert!(guard.is_held(), "lost without its runtime: {:?}", guard.lease_state());
         assert_eq!(holder(&two, &name).await, Some(token), "the server knows another holder");
         tokio::time::sleep(ttl / 10).await;
     }

@@ -2,7 +2,7 @@
 
 use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
-use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, Standing};
+use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, LeaseState};
 
 /// Takes the lock from its holder, as an operator does, and gives it to another.
 async fn steal(thief: &Locks, name: &LockName) -> LockGuard {
@@ -22,7 +22,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
         let loss = done("the news of the loss", ttl, old.lost()).await;
         assert_eq!(loss, Loss::Taken, "after {:?}", Moment::now().since(began));
         assert!(!old.is_held());
-        assert_eq!(old.standing(), Standing::Lost(Loss::Taken));
+        assert_eq!(old.lease_state(), LeaseState::Lost(Loss::Taken));
         assert!(old.time_left().is_zero());
         if drops {
             drop(old);
@@ -69,7 +69,7 @@ async fn watch(held: &Held, silent: Moment) -> Seen {
             tokio::select! {
                 biased;
                 loss = &mut lost => break loss,
-                () = pause(5) => suspect |= held.standing() == Standing::Suspect,
+                () = pause(5) => suspect |= held.lease_state() == LeaseState::Suspect,
             }
             let (silent_for, left) = (Moment::now().since(silent), held.time_left());
             assert!(
@@ -81,7 +81,7 @@ async fn watch(held: &Held, silent: Moment) -> Seen {
     let lost = Moment::now();
     assert_eq!(told, Loss::Expired);
     assert!(!held.is_held(), "told of the loss, but is_held");
-    assert_eq!(held.standing(), Standing::Lost(Loss::Expired));
+    assert_eq!(held.lease_state(), LeaseState::Lost(Loss::Expired));
     let after = lost.since(silent);
     // The last renewal before was sent a third of the ttl ago at most, and some time for its answer.
     assert!(after >= ttl * 3 / 10, "given up {after:?} after the last sign of life, with a ttl of {ttl:?}");
@@ -129,7 +129,7 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     let waiting = heir(&two, &name);
     // At least one renewal has gone well.
     pause(1000).await;
-    assert!(guard.is_held(), "lost on a network that works: {:?}", guard.standing());
+    assert!(guard.is_held(), "lost on a network that works: {:?}", guard.lease_state());
     let silent = Moment::now();
     fault(&*link);
     let seen = watch(&guard.held(), silent).await;

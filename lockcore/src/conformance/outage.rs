@@ -57,7 +57,7 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     let ttl = ttl_of(&one, 15_000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     stage.server().restart().await;
-    assert!(guard.is_held(), "{:?}", guard.standing());
+    assert!(guard.is_held(), "{:?}", guard.lease_state());
     let before = one.stats().renewals;
     let end = Moment::now().after(ttl);
     while one.stats().renewals == before {
@@ -105,7 +105,7 @@ pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     stage.server().resume().await;
     let began = Moment::now();
     while Moment::now().since(began) < ttl {
-        assert!(guard.is_held(), "lost after {:?}: {:?}", Moment::now().since(began), guard.standing());
+        assert!(guard.is_held(), "lost after {:?}: {:?}", Moment::now().since(began), guard.lease_state());
         pause(50).await;
     }
     let token = guard.token();

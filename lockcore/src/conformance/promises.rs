@@ -22,7 +22,7 @@ pub(super) async fn a_loss_is_told_as_soon_as_promised(stage: Stage) {
     // Those who lost nothing are told nothing.
     let other = one.lock(stage.name("other")).ttl(ttl).await.expect("a free lock");
     pause(500).await;
-    assert!(other.is_held(), "{:?}", other.standing());
+    assert!(other.is_held(), "{:?}", other.lease_state());
     release(other).await;
 }
 

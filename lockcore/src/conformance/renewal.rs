@@ -15,7 +15,7 @@ pub(super) async fn a_lock_is_kept_for_five_leases(stage: Stage) {
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let error = two.lock(&name).wait(ttl * 5).await.expect_err("the lock is held");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
-    assert!(guard.is_held(), "lost after {:?} of waiting by another: {:?}", ttl * 5, guard.standing());
+    assert!(guard.is_held(), "lost after {:?} of waiting by another: {:?}", ttl * 5, guard.lease_state());
     assert_eq!(holder(&two, &name).await, Some(guard.token()));
     let stats = one.stats();
     assert!(stats.renewals >= before + 5, "five leases need at least five renewals: {stats:?}");
@@ -41,21 +41,21 @@ pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
             let block = || tokio::spawn(async move { std::thread::sleep(ttl * 3) });
             let blocks = [block(), block(), block(), block()];
             std::thread::sleep(ttl * 3);
-            let standing = guard.is_held().then_some(()).ok_or_else(|| guard.standing());
+            let state = guard.is_held().then_some(()).ok_or_else(|| guard.lease_state());
             // From the release on nothing is renewed, and it needs a thread of the runtime to be sent.
             for block in blocks {
                 block.await.expect("no panic");
             }
             release(guard).await;
-            standing
+            state
         }
     }));
     let token = held.await.expect("the other runtime gets the lock");
     let error = two.lock(&name).wait(ttl * 2 + ttl / 2).await.expect_err("the lock is held");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
     assert_eq!(holder(&two, &name).await, Some(token));
-    let standing = blocked.await.expect("no panic");
-    assert!(standing.is_ok(), "the blocked runtime lost its lock: {standing:?}");
+    let state = blocked.await.expect("no panic");
+    assert!(state.is_ok(), "the blocked runtime lost its lock: {state:?}");
 }
 
 /// Takes many locks at once, as raw grants.
@@ -129,7 +129,7 @@ pub(super) async fn two_thousand_locks_are_kept(stage: Stage) {
         pause(50).await;
     }
     let stats = one.stats();
-    let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_held()).map(LockGuard::standing).collect();
+    let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_held()).map(LockGuard::lease_state).collect();
     assert!(lost.is_empty(), "{} of {MANY} locks lost, the first {:?}; {stats:?}", lost.len(), lost[0]);
     assert!(stats.renewals >= before.renewals + u64::from(MANY), "{before:?}, then {stats:?}");
     assert!(stats.renewal_calls <= stats.renewals / 10, "leases are not renewed together: {stats:?}");
@@ -154,7 +154,7 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     link.delay(millis(5));
     let began = Moment::now();
     while Moment::now().since(began) < ttl * 3 {
-        assert!(guard.is_held(), "lost: {:?}; {:?}", guard.standing(), one.stats());
+        assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), one.stats());
         pause(20).await;
     }
     assert_eq!(holder(&two, &name).await, Some(guard.token()));

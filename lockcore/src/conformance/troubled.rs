@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::stage::{Stage, done, millis, pause, release, secs, ttl_of};
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Locks, Moment, Released,
-    Renewal, Result, Standing,
+    Renewal, Result, LeaseState,
 };
 
 /// What goes wrong with renewals.
@@ -106,13 +106,13 @@ pub(super) async fn one_lease_in_doubt_costs_the_others_nothing(stage: Stage) {
             assert!(
                 other.is_held(),
                 "lock {number} was lost, too: {:?}; {:?}",
-                other.standing(),
+                other.lease_state(),
                 locks.stats()
             );
         }
         pause(20).await;
     }
-    assert!(matches!(lost.standing(), Standing::Lost(_)), "nobody has renewed it: {:?}", lost.standing());
+    assert!(matches!(lost.lease_state(), LeaseState::Lost(_)), "nobody has renewed it: {:?}", lost.lease_state());
     for other in others {
         release(other).await;
     }
@@ -144,7 +144,7 @@ pub(super) async fn a_panic_in_a_renewal_costs_nothing(stage: Stage) {
     let kept = async {
         let end = Moment::now().after(ttl * 2);
         while !end.has_passed() {
-            assert!(guard.is_held(), "lost: {:?}; {:?}", guard.standing(), locks.stats());
+            assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), locks.stats());
             pause(20).await;
         }
     };

@@ -144,7 +144,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// `async fn doubted(&self, grant: &Grant)`
     ///
     /// Resolves when the grant has become doubtful: the connection that keeps it alive is down. The guard turns
-    /// [`Suspect`](crate::Standing::Suspect) at once, and a renewal decides. Called again after each doubt; pending for
+    /// [`Suspect`](crate::LeaseState::Suspect) at once, and a renewal decides. Called again after each doubt; pending for
     /// ever where a grant does not depend on a connection. Called only where [`Capabilities::loss_push`] is set.
     async fn doubted(&self, grant: &Grant) {
         let _: &Grant = grant;

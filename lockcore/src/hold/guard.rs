@@ -11,7 +11,7 @@ use crate::lease::{HeldLock, Left, Limits, PassOn};
 use crate::system::poll_once;
 use crate::{
     Error, ErrorKind, ErrorWith, FencingToken, Grant, LockName, Loss, Mode, Operation, Released, Result,
-    Standing,
+    LeaseState,
 };
 
 /// The longest that a release may take before its caller is told that the keeper goes on with it.
@@ -19,7 +19,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A held lock. Dropping it gives the lock up.
 ///
-/// While the guard lives, the keeper thread renews the lease. If it cannot, the guard tells: [`standing`] turns
+/// While the guard lives, the keeper thread renews the lease. If it cannot, the guard tells: [`lease_state`] turns
 /// `Suspect` and then `Lost`, [`is_held`] turns false at the deadline, [`lost`] resolves. After that another process
 /// may hold the lock: stop, and let the resource refuse you by the [`token`].
 ///
@@ -36,7 +36,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// A forked child has no keeper: guards are of no use in it, and must not be dropped there.
 ///
-/// [`standing`]: Self::standing
+/// [`lease_state`]: Self::lease_state
 /// [`is_held`]: Self::is_held
 /// [`lost`]: Self::lost
 /// [`token`]: Self::token
@@ -88,8 +88,8 @@ impl LockGuard {
     }
 
     /// How sure the holder can be now.
-    pub fn standing(&self) -> Standing {
-        self.held.standing()
+    pub fn lease_state(&self) -> LeaseState {
+        self.held.lease_state()
     }
 
     /// The time left until the lease ends, unless it is renewed. Zero once the lock is lost.
@@ -215,8 +215,8 @@ impl LockGuard {
         let (left, change) = held.give_up(background.clock.now());
         background.let_go(held);
         let armed = Armed::new(background, held.grant().claim().clone());
-        if let Some(standing) = change {
-            held.tell(standing);
+        if let Some(state) = change {
+            held.tell(state);
         }
         Some((armed, left))
     }
@@ -240,7 +240,7 @@ impl fmt::Debug for LockGuard {
         f.debug_struct("LockGuard")
             .field("name", self.name())
             .field("token", &self.token())
-            .field("standing", &self.standing())
+            .field("state", &self.lease_state())
             .finish_non_exhaustive()
     }
 }

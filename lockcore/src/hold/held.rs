@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::{Event, HeldLock};
-use crate::{Claim, FencingToken, Grant, LockName, Loss, Standing};
+use crate::{Claim, FencingToken, Grant, LockName, Loss, LeaseState};
 
 /// A view of a held lock: it tells, but does not keep. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ impl Held {
     }
 
     /// How sure the holder can be now.
-    pub fn standing(&self) -> Standing {
-        self.lock.standing()
+    pub fn lease_state(&self) -> LeaseState {
+        self.lock.lease_state()
     }
 
     /// The time left until the lease ends, unless it is renewed.
@@ -58,7 +58,7 @@ impl Held {
     /// Cancel safe: nothing is lost.
     pub async fn lost(&self) -> Loss {
         match self.lock.ended().await {
-            Standing::Lost(loss) => loss,
+            LeaseState::Lost(loss) => loss,
             _ => std::future::pending().await,
         }
     }
@@ -69,7 +69,7 @@ impl Held {
     /// Cancel safe: nothing is lost.
     pub async fn ended(&self) -> Option<Loss> {
         match self.lock.ended().await {
-            Standing::Lost(loss) => Some(loss),
+            LeaseState::Lost(loss) => Some(loss),
             _ => None,
         }
     }

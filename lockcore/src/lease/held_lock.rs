@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{Advice, Event, Lease, Left, Limits};
 use crate::contract::Counters;
 use crate::system::lock;
-use crate::{Clock, Grant, Moment, Standing};
+use crate::{Clock, Grant, Moment, LeaseState};
 
 /// Whoever waits in this process for what comes after a hold: the next task in the local queue.
 pub(crate) trait PassOn: Debug + Send + Sync {
@@ -39,8 +39,8 @@ pub(crate) struct HeldLock {
     first_due: Moment,
 }
 
-/// What an event came to: what to do next, and the new standing if that has changed.
-pub(crate) type Step = (Advice, Option<Standing>);
+/// What an event came to: what to do next, and the new state if that has changed.
+pub(crate) type Step = (Advice, Option<LeaseState>);
 
 impl HeldLock {
     pub(crate) fn new(
@@ -90,7 +90,7 @@ impl HeldLock {
     pub(crate) fn limit(&self, limits: Limits) {
         let mut lease = lock(&self.lease);
         *lease = lease.limited(self.clock().now(), limits);
-        if matches!(lease.standing(), Standing::Held | Standing::Suspect) {
+        if matches!(lease.state(), LeaseState::Held | LeaseState::Suspect) {
             self.valid_until.store(lease.deadline().as_nanos(), Ordering::Release);
         }
     }
@@ -116,7 +116,7 @@ impl HeldLock {
     ///
     /// Both in one step: once it is given up, the keeper cannot end it by a limit any more. That would release the
     /// claim, which the next holder in this process may have by then.
-    pub(crate) fn give_up(&self, now: Moment) -> (Option<Left>, Option<Standing>) {
+    pub(crate) fn give_up(&self, now: Moment) -> (Option<Left>, Option<LeaseState>) {
         let mut lease = lock(&self.lease);
         (lease.left(now), self.step_locked(&mut lease, now, Event::GivenUp).1)
     }
@@ -133,17 +133,17 @@ impl HeldLock {
             }
             other => other,
         };
-        let before = lease.standing();
+        let before = lease.state();
         let advice = lease.on(now, event);
-        let after = lease.standing();
+        let after = lease.state();
         let valid_until = match after {
-            Standing::Held | Standing::Suspect => lease.deadline().as_nanos(),
-            Standing::Lost(_) | Standing::Released => 0,
+            LeaseState::Held | LeaseState::Suspect => lease.deadline().as_nanos(),
+            LeaseState::Lost(_) | LeaseState::Released => 0,
         };
         self.valid_until.store(valid_until, Ordering::Release);
         let change = (before != after).then_some(after);
         // Here, since every way to lose a lock comes through here, and each lock loses once.
-        if let Some(Standing::Lost(_)) = change {
+        if let Some(LeaseState::Lost(_)) = change {
             self.counters.lost.add();
         }
         (advice, change)
@@ -152,27 +152,27 @@ impl HeldLock {
     /// Steps the lease, and tells those who watch it if that changed how sure we are.
     pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
         let (advice, change) = self.step(now, event);
-        if let Some(standing) = change {
-            self.tell(standing);
+        if let Some(state) = change {
+            self.tell(state);
         }
         advice
     }
 
     /// Tells those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
     /// a waker that panics ends nothing but its own notification.
-    pub(crate) fn tell(&self, standing: Standing) {
+    pub(crate) fn tell(&self, state: LeaseState) {
         let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
         if woken.is_err() {
             tracing::error!("a waker of the application has panicked");
         }
         let (name, token) = (self.grant.claim().name(), self.grant.token());
-        match standing {
-            Standing::Lost(loss) => tracing::warn!(lock = %name, %token, ?loss, "lock lost"),
-            Standing::Suspect => tracing::info!(lock = %name, %token, "lock in doubt"),
-            Standing::Held => tracing::info!(lock = %name, %token, "lock sure again"),
-            Standing::Released => (),
+        match state {
+            LeaseState::Lost(loss) => tracing::warn!(lock = %name, %token, ?loss, "lock lost"),
+            LeaseState::Suspect => tracing::info!(lock = %name, %token, "lock in doubt"),
+            LeaseState::Held => tracing::info!(lock = %name, %token, "lock sure again"),
+            LeaseState::Released => (),
         }
-        if let (Standing::Lost(_), Some(next)) = (standing, &self.next) {
+        if let (LeaseState::Lost(_), Some(next)) = (state, &self.next) {
             next.pass_on();
         }
     }
@@ -193,19 +193,19 @@ impl HeldLock {
     }
 
     /// How sure we are now. The clock decides, even if the keeper has not had its turn.
-    pub(crate) fn standing(&self) -> Standing {
-        lock(&self.lease).standing_at(self.clock().now())
+    pub(crate) fn lease_state(&self) -> LeaseState {
+        lock(&self.lease).state_at(self.clock().now())
     }
 
     /// Resolves when the lock is lost or given up.
     ///
     /// It waits for the keeper's word and for the deadline, whichever comes first: so it holds even if the keeper
     /// thread gets no processor time.
-    pub(crate) async fn ended(&self) -> Standing {
+    pub(crate) async fn ended(&self) -> LeaseState {
         loop {
             let changed = self.changed.notified();
-            match self.standing() {
-                Standing::Held | Standing::Suspect => (),
+            match self.lease_state() {
+                LeaseState::Held | LeaseState::Suspect => (),
                 ended => return ended,
             }
             tokio::select! {

@@ -41,7 +41,7 @@ pub(crate) struct Left {
 /// How sure a holder can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum LeaseState {
     /// The lock is held.
     Held,
     /// The lock is held until the deadline, but the last renewal is overdue or failed: pause what can be paused.
@@ -107,7 +107,7 @@ pub(crate) struct Lease {
     renewing: Option<Moment>,
     /// How many renewals in a row have failed.
     failures: u32,
-    standing: Standing,
+    state: LeaseState,
     limits: Limits,
     hold_ends: Moment,
     progress_ends: Moment,
@@ -125,7 +125,7 @@ impl Lease {
             not_before: sent,
             renewing: None,
             failures: 0,
-            standing: Standing::Held,
+            state: LeaseState::Held,
             limits: Limits::default(),
             hold_ends: Moment::NEVER,
             progress_ends: Moment::NEVER,
@@ -174,14 +174,14 @@ impl Lease {
     }
 
     /// How sure the holder can be, as of the last event.
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing
+    pub(crate) fn state(&self) -> LeaseState {
+        self.state
     }
 
     /// How sure the holder can be at `now`, even if no event has told the lease that its time is over.
-    pub(crate) fn standing_at(&self, now: Moment) -> Standing {
-        match self.standing {
-            Standing::Held | Standing::Suspect if now >= self.deadline() => Standing::Lost(self.loss()),
+    pub(crate) fn state_at(&self, now: Moment) -> LeaseState {
+        match self.state {
+            LeaseState::Held | LeaseState::Suspect if now >= self.deadline() => LeaseState::Lost(self.loss()),
             other => other,
         }
     }
@@ -193,10 +193,10 @@ impl Lease {
 
     /// What there is to inherit for one who holds the same lock next; `None` if it is lost or given up at `now`.
     pub(crate) fn left(&self, now: Moment) -> Option<Left> {
-        let standing = self.standing_at(now);
-        let fresh = standing == Standing::Held && self.renewing.is_none() && now < self.renew_at;
+        let state = self.state_at(now);
+        let fresh = state == LeaseState::Held && self.renewing.is_none() && now < self.renew_at;
         let left = Left { sent: self.sent, until: self.deadline, fresh };
-        matches!(standing, Standing::Held | Standing::Suspect).then_some(left)
+        matches!(state, LeaseState::Held | LeaseState::Suspect).then_some(left)
     }
 
     /// How long a renewal that is sent at `now` may take before it is taken for failed. This is the one place where
@@ -223,15 +223,15 @@ impl Lease {
 
     /// Takes an event at the time `now`, and says what to do next.
     pub(crate) fn on(&mut self, now: Moment, event: Event) -> Advice {
-        if matches!(self.standing, Standing::Lost(_) | Standing::Released) {
+        if matches!(self.state, LeaseState::Lost(_) | LeaseState::Released) {
             return Advice::Done;
         }
         match event {
-            Event::Gone => self.standing = Standing::Lost(Loss::Taken),
+            Event::Gone => self.state = LeaseState::Lost(Loss::Taken),
             // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
             // holder may have been told already that its time was over.
-            _ if now >= self.deadline() => self.standing = Standing::Lost(self.loss()),
-            Event::GivenUp => self.standing = Standing::Released,
+            _ if now >= self.deadline() => self.state = LeaseState::Lost(self.loss()),
+            Event::GivenUp => self.state = LeaseState::Released,
             Event::Tick => return self.advise(now),
             Event::Progress => {
                 // Of reports that meet, the latest counts.
@@ -244,11 +244,11 @@ impl Lease {
                 self.renewing = None;
                 self.failures += 1;
                 self.renew_at = now.after(pause);
-                self.standing = Standing::Suspect;
+                self.state = LeaseState::Suspect;
             }
         }
-        match self.standing {
-            Standing::Lost(_) | Standing::Released => Advice::Done,
+        match self.state {
+            LeaseState::Lost(_) | LeaseState::Released => Advice::Done,
             _ => self.rest(now),
         }
     }
@@ -266,21 +266,21 @@ impl Lease {
         self.renew_at = sent.after(self.deadline.since(sent) / 3).max(self.not_before);
         self.renewing = None;
         self.failures = 0;
-        self.standing = Standing::Held;
-        self.standing = self.standing_at(now);
+        self.state = LeaseState::Held;
+        self.state = self.state_at(now);
     }
 
     fn advise(&mut self, now: Moment) -> Advice {
         if let Some(sent) = self.renewing {
             if now >= self.overdue(sent) {
-                self.standing = Standing::Suspect;
+                self.state = LeaseState::Suspect;
             }
         } else if now >= self.renew_at {
             return Advice::Renew;
         }
         // Healthy leases travel together. Those in doubt keep the pause between two tries.
         let near = now >= self.not_before && now.after(self.batch_window()) >= self.renew_at;
-        if self.renewing.is_none() && self.standing == Standing::Held && near {
+        if self.renewing.is_none() && self.state == LeaseState::Held && near {
             return Advice::Renew;
         }
         self.rest(now)

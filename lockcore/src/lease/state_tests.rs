@@ -35,7 +35,7 @@ fn renews_when_a_third_is_gone_and_starts_anew() {
     assert!(matches!(lease.on(when, Event::Tick), Advice::Rest(_)), "one renewal is under way at a time");
     let renewed = Event::Renewed(at(3_000), at(12_000));
     assert_eq!(lease.on(at(3_010), renewed), Advice::Rest(at(6_000)));
-    assert_eq!(lease.standing(), Standing::Held);
+    assert_eq!(lease.state(), LeaseState::Held);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_idle_lock_is_renewed_at_most_six_times_in_its_validity() {
                 lease.on(now.after(pause(1)), Event::Renewed(now, now.after(pause(extended))));
             }
         }
-        assert_eq!(lease.standing(), Standing::Held);
+        assert_eq!(lease.state(), LeaseState::Held);
         for window in renewals.windows(7) {
             assert!(window[6].since(window[0]) >= pause(extended), "{ttl}, {extended}: {window:?}");
         }
@@ -84,7 +84,7 @@ fn an_idle_lock_is_renewed_at_most_six_times_in_its_validity() {
 fn renewals_that_extend_nothing_do_not_become_a_storm() {
     let mut lease = fresh();
     let (mut sent, mut now) = (0, at(0));
-    while lease.standing() == Standing::Held {
+    while lease.state() == LeaseState::Held {
         match lease.on(now, Event::Tick) {
             Advice::Rest(until) => now = until.max(now.after(pause(1))),
             Advice::Renew => {
@@ -103,13 +103,13 @@ fn an_unknown_renewal_is_doubt_and_is_tried_again() {
     let mut lease = fresh();
     lease.on(at(3_000), Event::Sent);
     assert_eq!(lease.on(at(3_100), Event::Unknown(pause(450))), Advice::Rest(at(3_550)));
-    assert_eq!((lease.standing(), lease.failures()), (Standing::Suspect, 1));
+    assert_eq!((lease.state(), lease.failures()), (LeaseState::Suspect, 1));
     assert_eq!(lease.on(at(3_500), Event::Tick), Advice::Rest(at(3_550)), "the pause is kept");
     assert_eq!(lease.on(at(3_550), Event::Tick), Advice::Renew);
     assert_eq!(lease.deadline(), at(8_908), "the deadline stands");
     lease.on(at(3_550), Event::Sent);
     lease.on(at(3_600), Event::Renewed(at(3_550), at(12_000)));
-    assert_eq!((lease.standing(), lease.failures()), (Standing::Held, 0));
+    assert_eq!((lease.state(), lease.failures()), (LeaseState::Held, 0));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_slow_renewal_makes_suspect_before_it_fails() {
     lease.on(at(3_000), Event::Sent);
     let Advice::Rest(when) = lease.on(at(3_001), Event::Tick) else { panic!() };
     lease.on(when, Event::Tick);
-    assert_eq!(lease.standing(), Standing::Suspect);
+    assert_eq!(lease.state(), LeaseState::Suspect);
 }
 
 #[test]
@@ -141,16 +141,16 @@ fn good_news_after_the_deadline_is_no_news() {
     let mut lease = fresh();
     lease.on(at(3_000), Event::Sent);
     assert_eq!(lease.on(at(8_908), Event::Renewed(at(3_000), at(20_000))), Advice::Done);
-    assert_eq!(lease.standing(), Standing::Lost(Loss::Expired));
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::Expired));
 }
 
 #[test]
 fn the_server_has_the_last_word() {
     let mut lease = fresh();
     assert_eq!(lease.on(at(1), Event::Gone), Advice::Done);
-    assert_eq!(lease.standing(), Standing::Lost(Loss::Taken));
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::Taken));
     assert_eq!(lease.on(at(2), Event::GivenUp), Advice::Done);
-    assert_eq!(lease.standing(), Standing::Lost(Loss::Taken));
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::Taken));
 }
 
 #[test]
@@ -159,11 +159,11 @@ fn a_hold_has_its_longest_time_whatever_is_renewed() {
     let mut lease = fresh().limited(at(0), limits);
     assert_eq!(lease.deadline(), at(5_000));
     lease.on(at(3_000), Event::Renewed(at(3_000), at(11_900)));
-    assert_eq!((lease.deadline(), lease.standing()), (at(5_000), Standing::Held));
+    assert_eq!((lease.deadline(), lease.state()), (at(5_000), LeaseState::Held));
     assert_eq!(lease.on(at(4_000), Event::Tick), Advice::Rest(at(5_000)), "nothing is due before the end");
-    assert_eq!(lease.standing_at(at(5_000)), Standing::Lost(Loss::HeldTooLong), "the clock decides");
+    assert_eq!(lease.state_at(at(5_000)), LeaseState::Lost(Loss::HeldTooLong), "the clock decides");
     assert_eq!(lease.on(at(5_000), Event::Tick), Advice::Done);
-    assert_eq!(lease.standing(), Standing::Lost(Loss::HeldTooLong));
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong));
 }
 
 #[test]
@@ -176,10 +176,10 @@ fn progress_keeps_a_lock_and_its_absence_ends_it() {
     }
     lease.on(at(7_500), Event::Renewed(at(7_500), at(16_000)));
     assert_eq!(lease.on(at(9_000), Event::Progress), Advice::Done, "a report that comes too late");
-    assert_eq!(lease.standing(), Standing::Lost(Loss::NoProgress));
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::NoProgress));
     let mut cut_off = fresh().limited(at(0), Limits { progress: Some(Duration::from_mins(1)), ..limits });
     cut_off.on(at(8_908), Event::Tick);
-    assert_eq!(cut_off.standing(), Standing::Lost(Loss::Expired), "the lease itself ran out first");
+    assert_eq!(cut_off.state(), LeaseState::Lost(Loss::Expired), "the lease itself ran out first");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn fresh_is_what_needs_no_renewal() {
     assert_eq!(left(&lease, at(301)), Some((at(8_908), false)), "in doubt");
     assert_eq!(left(&lease, at(5_000)), None, "held for too long");
     lease.on(at(5_000), Event::GivenUp);
-    assert_eq!(lease.standing(), Standing::Lost(Loss::HeldTooLong), "what is lost is not given up");
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong), "what is lost is not given up");
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
@@ -232,13 +232,13 @@ proptest! {
             let advice = lease.on(now, event);
             prop_assert!(lease.deadline() >= before.deadline());
             prop_assert!(lease.deadline() <= max_hold.map_or(Moment::NEVER, at));
-            match before.standing() {
-                Standing::Lost(_) | Standing::Released => {
-                    prop_assert_eq!(lease.standing(), before.standing());
+            match before.state() {
+                LeaseState::Lost(_) | LeaseState::Released => {
+                    prop_assert_eq!(lease.state(), before.state());
                     prop_assert_eq!(advice, Advice::Done);
                 }
-                _ => match lease.standing() {
-                    Standing::Held | Standing::Suspect => {
+                _ => match lease.state() {
+                    LeaseState::Held | LeaseState::Suspect => {
                         prop_assert!(now < lease.deadline());
                         match advice {
                             Advice::Rest(until) => prop_assert!(until <= lease.deadline()),

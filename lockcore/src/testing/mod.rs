@@ -88,7 +88,7 @@ impl TestServer {
 
     /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind, and nothing is done.
     ///
-    /// Renewals that fail are tried again, and the guard is [`Suspect`](crate::Standing::Suspect) meanwhile; it is lost
+    /// Renewals that fail are tried again, and the guard is [`Suspect`](crate::LeaseState::Suspect) meanwhile; it is lost
     /// at the end of its lease. With [`ErrorKind::Lost`] the server says that the lock is gone.
     pub fn fail(&self, operation: Operation, kind: ErrorKind) {
         self.0.faults.add(operation, Fault::Fails(kind), None);

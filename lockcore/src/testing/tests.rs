@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Loss, Standing};
+use crate::{Loss, LeaseState};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -42,7 +42,7 @@ async fn a_renewal_that_fails_is_a_doubt_and_then_a_loss() {
     until("the guard is in doubt", || {
         // In steps, so that the keeper does not sleep over its renewals.
         server.advance(Duration::from_millis(100));
-        guard.standing() == Standing::Suspect
+        guard.lease_state() == LeaseState::Suspect
     })
     .await;
     assert!(guard.is_held(), "the lease has not ended");
