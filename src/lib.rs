@@ -14,7 +14,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockcore::{
-    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, Held, Holder,
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, LockHandle, Holder,
     Leader, LockAllGuard, LockConfig, LockGuard, LockName, LockRequest, LockStatus, Locks, Loss, Mode,
     Observation, Operation, ReentrantGuard, Requirement, Result, Severity, LeaseState, Stats,
 };

@@ -57,7 +57,7 @@ pub use contract::{
     LockName, LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Stats,
     Wait,
 };
-pub use hold::{Held, LockAllGuard, LockGuard};
+pub use hold::{LockHandle, LockAllGuard, LockGuard};
 pub use lease::{Loss, LeaseState};
 pub use memory::MemoryLock;
 pub use request::{Acquire, Again, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};

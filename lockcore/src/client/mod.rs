@@ -12,7 +12,7 @@ use crate::background::Background;
 use crate::hold::LockQueues;
 use crate::request::{All, Choices, permit};
 use crate::{
-    Campaign, Capabilities, DistributedLock, Error, HandOver, Held, LockConfig, LockName, LockRequest,
+    Campaign, Capabilities, DistributedLock, Error, HandOver, LockHandle, LockConfig, LockName, LockRequest,
     LockStatus, Mode, Operation, Owner, Result, Stats,
 };
 
@@ -208,7 +208,7 @@ impl Locks {
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,
-        F: FnMut(Held) -> W,
+        F: FnMut(LockHandle) -> W,
         W: Future<Output = T>,
     {
         self.campaign(name).run_as_leader(work).await

@@ -8,7 +8,7 @@ pub(super) async fn a_writer_becomes_a_reader_without_a_gap(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("book");
     let writer = one.write(&name).await.expect("a free lock");
-    let (token, view) = (writer.token(), writer.held());
+    let (token, view) = (writer.token(), writer.handle());
     let reading = tokio::spawn(two.read(&name).wait(secs(20)).into_future());
     queued(&three, &name, 1, secs(5)).await;
     let next = tokio::spawn(three.write(&name).wait(secs(20)).into_future());

@@ -70,7 +70,7 @@ pub(super) async fn a_lock_is_passed_on_within_a_client(stage: Stage) {
     let crowd = crowd(&one, &name, 12).await;
     queued(&two, &name, 0, secs(5)).await;
     let before = status(&two, &name).await;
-    let view = first.held();
+    let view = first.handle();
     release(first).await;
     assert!(!view.is_held(), "the view was one of a hold that has ended");
     in_order(&one, crowd, one.capabilities().token_blocks).await;

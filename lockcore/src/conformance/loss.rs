@@ -2,7 +2,7 @@
 
 use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
-use crate::{ErrorKind, Held, LockGuard, LockName, Locks, Loss, Moment, LeaseState};
+use crate::{ErrorKind, LockHandle, LockGuard, LockName, Locks, Loss, Moment, LeaseState};
 
 /// Takes the lock from its holder, as an operator does, and gives it to another.
 async fn steal(thief: &Locks, name: &LockName) -> LockGuard {
@@ -59,7 +59,7 @@ struct Seen {
 }
 
 /// Watches a lock until it is lost, which must happen by its deadline, and not much earlier.
-async fn watch(held: &Held, silent: Moment) -> Seen {
+async fn watch(held: &LockHandle, silent: Moment) -> Seen {
     let ttl = held.claim().ttl();
     let latest = silent.after(ttl + millis(150));
     let mut suspect = false;
@@ -106,7 +106,7 @@ pub(super) async fn a_stopped_server_does_not_delay_the_news(stage: Stage) {
     pause(300).await;
     let silent = Moment::now();
     stage.server().pause().await;
-    let seen = watch(&guard.held(), silent).await;
+    let seen = watch(&guard.handle(), silent).await;
     stage.server().resume().await;
     assert!(seen.suspect, "no word of doubt before the loss");
     let (next, took) = free_by(&two, &name, ttl + secs(5), "after the server went on").await;
@@ -132,7 +132,7 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     assert!(guard.is_held(), "lost on a network that works: {:?}", guard.lease_state());
     let silent = Moment::now();
     fault(&*link);
-    let seen = watch(&guard.held(), silent).await;
+    let seen = watch(&guard.handle(), silent).await;
     assert!(seen.suspect, "no word of doubt before the loss");
     let (next, granted) = done("the heir's turn", ttl * 2 + secs(3), waiting).await.expect("no panic");
     let early = seen.lost.since(granted);
@@ -173,7 +173,7 @@ pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
     let mut watchers = Vec::new();
     for round in 0..20 {
         let guard = one.lock(stage.name(round)).wait(secs(20)).await.expect("a free lock");
-        let held = guard.held();
+        let held = guard.handle();
         watchers.push(tokio::spawn(async move { held.ended().await }));
         match round % 2 {
             0 => release(guard).await,
@@ -184,7 +184,7 @@ pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
         assert_eq!(done("a watcher", secs(5), watcher).await.expect("no panic"), None, "it was given up");
     }
     let guard = one.lock(stage.name("lost")).max_hold(millis(50)).await.expect("a free lock");
-    let loss = done("the loss", secs(5), guard.held().ended()).await;
+    let loss = done("the loss", secs(5), guard.handle().ended()).await;
     assert_eq!(loss, Some(Loss::HeldTooLong));
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn debug_shows_no_owner(stage: Stage) {
     check("a guard", &guard);
     check("a grant", guard.grant());
     check("a claim", guard.grant().claim());
-    check("what is held", &guard.held());
+    check("what is held", &guard.handle());
     check("a request of several", &one.lock_all([&name]));
     check("a status", &status(&two, &name).await);
     check("a refusal", &two.lock(&name).try_now().await);

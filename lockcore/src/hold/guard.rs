@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Held, Pass};
+use super::{LockHandle, Pass};
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits, PassOn};
 use crate::system::poll_once;
@@ -44,7 +44,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 #[must_use = "if unused the lock is released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    held: Held,
+    handle: LockHandle,
     /// Taken when the lock is given up.
     background: Option<Arc<Background>>,
     /// Where the lock can be handed on within this process.
@@ -61,22 +61,22 @@ impl LockGuard {
         let next = pass.as_ref().map(|pass| Arc::clone(&pass.turn) as Arc<dyn PassOn>);
         let held = Arc::new(HeldLock::new(grant, limits, next, &background.counters));
         background.keep(&held);
-        Self { held: Held::new(held), background: Some(Arc::clone(background)), pass }
+        Self { handle: LockHandle::new(held), background: Some(Arc::clone(background)), pass }
     }
 
     /// The lock's name.
     pub fn name(&self) -> &LockName {
-        self.held.name()
+        self.handle.name()
     }
 
     /// How the lock is held.
     pub fn mode(&self) -> Mode {
-        self.held.grant().claim().mode()
+        self.handle.grant().claim().mode()
     }
 
     /// The fencing token: higher than that of every earlier holder of this name.
     pub fn token(&self) -> FencingToken {
-        self.held.token()
+        self.handle.token()
     }
 
     /// Whether the lock is held now, by the clock. It costs a look at the clock and no I/O.
@@ -84,17 +84,17 @@ impl LockGuard {
     /// True was right when the clock was read; a pause may follow. What must never be written by a
     /// stale holder is to be guarded by the [`token`](Self::token) at the resource.
     pub fn is_held(&self) -> bool {
-        self.held.is_held()
+        self.handle.is_held()
     }
 
     /// How sure the holder can be now.
     pub fn lease_state(&self) -> LeaseState {
-        self.held.lease_state()
+        self.handle.lease_state()
     }
 
     /// The time left until the lease ends, unless it is renewed. Zero once the lock is lost.
     pub fn time_left(&self) -> Duration {
-        self.held.time_left()
+        self.handle.time_left()
     }
 
     /// Resolves when the lock is lost: at the deadline at the latest, even if no answer ever comes from the server.
@@ -102,22 +102,22 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
     pub async fn lost(&self) -> Loss {
-        self.held.lost().await
+        self.handle.lost().await
     }
 
     /// Reports progress: see [`LockRequest::progress`](crate::LockRequest::progress). It costs no I/O.
     pub fn progress(&self) {
-        self.held.progress();
+        self.handle.progress();
     }
 
-    /// A view of the lock that can be cloned and handed to tasks. It does not keep the lock.
-    pub fn held(&self) -> Held {
-        self.held.clone()
+    /// A handle that can be cloned and given to tasks. It shows the state of the lock, and does not keep it.
+    pub fn handle(&self) -> LockHandle {
+        self.handle.clone()
     }
 
     /// What the backend granted: for helpers that check the lock at the resource.
     pub fn grant(&self) -> &Grant {
-        self.held.grant()
+        self.handle.grant()
     }
 
     /// Gives the lock up and waits for the server's answer.
@@ -149,10 +149,10 @@ impl LockGuard {
     /// was dropped, or was not done under the lock to its end. Work that came to its end has its value in the error.
     pub(crate) async fn run<F, W, T>(self, background: &Background, work: F) -> Result<T, ErrorWith<T>>
     where
-        F: FnOnce(Held) -> W,
+        F: FnOnce(LockHandle) -> W,
         W: Future<Output = T>,
     {
-        let held = self.held();
+        let held = self.handle();
         let lost = |value| {
             let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
             ErrorWith::new(background.decorate(error, Operation::Acquire, Some(held.name())), value)
@@ -176,13 +176,13 @@ impl LockGuard {
     /// Sets limits that count from now.
     pub(crate) fn limit(&self, limits: Limits) {
         if let (Some(background), true) = (&self.background, limits != Limits::default()) {
-            self.held.lock().limit(limits);
+            self.handle.lock().limit(limits);
             background.look_again();
         }
     }
 
     pub(super) fn limits(&self) -> Limits {
-        self.held.lock().limits()
+        self.handle.lock().limits()
     }
 
     pub(super) fn background(&self) -> Option<&Arc<Background>> {
@@ -211,7 +211,7 @@ impl LockGuard {
     /// Stops the renewals, and arms the clean-up in their place. Says what is left of the lease; nothing if it was lost.
     fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let background = self.background.take()?;
-        let held = self.held.lock();
+        let held = self.handle.lock();
         let (left, change) = held.give_up(background.clock.now());
         background.let_go(held);
         let armed = Armed::new(background, held.grant().claim().clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backend::Backoff;
 use crate::request::one::{Checked, timed_out};
 use crate::request::{Choices, LockRequest, One};
-use crate::{Error, ErrorKind, FencingToken, Held, LockGuard, Loss, Operation, Result, Wait};
+use crate::{Error, ErrorKind, FencingToken, LockHandle, LockGuard, Loss, Operation, Result, Wait};
 
 /// A campaign for leadership: what [`Locks::campaign`](crate::Locks::campaign) asks for.
 ///
@@ -56,7 +56,7 @@ impl LockRequest<Campaign> {
     /// Dropping this future drops that of `work`, and leadership is resigned in the background.
     pub async fn run_as_leader<F, W, T>(self, mut work: F) -> Result<T>
     where
-        F: FnMut(Held) -> W,
+        F: FnMut(LockHandle) -> W,
         W: Future<Output = T>,
     {
         let mut lock = self.into_lock();
@@ -132,9 +132,9 @@ impl Leadership {
         self.0.lost().await
     }
 
-    /// A view that can be cloned and handed to tasks. It does not keep leadership.
-    pub fn held(&self) -> Held {
-        self.0.held()
+    /// A handle that can be cloned and given to tasks. It does not keep leadership.
+    pub fn handle(&self) -> LockHandle {
+        self.0.handle()
     }
 
     /// The lock behind it.

@@ -11,7 +11,7 @@ use super::operation::Acquiring;
 use super::{Choices, LockRequest};
 use crate::background::Background;
 use crate::{
-    Claim, Clock, Error, ErrorKind, ErrorWith, Held, LockGuard, LockName, Mode, Operation, Result, Wait,
+    Claim, Clock, Error, ErrorKind, ErrorWith, LockHandle, LockGuard, LockName, Mode, Operation, Result, Wait,
 };
 
 /// One lock, and how it is to be held.
@@ -32,16 +32,16 @@ impl LockRequest<One> {
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
-    /// `work` gets a [`Held`] to look at. If the lock is lost, the future of `work` is dropped at its next await, and
+    /// `work` gets a [`LockHandle`] to look at. If the lock is lost, the future of `work` is dropped at its next await, and
     /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it look at
-    /// [`Held::is_held`]. If the loss is noticed when the work has come to its end, its value is in the
+    /// [`LockHandle::is_held`]. If the loss is noticed when the work has come to its end, its value is in the
     /// [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and the lock is released in the background.
     pub async fn run<F, W, T>(self, work: F) -> Result<T, ErrorWith<T>>
     where
-        F: FnOnce(Held) -> W,
+        F: FnOnce(LockHandle) -> W,
         W: Future<Output = T>,
     {
         let background = Arc::clone(&self.background);

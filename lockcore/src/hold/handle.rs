@@ -1,4 +1,4 @@
-//! A view of a held lock.
+//! A handle to a held lock, for tasks that use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::lease::{Event, HeldLock};
 use crate::{Claim, FencingToken, Grant, LockName, Loss, LeaseState};
 
-/// A view of a held lock: it tells, but does not keep. Cloning is cheap.
+/// A handle to a held lock: it shows the state of the lock, and does not keep the lock. Cloning is cheap.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct LockHandle {
     lock: Arc<HeldLock>,
 }
 
-impl Held {
+impl LockHandle {
     pub(super) fn new(lock: Arc<HeldLock>) -> Self {
         Self { lock }
     }
