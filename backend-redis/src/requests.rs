@@ -58,7 +58,7 @@ impl Requests<'_> {
         args.extend(wanted(claim));
         if let Some((waiter, sign)) = place {
             // With a lock delay, a short lease would have no validity.
-            let lease = claim.rest().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
+            let lease = claim.lock_delay().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
             args.extend([
                 format!("{}:{}", self.channel, waiter.ticket()),
                 lease.unwrap_or_default(),

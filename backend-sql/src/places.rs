@@ -152,7 +152,7 @@ impl Place {
     /// What the database is told of it. `hears`: whether a grant would reach it.
     pub(crate) fn seat(&self, claim: &Claim, hears: bool) -> Seat {
         // With a lock delay, a short lease would have no validity.
-        let lease = (hears && claim.rest().is_zero()).then(|| claim.ttl().min(PROVISIONAL));
+        let lease = (hears && claim.lock_delay().is_zero()).then(|| claim.ttl().min(PROVISIONAL));
         Seat { number: self.waiter.ticket(), lease, is_taken: self.is_taken.load(Ordering::Relaxed) }
     }
 

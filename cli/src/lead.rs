@@ -38,7 +38,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     nested::check(&locks, &names).await?;
     let holding = &args.holding;
     let (mode, patience) = (Mode::Exclusive, Patience::Forever);
-    let wish = Wish { names: &names, mode, patience, rest: holding.lock_delay, holding };
+    let wish = Wish { names: &names, mode, patience, lock_delay: holding.lock_delay, holding };
     let work = Work { command: &args.command, name: &args.name, holding, address: &given };
     let end = loop {
         let hold = tokio::select! {

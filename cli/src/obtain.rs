@@ -52,8 +52,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) names: &'a [LockName],
     pub(crate) mode: Mode,
     pub(crate) patience: Patience,
-    /// How long the lock rests after a crash.
-    pub(crate) rest: Option<Duration>,
+    /// The lock delay: how long after a crash the lock goes to nobody.
+    pub(crate) lock_delay: Option<Duration>,
     pub(crate) holding: &'a Holding,
 }
 
@@ -98,8 +98,8 @@ impl Wish<'_> {
         if let Some(longest) = holding.max_hold {
             request = request.max_hold(longest);
         }
-        if let Some(rest) = self.rest {
-            request = request.lock_delay(rest);
+        if let Some(delay) = self.lock_delay {
+            request = request.lock_delay(delay);
         }
         match self.patience {
             Patience::For(wait) => request.wait(wait),

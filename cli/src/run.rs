@@ -36,9 +36,9 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     };
     let locks = connection.locks()?;
     refuse_at_least(args, &locks)?;
-    let (names, rest) = (args.names(), rest(args, &connection.config));
+    let (names, lock_delay) = (args.names(), lock_delay(args, &connection.config));
     nested::check(&locks, &names).await?;
-    let wish = Wish { names: &names, mode: args.mode(), patience, rest, holding: &args.holding };
+    let wish = Wish { names: &names, mode: args.mode(), patience, lock_delay, holding: &args.holding };
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
@@ -78,13 +78,13 @@ fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long the lock rests after a crash: what is asked for, and what makes the least time full. A crash comes after the lock
+/// The lock delay after a crash: what is asked for, and what makes the least time full. A crash comes after the lock
 /// was obtained, and so does the renewal that it lives on.
-fn rest(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
+fn lock_delay(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
     let holding = &args.holding;
     let ttl = holding.ttl.or(config.ttl).unwrap_or(lockwell::DEFAULT_TTL);
-    let rest = args.at_least.map(|least| least.saturating_sub(ttl));
-    holding.lock_delay.max(rest.filter(|rest| !rest.is_zero()))
+    let least = args.at_least.map(|least| least.saturating_sub(ttl));
+    holding.lock_delay.max(least.filter(|least| !least.is_zero()))
 }
 
 fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {

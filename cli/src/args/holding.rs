@@ -98,7 +98,7 @@ pub(crate) struct Holding {
     /// End the command and free the lock after this time, however well it goes [default: never].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// After a crash, not after a release, let the lock rest for this time before another gets it.
+    /// After a crash, not after a release, keep the lock from others for this time.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) lock_delay: Option<Duration>,
     /// Once the lock is lost, how long the command has between TERM and KILL.

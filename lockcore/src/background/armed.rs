@@ -60,14 +60,14 @@ impl Armed {
     }
 
     /// Gives the claim of a lock up that was lost. With a lock delay that is treated like a crash, since requests of the
-    /// holder may still be on their way: the lock rests before it is free.
+    /// holder may still be on their way: the lock is free only after the delay.
     pub(crate) fn give_up_lost(mut self, outcome: Outcome) {
-        let rest = self.claim().rest();
-        if rest.is_zero() {
+        let lock_delay = self.claim().lock_delay();
+        if lock_delay.is_zero() {
             return self.give_up(outcome);
         }
         let Some((background, claim)) = self.claim.take() else { return };
-        background.leases.give_up_after(rest, claim, outcome);
+        background.leases.give_up_after(lock_delay, claim, outcome);
     }
 
     /// Gives up a claim that was held, and that had this much of its lease left; nothing if it was lost.

@@ -170,13 +170,13 @@ impl LeaseSet {
                 swept.changes.push((Arc::clone(held), state));
             }
             if advice == Advice::Renew && closed {
-                advice = Advice::Rest(held.lease().deadline());
+                advice = Advice::Sleep(held.lease().deadline());
             } else if advice == Advice::Renew {
                 swept.due.push(Arc::clone(held));
                 advice = held.step(now, Event::Sent).0;
             }
             match advice {
-                Advice::Rest(until) => wakes = wakes.min(until),
+                Advice::Sleep(until) => wakes = wakes.min(until),
                 Advice::Renew => wakes = now,
                 Advice::Done => {
                     // The guard may still be there; its slot is free for another.
@@ -213,15 +213,15 @@ impl LeaseSet {
         }
         // The lease at the server is still alive, but nobody relies on it any more.
         for claim in swept.over {
-            self.give_up_after(claim.rest(), claim, Outcome::Answered);
+            self.give_up_after(claim.lock_delay(), claim, Outcome::Answered);
         }
     }
 
     /// Gives a claim up when so much time has passed.
-    pub(super) fn give_up_after(self: &Arc<Self>, rest: Duration, claim: Claim, outcome: Outcome) {
+    pub(super) fn give_up_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: Outcome) {
         let leases = Arc::clone(self);
         drop(self.keeper.spawn(async move {
-            leases.clock.sleep(rest).await;
+            leases.clock.sleep(delay).await;
             // Dropping it hands it to the keeper.
             drop(GivingUp::new(&leases.releases, claim, outcome, None));
         }));

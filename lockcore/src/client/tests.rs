@@ -222,14 +222,14 @@ async fn a_long_lock_delay_does_not_make_renewals_patient() {
 #[tokio::test]
 async fn a_downgrade_of_what_was_lost_does_not_end_the_lock_delay() {
     let locks = Locks::in_memory();
-    let (longest, rest) = (millis(50), millis(1000));
+    let (longest, delay) = (millis(50), millis(1000));
     let asked = Moment::now();
-    let guard = locks.lock("a").max_hold(longest).lock_delay(rest).await.unwrap();
+    let guard = locks.lock("a").max_hold(longest).lock_delay(delay).await.unwrap();
     guard.lost().await;
     assert_eq!(guard.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
     drop(locks.lock("a").await.unwrap());
     let took = Moment::now().since(asked);
-    assert!(took >= longest + rest, "free again after {took:?}");
+    assert!(took >= longest + delay, "free again after {took:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What ends a hold though its holder is alive, and what makes a lock rest.
+//! What ends a hold though its holder is alive, and what delays the next grant.
 
 use std::time::Duration;
 
@@ -46,17 +46,17 @@ pub(super) async fn a_lock_without_progress_is_given_up(stage: Stage) {
     release(next).await;
 }
 
-fn has_rested(dead: Moment, rest: Duration) {
+fn was_delayed(dead: Moment, delay: Duration) {
     let took = Moment::now().since(dead);
-    assert!(took >= rest, "granted again after {took:?}, the lock delay is {rest:?}");
+    assert!(took >= delay, "granted again after {took:?}, the lock delay is {delay:?}");
 }
 
-/// After a holder that died, the lock rests; after a release it does not.
+/// After a holder that died, the lock delay passes; after a release it does not.
 pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let [one, two] = stage.clients().await;
-    let name = stage.name("rest");
-    let (ttl, rest) = (ttl_of(&one, 900), millis(1500));
-    let kept = one.lock(&name).ttl(ttl).lock_delay(rest).await.expect("a free lock");
+    let name = stage.name("delay");
+    let (ttl, delay) = (ttl_of(&one, 900), millis(1500));
+    let kept = one.lock(&name).ttl(ttl).lock_delay(delay).await.expect("a free lock");
     assert!(kept.time_left() <= ttl, "the validity does not last into the delay: {:?}", kept.time_left());
     tokio::time::sleep(ttl * 3).await;
     assert!(kept.is_held() && kept.time_left() <= ttl, "a renewal neither: {:?}", kept.time_left());
@@ -64,25 +64,25 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     // A lock that is free is free at once.
     let (guard, _) = free_by(&two, &name, secs(1), "after a release").await;
     release(guard).await;
-    let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).resting(rest);
+    let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).with_lock_delay(delay);
     let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
     let died = Moment::now();
     assert!(grant.deadline().since(died) <= ttl, "the validity does not last into the delay");
-    let heir = two.lock(&name).wait(ttl + rest + secs(8)).await.expect("the dead are followed");
-    has_rested(died, rest);
+    let heir = two.lock(&name).wait(ttl + delay + secs(8)).await.expect("the dead are followed");
+    was_delayed(died, delay);
     release(heir).await;
 }
 
 /// A guard that was lost does not end the delay by being dropped.
 pub(super) async fn a_lost_guard_does_not_end_the_lock_delay(stage: Stage) {
     let [one, two] = stage.clients().await;
-    let name = stage.name("rest");
-    let (longest, rest) = (millis(200), millis(1500));
+    let name = stage.name("delay");
+    let (longest, delay) = (millis(200), millis(1500));
     let asked = Moment::now();
-    let guard = one.lock(&name).max_hold(longest).lock_delay(rest).await.expect("a free lock");
+    let guard = one.lock(&name).max_hold(longest).lock_delay(delay).await.expect("a free lock");
     done("the end of the hold", secs(5), guard.lost()).await;
     drop(guard);
     let heir = two.lock(&name).wait(secs(15)).await.expect("its turn comes");
-    has_rested(asked, longest + rest);
+    was_delayed(asked, longest + delay);
     release(heir).await;
 }

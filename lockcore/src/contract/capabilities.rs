@@ -175,14 +175,14 @@ impl Capabilities {
     }
 
     /// Refuses a lock delay that makes the lease at the server longer than the backend can.
-    pub(crate) fn check_rest(&self, ttl: Duration, rest: Duration) -> Result<()> {
-        if ttl.saturating_add(rest) <= self.max_ttl {
+    pub(crate) fn check_lock_delay(&self, ttl: Duration, lock_delay: Duration) -> Result<()> {
+        if ttl.saturating_add(lock_delay) <= self.max_ttl {
             return Ok(());
         }
         let message = format!(
             "ttl and lock delay are {} and {}: together they may be {} at most",
             humantime::format_duration(ttl),
-            humantime::format_duration(rest),
+            humantime::format_duration(lock_delay),
             humantime::format_duration(self.max_ttl)
         );
         Err(Error::new(ErrorKind::InvalidInput, message).on_backend(self.backend))

@@ -44,7 +44,7 @@ struct Inner {
     mode: Mode,
     owner: OwnerId,
     ttl: Duration,
-    rest: Duration,
+    lock_delay: Duration,
     tokens: NonZeroU32,
     wait: Wait,
     label: Arc<str>,
@@ -64,7 +64,7 @@ impl Claim {
             mode,
             owner: OwnerId::random(),
             ttl,
-            rest: Duration::ZERO,
+            lock_delay: Duration::ZERO,
             tokens: NonZeroU32::MIN,
             wait,
             label,
@@ -90,10 +90,10 @@ impl Claim {
     /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's validity.
     /// A claim that others have a handle on already is left as it is.
     #[must_use]
-    pub fn resting(mut self, rest: Duration) -> Self {
+    pub fn with_lock_delay(mut self, lock_delay: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.ttl = inner.ttl.saturating_sub(inner.rest).saturating_add(rest);
-            inner.rest = rest;
+            inner.ttl = inner.ttl.saturating_sub(inner.lock_delay).saturating_add(lock_delay);
+            inner.lock_delay = lock_delay;
         }
         self
     }
@@ -126,13 +126,13 @@ impl Claim {
     /// The claim of the same owner to the lock as a reader: what a writer holds after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
-        let Inner { name, owner, ttl, rest, tokens, label, clock, .. } = &*self.0;
+        let Inner { name, owner, ttl, lock_delay, tokens, label, clock, .. } = &*self.0;
         Self(Arc::new(Inner {
             name: name.clone(),
             mode: Mode::Shared,
             owner: *owner,
             ttl: *ttl,
-            rest: *rest,
+            lock_delay: *lock_delay,
             tokens: *tokens,
             wait: Wait::No,
             label: Arc::clone(label),
@@ -160,16 +160,16 @@ impl Claim {
         self.0.owner
     }
 
-    /// How long the lease lasts at the server from the last successful request, the [lock delay](Self::rest)
+    /// How long the lease lasts at the server from the last successful request, the [lock delay](Self::lock_delay)
     /// included.
     pub fn ttl(&self) -> Duration {
         self.0.ttl
     }
 
-    /// The lock delay: how long the lock rests after the lease of a holder that died, before another gets it. It is
+    /// The lock delay: how long the lock stays taken after the lease of a holder that died. It is
     /// the last part of the ttl, in which the holder does not count as such. Backends need not know of it.
-    pub fn rest(&self) -> Duration {
-        self.0.rest
+    pub fn lock_delay(&self) -> Duration {
+        self.0.lock_delay
     }
 
     /// How many tokens the grant reserves: the counter of the name rises by so many. See [`Grant::new`].

@@ -49,10 +49,10 @@ impl Grant {
     }
 
     /// Sets another end of the lease than the one that follows from the claim's ttl, for backends whose lease is a
-    /// session. The validity ends earlier by the claim's [lock delay](Claim::rest).
+    /// session. The validity ends earlier by the claim's [lock delay](Claim::lock_delay).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
-        self.deadline = deadline.before(self.claim.rest());
+        self.deadline = deadline.before(self.claim.lock_delay());
         self
     }
 
@@ -136,7 +136,7 @@ impl fmt::Debug for Grant {
 pub enum Renewal {
     /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
     /// [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease: lockcore takes the
-    /// [lock delay](Claim::rest) off.
+    /// [lock delay](Claim::lock_delay) off.
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.
     Lost,

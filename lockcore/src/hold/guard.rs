@@ -132,7 +132,7 @@ impl LockGuard {
         let Some((armed, left)) = self.end_or_hand_on() else { return Ok(()) };
         let background = Arc::clone(armed.background());
         let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
-        let error = if left.is_none() && !armed.claim().rest().is_zero() {
+        let error = if left.is_none() && !armed.claim().lock_delay().is_zero() {
             armed.give_up_held(left);
             lost()
         } else {

@@ -54,7 +54,7 @@ impl Pass {
 /// The lease of the waiter is the same as the one that is on offer.
 fn fits(waiter: &Waiter<HandedLock>, grant: &Grant) -> bool {
     waiter.claim.ttl() == grant.claim().ttl()
-        && waiter.claim.rest() == grant.claim().rest()
+        && waiter.claim.lock_delay() == grant.claim().lock_delay()
         && !waiter.has_gone()
 }
 

@@ -129,7 +129,7 @@ impl HeldLock {
     fn step_locked(&self, lease: &mut Lease, now: Moment, event: Event) -> Step {
         let event = match event {
             Event::Renewed(sent, deadline) => {
-                Event::Renewed(sent, deadline.before(self.grant.claim().rest()))
+                Event::Renewed(sent, deadline.before(self.grant.claim().lock_delay()))
             }
             other => other,
         };

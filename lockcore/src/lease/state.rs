@@ -75,7 +75,7 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// Nothing until this moment; then send [`Event::Tick`].
-    Rest(Moment),
+    Sleep(Moment),
     /// Send a renewal, and tell by [`Event::Sent`].
     Renew,
     /// Nothing ever again: lost or given up.
@@ -249,7 +249,7 @@ impl Lease {
         }
         match self.state {
             LeaseState::Lost(_) | LeaseState::Released => Advice::Done,
-            _ => self.rest(now),
+            _ => self.sleep(now),
         }
     }
 
@@ -283,11 +283,11 @@ impl Lease {
         if self.renewing.is_none() && self.state == LeaseState::Held && near {
             return Advice::Renew;
         }
-        self.rest(now)
+        self.sleep(now)
     }
 
-    fn rest(&self, now: Moment) -> Advice {
-        Advice::Rest(match self.renewing {
+    fn sleep(&self, now: Moment) -> Advice {
+        Advice::Sleep(match self.renewing {
             Some(sent) if now < self.overdue(sent) => self.overdue(sent).min(self.deadline()),
             Some(_) => self.deadline(),
             None => self.renew_at.min(self.deadline()),

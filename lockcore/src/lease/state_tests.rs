@@ -28,13 +28,13 @@ fn pause(millis: u64) -> Duration {
 #[test]
 fn renews_when_a_third_is_gone_and_starts_anew() {
     let mut lease = fresh();
-    let Advice::Rest(when) = lease.on(at(0), Event::Tick) else { panic!("too early") };
+    let Advice::Sleep(when) = lease.on(at(0), Event::Tick) else { panic!("too early") };
     assert_eq!(when, at(0).after(pause(8_908) / 3));
     assert_eq!(lease.on(when, Event::Tick), Advice::Renew);
-    assert!(matches!(lease.on(when, Event::Sent), Advice::Rest(_)));
-    assert!(matches!(lease.on(when, Event::Tick), Advice::Rest(_)), "one renewal is under way at a time");
+    assert!(matches!(lease.on(when, Event::Sent), Advice::Sleep(_)));
+    assert!(matches!(lease.on(when, Event::Tick), Advice::Sleep(_)), "one renewal is under way at a time");
     let renewed = Event::Renewed(at(3_000), at(12_000));
-    assert_eq!(lease.on(at(3_010), renewed), Advice::Rest(at(6_000)));
+    assert_eq!(lease.on(at(3_010), renewed), Advice::Sleep(at(6_000)));
     assert_eq!(lease.state(), LeaseState::Held);
 }
 
@@ -43,10 +43,10 @@ fn a_provisional_lease_is_renewed_soon_and_then_like_any_other() {
     // Counted from a sign of life that was sent a second ago.
     let mut lease = Lease::new(at(0), at(3_000)).provisional(at(1_000));
     assert_eq!(lease.renew_at(), at(1_020));
-    assert_eq!(lease.on(at(1_010), Event::Tick), Advice::Rest(at(1_020)), "not even along with others");
+    assert_eq!(lease.on(at(1_010), Event::Tick), Advice::Sleep(at(1_020)), "not even along with others");
     assert_eq!(lease.on(at(1_020), Event::Tick), Advice::Renew);
     lease.on(at(1_020), Event::Sent);
-    assert_eq!(lease.on(at(1_021), Event::Renewed(at(1_020), at(10_020))), Advice::Rest(at(4_020)));
+    assert_eq!(lease.on(at(1_021), Event::Renewed(at(1_020), at(10_020))), Advice::Sleep(at(4_020)));
     assert_eq!(lease.deadline(), at(10_020));
 }
 
@@ -54,10 +54,10 @@ fn a_provisional_lease_is_renewed_soon_and_then_like_any_other() {
 fn all_times_follow_the_validity_of_the_last_renewal() {
     // The ttl is nine seconds, but a session allows 600 ms.
     let mut lease = Lease::new(at(0), at(600));
-    assert_eq!(lease.on(at(0), Event::Tick), Advice::Rest(at(200)));
+    assert_eq!(lease.on(at(0), Event::Tick), Advice::Sleep(at(200)));
     assert_eq!(lease.renewal_timeout(at(200)), pause(150));
     lease.on(at(200), Event::Sent);
-    assert_eq!(lease.on(at(203), Event::Renewed(at(200), at(800))), Advice::Rest(at(400)));
+    assert_eq!(lease.on(at(203), Event::Renewed(at(200), at(800))), Advice::Sleep(at(400)));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn renewals_that_extend_nothing_do_not_become_a_storm() {
     let (mut sent, mut now) = (0, at(0));
     while lease.state() == LeaseState::Held {
         match lease.on(now, Event::Tick) {
-            Advice::Rest(until) => now = until.max(now.after(pause(1))),
+            Advice::Sleep(until) => now = until.max(now.after(pause(1))),
             Advice::Renew => {
                 sent += 1;
                 lease.on(now, Event::Sent);
@@ -102,9 +102,9 @@ fn renewals_that_extend_nothing_do_not_become_a_storm() {
 fn an_unknown_renewal_is_doubt_and_is_tried_again() {
     let mut lease = fresh();
     lease.on(at(3_000), Event::Sent);
-    assert_eq!(lease.on(at(3_100), Event::Unknown(pause(450))), Advice::Rest(at(3_550)));
+    assert_eq!(lease.on(at(3_100), Event::Unknown(pause(450))), Advice::Sleep(at(3_550)));
     assert_eq!((lease.state(), lease.failures()), (LeaseState::Suspect, 1));
-    assert_eq!(lease.on(at(3_500), Event::Tick), Advice::Rest(at(3_550)), "the pause is kept");
+    assert_eq!(lease.on(at(3_500), Event::Tick), Advice::Sleep(at(3_550)), "the pause is kept");
     assert_eq!(lease.on(at(3_550), Event::Tick), Advice::Renew);
     assert_eq!(lease.deadline(), at(8_908), "the deadline stands");
     lease.on(at(3_550), Event::Sent);
@@ -131,7 +131,7 @@ fn there_is_time_to_halve_a_batch_nine_times() {
 fn a_slow_renewal_makes_suspect_before_it_fails() {
     let mut lease = fresh();
     lease.on(at(3_000), Event::Sent);
-    let Advice::Rest(when) = lease.on(at(3_001), Event::Tick) else { panic!() };
+    let Advice::Sleep(when) = lease.on(at(3_001), Event::Tick) else { panic!() };
     lease.on(when, Event::Tick);
     assert_eq!(lease.state(), LeaseState::Suspect);
 }
@@ -160,7 +160,7 @@ fn a_hold_has_its_longest_time_whatever_is_renewed() {
     assert_eq!(lease.deadline(), at(5_000));
     lease.on(at(3_000), Event::Renewed(at(3_000), at(11_900)));
     assert_eq!((lease.deadline(), lease.state()), (at(5_000), LeaseState::Held));
-    assert_eq!(lease.on(at(4_000), Event::Tick), Advice::Rest(at(5_000)), "nothing is due before the end");
+    assert_eq!(lease.on(at(4_000), Event::Tick), Advice::Sleep(at(5_000)), "nothing is due before the end");
     assert_eq!(lease.state_at(at(5_000)), LeaseState::Lost(Loss::HeldTooLong), "the clock decides");
     assert_eq!(lease.on(at(5_000), Event::Tick), Advice::Done);
     assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong));
@@ -241,7 +241,7 @@ proptest! {
                     LeaseState::Held | LeaseState::Suspect => {
                         prop_assert!(now < lease.deadline());
                         match advice {
-                            Advice::Rest(until) => prop_assert!(until <= lease.deadline()),
+                            Advice::Sleep(until) => prop_assert!(until <= lease.deadline()),
                             Advice::Renew => prop_assert!(event == Event::Tick),
                             Advice::Done => prop_assert!(false, "a live lease is not done"),
                         }

@@ -21,7 +21,7 @@ pub(crate) struct Choices {
     /// Whether the request itself says how long to wait, rather than the configuration.
     pub(crate) wait_is_chosen: bool,
     pub(crate) label: Arc<str>,
-    pub(crate) rest: Duration,
+    pub(crate) lock_delay: Duration,
     pub(crate) limits: Limits,
     /// The queue of this process, where the client has one.
     pub(crate) local: Option<Arc<LockQueues>>,
@@ -29,14 +29,14 @@ pub(crate) struct Choices {
 
 impl Choices {
     pub(crate) fn new(ttl: Duration, label: Arc<str>) -> Self {
-        let (rest, limits) = (Duration::ZERO, Limits::default());
-        Self { ttl, wait: None, wait_is_chosen: false, label, rest, limits, local: None }
+        let (lock_delay, limits) = (Duration::ZERO, Limits::default());
+        Self { ttl, wait: None, wait_is_chosen: false, label, lock_delay, limits, local: None }
     }
 
     /// Refuses what the backend cannot honour, and what makes no sense.
     pub(crate) fn check(&self, background: &Background, mode: Mode) -> Result<()> {
         background.capabilities.check(mode, self.ttl)?;
-        background.capabilities.check_rest(self.ttl, self.rest)?;
+        background.capabilities.check_lock_delay(self.ttl, self.lock_delay)?;
         check_limits(self.limits)?;
         check_label(&self.label)
     }
@@ -62,7 +62,7 @@ impl Choices {
 
     /// A claim to one lock.
     pub(crate) fn claim(&self, background: &Background, name: LockName, mode: Mode, wait: Wait) -> Claim {
-        let claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).resting(self.rest);
+        let claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
         claim.with_clock(background.clock.clone())
     }
 

@@ -114,14 +114,14 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// The lock delay: after a holder that died or lost its lock, the lock rests for this long before another gets it.
+    /// The lock delay: after a holder that died or lost its lock, the lock stays taken for this long before another gets it.
     /// Requests of the dead that are still on their way have time to arrive, or to fail. A release frees the lock
     /// at once.
     ///
     /// It makes failures dearer and proves nothing; where the resource can compare [tokens](crate::FencingToken), let
     /// it. (The idea is that of Chubby and Consul.)
-    pub fn lock_delay(mut self, rest: Duration) -> Self {
-        self.choices.rest = rest;
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.choices.lock_delay = delay;
         self
     }
 }
