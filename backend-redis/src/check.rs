@@ -164,7 +164,7 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
     }
 }
 
-/// Asks with patience for a server that is loading, busy or just restarting. The inner error is the server's final word. A
+/// Asks again while the server is loading, busy or just restarting. The inner error is the server's final word. A
 /// connection that stays silent is given up by that, like one that does not answer calls.
 pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);

@@ -17,7 +17,7 @@ use crate::error::{SENTINEL_LOGIN, Verdict, verdict};
 use crate::wire::{Link, Subscriber};
 
 /// How long one sentinel may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came of one sentinel.
 enum Asked {
@@ -72,7 +72,7 @@ async fn ask(
     subscriber: Option<Subscriber>,
     named: &Mutex<HashSet<(String, u16)>>,
 ) -> Asked {
-    let answer = match tokio::time::timeout(PATIENCE, master_of(address, sentinel, name)).await {
+    let answer = match tokio::time::timeout(TIMEOUT, master_of(address, sentinel, name)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => return Asked::Failed(error),
         Err(_) => return Asked::Failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),

@@ -10,7 +10,7 @@ use crate::args::AcquireArgs;
 use crate::connect::{Address, Connection, Purpose};
 use crate::exit::{self, Failure, NOT_OBTAINED};
 use crate::json::{self, AcquiredReport, SCHEMA_VERSION};
-use crate::obtain::{Patience, explain};
+use crate::obtain::{WaitLimit, explain};
 use crate::say::Voice;
 use crate::signals::{self, Signals};
 use crate::{handle, nested};
@@ -21,7 +21,7 @@ const LAST_RELEASE: Duration = Duration::from_secs(1);
 pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let voice = if args.quiet { Voice::Quiet } else { Voice::Usual };
-    let patience = Patience::new(args.no_wait, args.wait);
+    let wait_limit = WaitLimit::new(args.no_wait, args.wait);
     let mut address = Address::of(&args.server)?;
     if args.label.is_some() {
         address.config.label.clone_from(&args.label);
@@ -29,12 +29,12 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = address.connect(registry, Purpose::Locking, patience.limit(), voice) => connected?,
+        connected = address.connect(registry, Purpose::Locking, wait_limit.limit(), voice) => connected?,
     };
     let locks = connection.locks()?;
     check(args, &locks)?;
     nested::check(&locks, std::slice::from_ref(&args.name)).await?;
-    let claim = claim(args, &connection, patience);
+    let claim = claim(args, &connection, wait_limit);
     match obtain(&*connection.backend, &claim, &mut signals).await {
         Ok(Obtained::Grant(grant)) => match print(args, &grant) {
             Ok(true) => Ok(0),
@@ -47,7 +47,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
         Ok(Obtained::Interrupted(status)) => Ok(status),
         Ok(Obtained::Nothing) => {
             let error = Error::new(ErrorKind::Held, "").for_lock(&args.name);
-            let failure = explain(error, std::slice::from_ref(&args.name), patience, &locks).await;
+            let failure = explain(error, std::slice::from_ref(&args.name), wait_limit, &locks).await;
             Err(if args.quiet { Failure::silent(NOT_OBTAINED) } else { failure })
         }
         Err(error) => {
@@ -78,15 +78,15 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-fn claim(args: &AcquireArgs, connection: &Connection, patience: Patience) -> Claim {
+fn claim(args: &AcquireArgs, connection: &Connection, wait_limit: WaitLimit) -> Claim {
     let mode = match args.permits {
         Some(limit) => Mode::Permit { limit },
         None if args.read => Mode::Shared,
         None => Mode::Exclusive,
     };
-    let wait = match (patience, connection.config.wait) {
-        (Patience::No, _) => Wait::No,
-        (Patience::For(wait), _) | (Patience::Usual, Some(wait)) => Wait::Until(Moment::now().after(wait)),
+    let wait = match (wait_limit, connection.config.wait) {
+        (WaitLimit::No, _) => Wait::No,
+        (WaitLimit::For(wait), _) | (WaitLimit::Usual, Some(wait)) => Wait::Until(Moment::now().after(wait)),
         _ => Wait::Forever,
     };
     let label = connection.config.label.clone().unwrap_or_else(|| {

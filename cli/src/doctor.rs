@@ -13,7 +13,7 @@ use crate::json::{self, ExaminationReport};
 use crate::say::{Voice, rounded};
 
 /// How long the server may take to tell about itself.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long the trial may wait for each lock.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -64,11 +64,11 @@ async fn look(connection: &Connection, findings: &mut Vec<Finding>) {
     if !promised.across_hosts {
         findings.push(Finding::good("reach", "locks exclude the processes of this host, and no others"));
     }
-    match timeout(PATIENCE, connection.backend.examine()).await {
+    match timeout(TIMEOUT, connection.backend.examine()).await {
         Ok(Ok(found)) => findings.extend(found),
         Ok(Err(error)) => findings.push(unknown(&error)),
         Err(_) => {
-            let text = format!("the server does not tell about itself within {}", rounded(PATIENCE));
+            let text = format!("the server does not tell about itself within {}", rounded(TIMEOUT));
             findings.push(Finding::doubtful("examination", text, "look at its load, and ask again"));
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::args::LeadArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
-use crate::obtain::{Patience, Wish};
+use crate::obtain::{WaitLimit, Wish};
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
 use crate::{nested, program};
@@ -37,8 +37,8 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     let names = [args.name.clone()];
     nested::check(&locks, &names).await?;
     let holding = &args.holding;
-    let (mode, patience) = (Mode::Exclusive, Patience::Forever);
-    let wish = Wish { names: &names, mode, patience, lock_delay: holding.lock_delay, holding };
+    let (mode, wait_limit) = (Mode::Exclusive, WaitLimit::Forever);
+    let wish = Wish { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };
     let work = Work { command: &args.command, name: &args.name, holding, address: &given };
     let end = loop {
         let hold = tokio::select! {

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 pub(crate) const HELD: &str = "LOCKWELL_HELD";
 
 /// How long to look whether a lock is held by those above us.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the environment says.
 fn inherited() -> Vec<(FencingToken, LockName)> {
@@ -41,7 +41,7 @@ pub(crate) async fn check(locks: &Locks, names: &[LockName]) -> Result<(), Failu
             continue;
         }
         // If it cannot be seen, what follows says why.
-        let Ok(Ok(status)) = timeout(PATIENCE, locks.inspect(&name)).await else { continue };
+        let Ok(Ok(status)) = timeout(TIMEOUT, locks.inspect(&name)).await else { continue };
         if status.holders.iter().any(|holder| holder.token == token) {
             return Err(Failure::usage(format!(
                 "{name:?} is held by the lockwell that runs this command: it would wait for itself; take it once, \

@@ -20,7 +20,7 @@ const WORTH_A_WORD: Duration = Duration::from_millis(300);
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     No,
     For(Duration),
     /// As the configuration says, and for as long as it takes if it says nothing.
@@ -28,7 +28,7 @@ pub(crate) enum Patience {
     Forever,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(crate) fn new(no_wait: bool, wait: Option<Duration>) -> Self {
         match wait {
             _ if no_wait => Self::No,
@@ -51,7 +51,7 @@ impl Patience {
 pub(crate) struct Wish<'a> {
     pub(crate) names: &'a [LockName],
     pub(crate) mode: Mode,
-    pub(crate) patience: Patience,
+    pub(crate) wait_limit: WaitLimit,
     /// The lock delay: how long after a crash the lock goes to nobody.
     pub(crate) lock_delay: Option<Duration>,
     pub(crate) holding: &'a Holding,
@@ -73,7 +73,7 @@ impl Wish<'_> {
     }
 
     async fn ask(&self, locks: &Locks) -> Result<Hold> {
-        let now = self.patience == Patience::No;
+        let now = self.wait_limit == WaitLimit::No;
         let granted = if let [name] = self.names {
             let request = self.chosen(match self.mode {
                 Mode::Shared => locks.read(name),
@@ -101,10 +101,10 @@ impl Wish<'_> {
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(delay);
         }
-        match self.patience {
-            Patience::For(wait) => request.wait(wait),
-            Patience::Forever => request.wait_forever(),
-            Patience::No | Patience::Usual => request,
+        match self.wait_limit {
+            WaitLimit::For(wait) => request.wait(wait),
+            WaitLimit::Forever => request.wait_forever(),
+            WaitLimit::No | WaitLimit::Usual => request,
         }
     }
 
@@ -121,12 +121,12 @@ impl Wish<'_> {
 
     /// What to say about an error, and who is in the way.
     pub(crate) async fn explain(&self, error: Error, locks: &Locks) -> Failure {
-        explain(error, self.names, self.patience, locks).await
+        explain(error, self.names, self.wait_limit, locks).await
     }
 }
 
 /// What to say about locks that were not obtained, and who is in the way.
-pub(crate) async fn explain(error: Error, names: &[LockName], patience: Patience, locks: &Locks) -> Failure {
+pub(crate) async fn explain(error: Error, names: &[LockName], wait_limit: WaitLimit, locks: &Locks) -> Failure {
     if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Held) {
         return error.into();
     }
@@ -143,10 +143,10 @@ pub(crate) async fn explain(error: Error, names: &[LockName], patience: Patience
             return failure;
         }
     };
-    match patience {
-        Patience::For(wait) => drop(write!(text, "; not obtained within {}", rounded(wait))),
-        Patience::No => text += "; not waited for",
-        Patience::Usual | Patience::Forever => text += "; not obtained in time",
+    match wait_limit {
+        WaitLimit::For(wait) => drop(write!(text, "; not obtained within {}", rounded(wait))),
+        WaitLimit::No => text += "; not waited for",
+        WaitLimit::Usual | WaitLimit::Forever => text += "; not obtained in time",
     }
     Failure::new(crate::exit::status_of(error.kind()), text)
 }

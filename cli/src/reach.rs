@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// How long a host is tried.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What becomes of a connection to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +71,12 @@ fn shown(host: &Host, port: u16) -> String {
 }
 
 async fn state(host: &Host, port: u16) -> State {
-    let found = match timeout(PATIENCE, lookup_host((host.name.as_str(), port))).await {
+    let found = match timeout(TIMEOUT, lookup_host((host.name.as_str(), port))).await {
         Ok(Ok(found)) => found.collect::<Vec<_>>(),
         Ok(Err(_)) => return State::Unknown,
         Err(_) => return State::Silent,
     };
-    match timeout(PATIENCE, TcpStream::connect(&found[..])).await {
+    match timeout(TIMEOUT, TcpStream::connect(&found[..])).await {
         Ok(Ok(_)) => State::Takes,
         Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
         _ => State::Silent,

@@ -9,7 +9,7 @@ use crate::args::RunArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
-use crate::obtain::{Patience, Wish};
+use crate::obtain::{WaitLimit, Wish};
 use crate::say::rounded;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
@@ -23,7 +23,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     check(args)?;
     let mut signals = Signals::listen()?;
     let voice = args.holding.voice();
-    let patience = Patience::new(args.no_wait, args.wait);
+    let wait_limit = WaitLimit::new(args.no_wait, args.wait);
     let mut address = Address::of(&args.server)?;
     if args.holding.label.is_some() {
         address.config.label.clone_from(&args.holding.label);
@@ -32,13 +32,13 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = address.connect(registry, Purpose::Locking, patience.limit(), voice) => connected?,
+        connected = address.connect(registry, Purpose::Locking, wait_limit.limit(), voice) => connected?,
     };
     let locks = connection.locks()?;
     refuse_at_least(args, &locks)?;
     let (names, lock_delay) = (args.names(), lock_delay(args, &connection.config));
     nested::check(&locks, &names).await?;
-    let wish = Wish { names: &names, mode: args.mode(), patience, lock_delay, holding: &args.holding };
+    let wish = Wish { names: &names, mode: args.mode(), wait_limit, lock_delay, holding: &args.holding };
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),

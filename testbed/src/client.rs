@@ -11,7 +11,7 @@ use std::{
 use crate::Error;
 
 /// Generous: it only ends the wait for a server that is paused or dead.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What the program wrote to its standard output, if it succeeded within the time.
 ///
@@ -36,7 +36,7 @@ fn attempt(program: &str, args: &[&str], input: &str) -> io::Result<Result<Strin
         .stdout(stdout.try_clone()?)
         .stderr(stderr.try_clone()?)
         .spawn()?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -44,7 +44,7 @@ fn attempt(program: &str, args: &[&str], input: &str) -> io::Result<Result<Strin
         if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
-            return Ok(Err(Error::Client(format!("{program} got no answer within {PATIENCE:?}"))));
+            return Ok(Err(Error::Client(format!("{program} got no answer within {TIMEOUT:?}"))));
         }
         thread::sleep(Duration::from_millis(2));
     };

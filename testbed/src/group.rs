@@ -10,7 +10,7 @@ use std::{
 use crate::{Error, Server, server::blocking};
 
 /// How long a group gets to come to an agreement.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Starts all at the same time. If one fails, the others are taken down again.
 pub(crate) async fn start_all<T, F>(starts: impl IntoIterator<Item = F>) -> Result<Vec<T>, Error>
@@ -50,8 +50,8 @@ pub(crate) async fn until_ready(
                 Look::Ready => break,
                 Look::NotYet(why) => why,
             };
-            if begun.elapsed() > PATIENCE {
-                let why = format!("after {PATIENCE:?}: {why}");
+            if begun.elapsed() > TIMEOUT {
+                let why = format!("after {TIMEOUT:?}: {why}");
                 return Err(Error::Startup { server, why, log: log() });
             }
             thread::sleep(Duration::from_millis(20));

@@ -16,7 +16,7 @@ use rustix::{
 use crate::Error;
 
 /// How long the kernel gets to stop or end processes. Only one that waits for a disk takes long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One line of `/proc/*/stat`, as far as we need it.
 #[derive(Clone, Copy)]
@@ -105,10 +105,10 @@ pub(crate) fn kill(root: u32) -> Result<(), Error> {
 }
 
 fn wait_until(what: &str, done: impl Fn() -> bool) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
         if Instant::now() > deadline {
-            return Err(Error::State(format!("the server's processes did not {what} within {PATIENCE:?}")));
+            return Err(Error::State(format!("the server's processes did not {what} within {TIMEOUT:?}")));
         }
         thread::sleep(Duration::from_millis(1));
     }

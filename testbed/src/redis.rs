@@ -114,9 +114,9 @@ impl Redis {
         self.send(words, SHORT)
     }
 
-    fn send(&self, words: &[&str], patience: Duration) -> Result<String, Error> {
+    fn send(&self, words: &[&str], timeout: Duration) -> Result<String, Error> {
         let login = self.setting("requirepass").map(|password| ("default", password));
-        resp::command(self.addr(), login, words, patience)
+        resp::command(self.addr(), login, words, timeout)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a server gets to start or to stop. A loaded machine with two cores needs some of it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How often a start is tried again because somebody else took the port.
 const ATTEMPTS: u32 = 8;
@@ -190,11 +190,11 @@ impl Inner {
         let Some(pid) = run.live_pid() else { return run.forget() };
         proctree::signal(pid, self.kind.stop_signal())?;
         proctree::resume(pid)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while proctree::alive(pid) {
             if Instant::now() > deadline {
                 let log = self.site().read("log");
-                let text = format!("{} has not ended after {PATIENCE:?}:\n{}", self.kind.name(), tail(&log));
+                let text = format!("{} has not ended after {TIMEOUT:?}:\n{}", self.kind.name(), tail(&log));
                 return Err(Error::State(text));
             }
             thread::sleep(Duration::from_millis(5));

@@ -16,7 +16,7 @@ use testbed::{MariaDb, Postgres, Server};
 /// Set in the process that starts a server and waits to be killed. Its value says which.
 const VICTIM: &str = "TESTBED_VICTIM";
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Not a test: the process that the others start and kill.
 #[tokio::test]
@@ -129,9 +129,9 @@ fn start(test: &str, kind: &str, temporary: &Path) -> (u32, String, impl FnOnce(
 }
 
 fn eventually(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -19,7 +19,7 @@ use crate::redlock::gather::next_until;
 use crate::wire::{Link, Wire};
 
 /// How long one node may take to say it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many connected nodes are asked, and how many more by a connection for the purpose.
 const CONNECTED: usize = 3;
@@ -135,7 +135,7 @@ impl Cluster {
 
 async fn within(asked: impl Future<Output = RedisResult<View>>) -> RedisResult<View> {
     let too_late = || Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| too_late())
+    tokio::time::timeout(TIMEOUT, asked).await.unwrap_or_else(|_| too_late())
 }
 
 async fn ask(mut link: Link, host: String) -> RedisResult<View> {

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 use tempfile::TempDir;
 
 /// How long anything may take on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A folder of its own for each test.
 pub(crate) struct Site {
@@ -159,12 +159,12 @@ impl Running {
 
     /// Waits for the end of the process, not of those that it has left behind with the same output.
     pub(crate) fn finish(self) -> Finished {
-        self.finish_within(PATIENCE)
+        self.finish_within(TIMEOUT)
     }
 
-    /// The same with a longer patience.
-    pub(crate) fn finish_within(mut self, patience: Duration) -> Finished {
-        wait_for(patience, "the end of lockwell", || !self.is_running());
+    /// The same with a longer timeout.
+    pub(crate) fn finish_within(mut self, timeout: Duration) -> Finished {
+        wait_for(timeout, "the end of lockwell", || !self.is_running());
         self.0.take().unwrap().wait_with_output().unwrap().into()
     }
 }
@@ -210,14 +210,14 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 
 #[track_caller]
 pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
-    wait_for(PATIENCE, what, done);
+    wait_for(TIMEOUT, what, done);
 }
 
 #[track_caller]
-fn wait_for(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
+fn wait_for(timeout: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < patience, "{what}: not within {patience:?}");
+        assert!(begun.elapsed() < timeout, "{what}: not within {timeout:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

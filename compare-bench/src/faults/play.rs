@@ -37,7 +37,7 @@ const ORDER: Duration = Duration::from_millis(1500);
 const CALM: Duration = Duration::from_millis(2500);
 
 /// How long the workers may take to come to an end.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// How many operations a run has at least to say anything.
 const LEAST: u64 = 50;
@@ -204,7 +204,7 @@ impl Run<'_> {
         }
         for (number, worker) in workers.into_iter().enumerate() {
             let was_killed = killed.iter().any(|one| *one as usize == number);
-            worker.finish(was_killed, PATIENCE).await?;
+            worker.finish(was_killed, TIMEOUT).await?;
         }
         if let Some(watch) = watch {
             watch.abort();

@@ -113,10 +113,10 @@ impl Worker {
     }
 
     /// Waits for its end. One that was killed has none that is good.
-    pub(crate) async fn finish(self, was_killed: bool, patience: Duration) -> Result<()> {
+    pub(crate) async fn finish(self, was_killed: bool, timeout: Duration) -> Result<()> {
         match self {
             Self::Process { mut child, orders, mut answers } => {
-                let answer = tokio::time::timeout(patience, answers.next_line()).await;
+                let answer = tokio::time::timeout(timeout, answers.next_line()).await;
                 let answer = answer.map_err(|_| Error::failed("a worker process does not end"))??;
                 drop(orders);
                 // It may still have something to give up, and has the time for it.
@@ -131,7 +131,7 @@ impl Worker {
             }
             Self::Tasks { locks, running, .. } => {
                 if let Some(running) = running {
-                    let done = tokio::time::timeout(patience, running).await;
+                    let done = tokio::time::timeout(timeout, running).await;
                     done.map_err(|_| Error::failed("a worker does not end"))???;
                 }
                 locks.close_within(CLOSE).await?;

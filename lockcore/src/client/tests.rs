@@ -263,12 +263,12 @@ fn an_observer_without_a_pause_lets_others_run() {
 #[tokio::test]
 async fn limits_of_several_locks_begin_when_all_are_held() {
     let locks = Locks::in_memory();
-    let patience = millis(300);
+    let progress = millis(300);
     let held = locks.lock("b").await.unwrap();
     let both = tokio::spawn(
-        locks.lock_all(["a", "b"]).progress(patience).wait(Duration::from_secs(20)).into_future(),
+        locks.lock_all(["a", "b"]).progress(progress).wait(Duration::from_secs(20)).into_future(),
     );
-    tokio::time::sleep(patience * 2).await;
+    tokio::time::sleep(progress * 2).await;
     held.release().await.unwrap();
     let both = both.await.unwrap().expect("nobody can report progress while waiting");
     let (_, loss) =

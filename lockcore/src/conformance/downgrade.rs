@@ -56,9 +56,9 @@ pub(super) async fn a_downgraded_lock_is_kept_and_shown(stage: Stage) {
 pub(super) async fn a_downgrade_can_be_dropped_anywhere(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("book");
-    for patience in [0, 0, 1, 2, 5] {
+    for delay in [0, 0, 1, 2, 5] {
         let writer = one.write(&name).wait(secs(5)).await.expect("its turn comes");
-        drop(tokio::time::timeout(millis(patience), writer.downgrade()).await);
+        drop(tokio::time::timeout(millis(delay), writer.downgrade()).await);
         let (guard, _) = free_by(&two, &name, secs(3), "after a dropped downgrade").await;
         release(guard).await;
     }

@@ -28,14 +28,14 @@ pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
 pub(super) async fn a_lock_without_progress_is_given_up(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stuck");
-    let patience = millis(1000);
-    let guard = one.lock(&name).progress(patience).await.expect("a free lock");
+    let progress = millis(1000);
+    let guard = one.lock(&name).progress(progress).await.expect("a free lock");
     for _ in 0..12 {
         pause(150).await;
         guard.progress();
         assert!(guard.is_held(), "a worker that reports: {guard:?}");
     }
-    let loss = done("the loss of the stuck", patience + secs(5), guard.lost()).await;
+    let loss = done("the loss of the stuck", progress + secs(5), guard.lost()).await;
     assert_eq!(loss, Loss::NoProgress);
     guard.progress();
     assert!(!guard.is_held(), "a report that comes too late changes nothing");

@@ -82,9 +82,9 @@ pub(super) async fn opposite_orders_do_not_deadlock(stage: Stage) {
 pub(super) async fn several_locks_can_be_dropped_anywhere(stage: Stage) {
     let [one, two] = stage.clients().await;
     let names: Vec<LockName> = (0..3).map(|which| stage.name(which)).collect();
-    for patience in [0, 0, 1, 2, 4, 8] {
+    for delay in [0, 0, 1, 2, 4, 8] {
         let held = two.lock(&names[1]).wait(secs(5)).await.expect("its turn comes");
-        drop(tokio::time::timeout(millis(patience), one.lock_all(&names).into_future()).await);
+        drop(tokio::time::timeout(millis(delay), one.lock_all(&names).into_future()).await);
         release(held).await;
         for name in &names {
             let (guard, _) = free_by(&two, name, secs(3), "after a dropped request").await;

@@ -9,16 +9,16 @@ use std::{
 use crate::Error;
 
 /// The answer to a command, as it comes over the wire; empty if the server ends the connection instead. If logging
-/// in fails, the answer to the command says so. `patience` is for each piece of the answer.
+/// in fails, the answer to the command says so. `timeout` is for each piece of the answer.
 ///
 /// It does not ask the server to end the connection: a sentinel knows no `QUIT`.
 pub(super) fn command(
     addr: SocketAddr,
     login: Option<(&str, &str)>,
     words: &[&str],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<String, Error> {
-    attempt(addr, login, words, patience)
+    attempt(addr, login, words, timeout)
         .map_err(Error::io(format!("{} to redis on {addr}", words.join(" "))))
 }
 
@@ -26,10 +26,10 @@ fn attempt(
     addr: SocketAddr,
     login: Option<(&str, &str)>,
     words: &[&str],
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&addr, patience)?;
-    stream.set_read_timeout(Some(patience))?;
+    let mut stream = TcpStream::connect_timeout(&addr, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     let mut answers = BufReader::new(stream.try_clone()?);
     if let Some((user, password)) = login {
         stream.write_all(array(&["AUTH", user, password]).as_bytes())?;

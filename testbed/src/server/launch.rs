@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{PATIENCE, Run};
+use super::{TIMEOUT, Run};
 use crate::{
     Error,
     kind::{Kind, Site},
@@ -26,10 +26,10 @@ pub(super) fn prepare(
 ) -> Result<(), Error> {
     site.script("prepare.sh", command)?;
     let pid = supervisor.spawn("prepare.sh")?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while proctree::alive(pid) {
         if Instant::now() > deadline {
-            return Err(failed(kind, &format!("{command:?} took over {PATIENCE:?}"), &site.read("log")));
+            return Err(failed(kind, &format!("{command:?} took over {TIMEOUT:?}"), &site.read("log")));
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -53,9 +53,9 @@ pub(super) fn launch(kind: &dyn Kind, site: &Site<'_>, addr: SocketAddr, run: &m
         }
         let why = if !proctree::alive(pid) {
             "its process ended".to_owned()
-        } else if begun.elapsed() > PATIENCE {
+        } else if begun.elapsed() > TIMEOUT {
             proctree::kill(pid)?;
-            format!("it took no connections on {addr} within {PATIENCE:?}")
+            format!("it took no connections on {addr} within {TIMEOUT:?}")
         } else {
             thread::sleep(Duration::from_millis(5));
             continue;

@@ -10,7 +10,7 @@ use std::{
 use testbed::{Direction, Proxy};
 
 use super::{
-    PATIENCE, SILENCE, assert_reset, assert_silent, connect, eventually, ping, proxy, receive, send,
+    TIMEOUT, SILENCE, assert_reset, assert_silent, connect, eventually, ping, proxy, receive, send,
 };
 
 #[test]
@@ -89,7 +89,7 @@ fn what_is_held_back_outlives_its_client() {
         assert!(heard.try_recv().is_err(), "the server knows of nothing");
         assert_eq!(proxy.connections(), 1);
         assert_eq!(proxy.deliver(), 8);
-        let (text, end) = heard.recv_timeout(PATIENCE).expect("the connection ends");
+        let (text, end) = heard.recv_timeout(TIMEOUT).expect("the connection ends");
         assert_eq!(String::from_utf8_lossy(&text), "too late");
         assert_eq!(end.expect("an end in good order"), 8);
         eventually("nothing is left", || proxy.connections() == 0);

@@ -12,7 +12,7 @@ use std::{
 use testbed::{Direction, Proxy};
 
 /// Long enough for a slow machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Long enough to say that nothing comes.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -35,7 +35,7 @@ fn proxy() -> Proxy {
 
 fn connect(proxy: &Proxy) -> TcpStream {
     let stream = TcpStream::connect(proxy.addr()).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream.set_nodelay(true).expect("no delay");
     stream
 }
@@ -59,7 +59,7 @@ fn assert_silent(mut stream: &TcpStream) {
     stream.set_read_timeout(Some(SILENCE)).expect("a timeout");
     let error = stream.read(&mut [0]).expect_err("nothing comes");
     assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
 }
 
 fn assert_reset(mut stream: &TcpStream) {
@@ -70,7 +70,7 @@ fn assert_reset(mut stream: &TcpStream) {
 }
 
 fn eventually(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(2));
@@ -157,7 +157,7 @@ fn cut_closes_all_until_healed() {
     for _ in 0..3 {
         // The kernel has taken the connection; the proxy throws it out, perhaps before we ask it anything.
         if let Ok(new) = TcpStream::connect(proxy.addr()) {
-            new.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            new.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
             assert!((&new).read(&mut [0]).is_err(), "reset");
         }
     }

@@ -11,7 +11,7 @@ use std::{
 use testbed::Server;
 
 /// Long enough for a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes a server through stop, kill, pause and restart. `remembers` fails if the data are not there; it is
 /// called when the server runs.
@@ -70,9 +70,9 @@ async fn restart_where_a_stranger_listens(server: &Server) {
 
 /// Waits until something holds, and fails if that takes too long.
 pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn traces(server: &Server) -> (u32, PathBuf) {
 
 /// Fails if anything is left of a server that has been dropped.
 pub(crate) fn assert_gone(pid: u32, folder: &Path) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while exists(pid) || folder.exists() {
         assert!(Instant::now() < deadline, "left behind: {pid} or {}", folder.display());
         thread::sleep(Duration::from_millis(10));

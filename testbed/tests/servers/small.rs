@@ -8,7 +8,7 @@ use std::{
 use testbed::{Durability, Options, Redis, ZooKeeper};
 
 use crate::{
-    life::{PATIENCE, assert_gone, whole_life},
+    life::{TIMEOUT, assert_gone, whole_life},
     skip,
 };
 
@@ -64,7 +64,7 @@ async fn zookeeper_lives() {
 
 fn ask(addr: SocketAddr, question: &str) -> String {
     let mut stream = TcpStream::connect(addr).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream.write_all(question.as_bytes()).expect("writes");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("reads");

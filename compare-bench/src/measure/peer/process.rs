@@ -12,7 +12,7 @@ use super::{Peer, addresses};
 use crate::error::{Error, Result};
 use crate::measure::history::{Turn, nanos};
 use crate::measure::stats::Sample;
-use crate::measure::workload::PATIENCE;
+use crate::measure::workload::TIMEOUT;
 
 pub(super) struct Process {
     _child: Child,
@@ -49,7 +49,7 @@ impl Process {
         let orders = child.stdin.take().ok_or_else(missing)?;
         let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         let mut this = Self { _child: child, orders, answers };
-        let hello = this.answer(PATIENCE).await?;
+        let hello = this.answer(TIMEOUT).await?;
         // What it says about time is compared with what others say.
         if !hello["now"].as_u64().is_some_and(|now| (before..=nanos()).contains(&now)) {
             return Err(Error::failed("its clock is not ours"));
@@ -64,7 +64,7 @@ impl Process {
 
     /// The answer to one order, which may take so long and a little longer.
     async fn answer(&mut self, length: Duration) -> Result<Value> {
-        let line = tokio::time::timeout(length + PATIENCE, self.answers.next_line()).await;
+        let line = tokio::time::timeout(length + TIMEOUT, self.answers.next_line()).await;
         let line = line.map_err(|_| Error::failed("it does not answer"))??;
         let line = line.ok_or_else(|| Error::failed("it ended early"))?;
         let answer: Value = serde_json::from_str(&line).map_err(std::io::Error::from)?;

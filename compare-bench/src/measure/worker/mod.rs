@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::error::{Error, Result};
 use crate::measure::history::{History, Turn, nanos};
 use crate::measure::stats::Sample;
-use crate::measure::workload::PATIENCE;
+use crate::measure::workload::TIMEOUT;
 
 pub(crate) use self::serve::main;
 
@@ -88,7 +88,7 @@ impl Workers {
         }
         let mut turns = Vec::new();
         for (party, worker) in self.0.iter_mut().enumerate() {
-            let answer = tokio::time::timeout(length + 2 * PATIENCE, worker.turns(party)).await;
+            let answer = tokio::time::timeout(length + 2 * TIMEOUT, worker.turns(party)).await;
             turns.extend(answer.map_err(|_| Error::failed("a worker process does not answer"))??);
         }
         Ok(turns)
@@ -114,7 +114,7 @@ impl Worker {
     /// Gives an order, and returns its answer.
     pub(crate) async fn order(&mut self, order: &str) -> Result<Vec<Turn>> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await?;
-        let answer = tokio::time::timeout(PATIENCE, self.turns(0)).await;
+        let answer = tokio::time::timeout(TIMEOUT, self.turns(0)).await;
         answer.map_err(|_| Error::failed("a worker process does not answer"))?
     }
 
@@ -137,7 +137,7 @@ impl Worker {
     pub(crate) async fn finish(self) -> Result<()> {
         let Self { mut child, orders, .. } = self;
         drop(orders);
-        let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, child.wait()).await;
         let status = ended.map_err(|_| Error::failed("a worker process does not end"))??;
         if status.success() {
             Ok(())

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::error::{Error, Result};
 use crate::measure::history::{Turn, nanos};
-use crate::measure::workload::PATIENCE;
+use crate::measure::workload::TIMEOUT;
 use crate::measure::workload::contention::{Prize, fight};
 use crate::target::connect;
 
@@ -33,7 +33,7 @@ async fn work(name: String) -> Result<()> {
     let locks = connect(&url).await?;
     // Warm connections and statements, on a name that nobody fights for.
     let own = format!("{name}/{}", std::process::id());
-    locks.lock(own.as_str()).wait(PATIENCE).await?.release().await?;
+    locks.lock(own.as_str()).wait(TIMEOUT).await?.release().await?;
     answer(&[])?;
     let prize = Prize::Lock(locks.clone(), name.clone());
     let mut held: Vec<LockGuard> = Vec::new();
@@ -79,7 +79,7 @@ async fn hold(
     for some in numbers.chunks(TOGETHER) {
         let asked = nanos();
         let one = |number: &usize| {
-            let request = locks.lock(format!("{name}/{number}")).ttl(lease).wait(PATIENCE);
+            let request = locks.lock(format!("{name}/{number}")).ttl(lease).wait(TIMEOUT);
             async move { request.await }
         };
         for guard in try_join_all(some.iter().map(one)).await? {

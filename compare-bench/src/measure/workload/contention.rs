@@ -7,7 +7,7 @@ use lockwell::Locks;
 use tokio::sync::{Barrier, Mutex};
 use tokio::task::JoinSet;
 
-use super::{Bench, PATIENCE};
+use super::{Bench, TIMEOUT};
 use crate::error::Result;
 use crate::measure::history::{History, Turn, nanos};
 use crate::measure::stats::Sample;
@@ -32,7 +32,7 @@ pub(crate) async fn fight(prize: &Prize, party: usize, hold: Duration, until: u6
         }
         let (token, acquired, released) = match prize {
             Prize::Lock(locks, name) => {
-                let guard = locks.lock(name.as_str()).wait(PATIENCE).await?;
+                let guard = locks.lock(name.as_str()).wait(TIMEOUT).await?;
                 let (acquired, token) = (nanos(), guard.token().get());
                 held(hold).await;
                 let released = nanos();

@@ -46,7 +46,7 @@ pub(crate) const ALL: [&dyn Workload; 10] = [
 
 /// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
 /// seconds to let each have its turn.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// One kind of work, done by ours and by the floor.
 #[async_trait]
@@ -113,7 +113,7 @@ impl Bench {
     /// One cycle on each name, so that no round pays for new rows, connections and prepared statements.
     pub(crate) async fn warm_up(&mut self, names: &[String]) -> Result<()> {
         for name in names {
-            self.locks.lock(name.as_str()).wait(PATIENCE).await?.release().await?;
+            self.locks.lock(name.as_str()).wait(TIMEOUT).await?.release().await?;
         }
         self.floor.warm_up(names.len()).await
     }

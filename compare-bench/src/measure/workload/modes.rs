@@ -6,7 +6,7 @@ use lockwell::{Locks, async_trait};
 
 use super::contention::FloorRound;
 use super::found::Found;
-use super::{Bench, PATIENCE, Workload, in_turns};
+use super::{Bench, TIMEOUT, Workload, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
 use crate::measure::stats::{Sample, median};
@@ -104,5 +104,5 @@ async fn once(mode: Modes, locks: &Locks, name: &str, writes: bool) -> Result<()
         (Modes::Readers, true) => locks.write(name),
         (Modes::Readers, false) => locks.read(name),
     };
-    Ok(request.wait(PATIENCE).await?.release().await?)
+    Ok(request.wait(TIMEOUT).await?.release().await?)
 }

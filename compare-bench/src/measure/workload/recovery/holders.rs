@@ -9,7 +9,7 @@ use super::{Bench, Outcome};
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 use crate::measure::worker::Worker;
-use crate::measure::workload::PATIENCE;
+use crate::measure::workload::TIMEOUT;
 use crate::target::broken::{Bound, Lines};
 
 /// A holder, and who waits for its lock.
@@ -85,7 +85,7 @@ async fn pairs(what: &str, url: &str, count: usize, bench: &Bench) -> Result<Vec
         let token = turns.first().map(|turn| turn.token).ok_or_else(|| Error::failed("it holds nothing"))?;
         let locks = bench.locks.clone();
         let waiter = tokio::spawn(async move {
-            let guard = locks.lock(name).ttl(lease).wait(PATIENCE).await?;
+            let guard = locks.lock(name).ttl(lease).wait(TIMEOUT).await?;
             Ok((guard, nanos()))
         });
         pairs.push(Pair { holder, token, waiter });

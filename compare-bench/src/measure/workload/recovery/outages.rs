@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::{Bench, Outcome};
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
-use crate::measure::workload::PATIENCE;
+use crate::measure::workload::TIMEOUT;
 use crate::target::broken::{Bound, Victim};
 use crate::target::{Choice, Kind, connect};
 
@@ -113,7 +113,7 @@ impl Probe {
             tasks.push(tokio::spawn(async move {
                 while !ends.load(Ordering::Relaxed) {
                     // Failures are what this is about: the next grant counts.
-                    let Ok(guard) = locks.lock(name.as_str()).ttl(lease).wait(PATIENCE).await else {
+                    let Ok(guard) = locks.lock(name.as_str()).ttl(lease).wait(TIMEOUT).await else {
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     };
