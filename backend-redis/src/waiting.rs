@@ -94,7 +94,7 @@ impl Client {
         tokio::select! {
             biased;
             took = &mut call => return took,
-            () = claim.given_up() => (),
+            () = claim.wait_over() => (),
         }
         if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }
     }

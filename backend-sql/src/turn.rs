@@ -102,7 +102,7 @@ impl<D: Dialect> Turn<'_, D> {
                 Due::Missing => seat.note_missing(),
                 Due::Asks => (),
             }
-            if claim.is_given_up() {
+            if claim.is_wait_over() {
                 return Ok(Answer::Refused { recheck: KEEP_EVERY });
             }
         }

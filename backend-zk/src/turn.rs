@@ -120,7 +120,7 @@ impl Waiter<'_> {
                 Position::Waiting(waiting) => waiting.ahead == 1 && waiting.watch.as_deref() == Some(watch),
                 _ => false,
             };
-            if !alone || claim.is_given_up() {
+            if !alone || claim.is_wait_over() {
                 self.listed = Some(queue);
                 return Ok(false);
             }
@@ -132,7 +132,7 @@ impl Waiter<'_> {
                     biased;
                     Some(event) = node.event() => return self.after_own(node, &event).await,
                     event = &mut leaving => break event,
-                    () = claim.given_up() => return Err(Stop::NotNow),
+                    () = claim.wait_over() => return Err(Stop::NotNow),
                     () = tokio::time::sleep(safety_poll()) => {
                         // A permit whose turn came need not have been able to say so.
                         if matches!(self.kind, Kind::Permit(_)) || !self.both_there(node, &path).await? {
@@ -199,7 +199,7 @@ impl Waiter<'_> {
             let queue = Child::queue(names);
             let first = matches!(position(&queue, node.name()), Position::Waiting(it) if it.watch.is_none());
             let mut change = watcher.changed().boxed();
-            if !first || self.claim.is_given_up() {
+            if !first || self.claim.is_wait_over() {
                 node.keep_watch(change);
                 self.listed = Some(queue);
                 return Ok(false);
@@ -207,7 +207,7 @@ impl Waiter<'_> {
             tokio::select! {
                 biased;
                 _ = &mut change => (),
-                () = self.claim.given_up() => {
+                () = self.claim.wait_over() => {
                     // Our own node's end fires it.
                     node.keep_watch(change);
                     return Err(Stop::NotNow);

@@ -65,7 +65,7 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
     let granted = if claim.wait() == Wait::No {
         answered(work, &asked, inner.options.timeout).await.ok_or_else(no_answer)??
     } else {
-        claim.while_wanted(work).await.ok_or_else(|| claim.wait_ended(*lock(&asked)))??
+        claim.while_wanted(work).await.ok_or_else(|| claim.wait_over_error(*lock(&asked)))??
     };
     if granted.is_some() {
         claim.note_left_queue();
@@ -132,7 +132,7 @@ impl<'a> Waiter<'a> {
                 Err(Stop::NotNow) => return Ok(None),
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unanswered) => tokio::time::sleep(PAUSE).await,
-                Err(Stop::SessionOver) if self.claim.is_given_up() => {
+                Err(Stop::SessionOver) if self.claim.is_wait_over() => {
                     return Err(explain(&zk::Error::SessionExpired));
                 }
                 Err(Stop::SessionOver) => self.replace_session().await?,
@@ -153,7 +153,7 @@ impl<'a> Waiter<'a> {
             };
             match position(&queue, node.name()) {
                 Position::First => return self.granted(&node).await,
-                Position::Waiting(waiting) if self.claim.is_given_up() => {
+                Position::Waiting(waiting) if self.claim.is_wait_over() => {
                     return self.leave(&node, &waiting).await;
                 }
                 Position::Waiting(waiting) => {

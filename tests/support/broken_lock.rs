@@ -122,7 +122,7 @@ impl Broken {
                 let patient = self.disguise(claim, claim.name().clone(), Wait::Forever);
                 tokio::select! {
                     answer = self.right.acquire(&patient) => answer,
-                    () = claim.given_up() => Ok(None),
+                    () = claim.wait_over() => Ok(None),
                 }
             }
             _ => {
@@ -146,7 +146,7 @@ impl Broken {
                     break Some(grant);
                 }
             }
-            if claim.is_given_up() {
+            if claim.is_wait_over() {
                 break None;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;

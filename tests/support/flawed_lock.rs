@@ -147,8 +147,8 @@ impl Flawed {
             return Ok(answer);
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        while answer.is_none() && !claim.is_given_up() {
-            tokio::time::timeout(Duration::from_secs(1), claim.given_up()).await.unwrap_or_default();
+        while answer.is_none() && !claim.is_wait_over() {
+            tokio::time::timeout(Duration::from_secs(1), claim.wait_over()).await.unwrap_or_default();
             answer = self.right.acquire(&alias).await?;
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);

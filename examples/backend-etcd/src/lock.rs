@@ -227,7 +227,7 @@ impl EtcdLock {
         while let Some(before) = place.before.take() {
             tokio::select! {
                 biased;
-                () = claim.given_up() => return Ok(None),
+                () = claim.wait_over() => return Ok(None),
                 () = self.deleted(before, place.seen) => (),
                 () = SYSTEM.sleep(recheck) => (),
             }
@@ -306,7 +306,7 @@ impl DistributedLock for EtcdLock {
         loop {
             match self.acquire_once(claim).await {
                 // We were away for longer than the lease, and start again at the end of the queue.
-                Err(error) if error.kind() == ErrorKind::Lost && !claim.is_given_up() => (),
+                Err(error) if error.kind() == ErrorKind::Lost && !claim.is_wait_over() => (),
                 Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),
                 answer => return answer,
             }

@@ -32,8 +32,8 @@ pub struct Reconnect<C> {
 struct Slot<C>(Mutex<(u64, Option<C>)>);
 
 impl<C> Slot<C> {
-    /// Gives up a connection, unless another has replaced it.
-    fn give_up(&self, number: u64) {
+    /// Discards a connection, unless another has replaced it.
+    fn discard(&self, number: u64) {
         let mut slot = lock(&self.0);
         if slot.0 == number {
             *slot = (number + 1, None);
@@ -97,7 +97,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 None => Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer"),
             };
             if let Some(number) = sent {
-                slot.give_up(number);
+                slot.discard(number);
                 again = true;
             }
             let pause = backoff.next_pause();

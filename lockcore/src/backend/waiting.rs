@@ -105,13 +105,13 @@ pub async fn wait_for_turn<Q: Queue>(
             }
             Ok(Answer::Refused { recheck }) => recheck,
             Ok(Answer::Undecided { pause }) => {
-                if Clock::system().timeout(pause, claim.given_up()).await.is_some() {
+                if Clock::system().timeout(pause, claim.wait_over()).await.is_some() {
                     return Ok(None);
                 }
                 continue;
             }
             Ok(Answer::Unavailable { error, pause }) => {
-                if Clock::system().timeout(pause, claim.given_up()).await.is_some() {
+                if Clock::system().timeout(pause, claim.wait_over()).await.is_some() {
                     return Err(error);
                 }
                 unavailable = Some(error);
@@ -128,8 +128,8 @@ pub async fn wait_for_turn<Q: Queue>(
                 return Err(error);
             }
         };
-        // One that does not wait has given up by now.
-        if claim.is_given_up() {
+        // For a claim that does not wait, this was all.
+        if claim.is_wait_over() {
             return Ok(None);
         }
         let Some(waiting) = &place else {
@@ -142,7 +142,7 @@ pub async fn wait_for_turn<Q: Queue>(
         };
         tokio::select! {
             biased;
-            () = claim.given_up() => return Ok(None),
+            () = claim.wait_over() => return Ok(None),
             () = queue.notified(waiting) => {
                 if let Some(grant) = queue.taken(claim, waiting) {
                     if let Some(place) = place {
@@ -157,7 +157,7 @@ pub async fn wait_for_turn<Q: Queue>(
             let asked = Moment::now();
             if !claim.within_wait(queue.keep(claim, waiting)).await? {
                 // We were away for longer than a place is kept, and start again at the end.
-                if claim.is_given_up() {
+                if claim.is_wait_over() {
                     return Ok(None);
                 }
                 place = Some(enter(queue, claim).await?);
@@ -171,7 +171,7 @@ pub async fn wait_for_turn<Q: Queue>(
 async fn is_subscribed<Q: Queue>(queue: &Q, claim: &Claim) -> bool {
     tokio::select! {
         biased;
-        () = claim.given_up() => false,
+        () = claim.wait_over() => false,
         () = queue.subscribe() => true,
     }
 }

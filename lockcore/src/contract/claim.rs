@@ -252,7 +252,7 @@ impl Claim {
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
-    pub async fn given_up(&self) {
+    pub async fn wait_over(&self) {
         match self.0.wait {
             Wait::No => (),
             Wait::Forever => self.cancelled().await,
@@ -272,7 +272,7 @@ impl Claim {
         let asked = self.0.clock.now();
         match self.while_wanted(answer).await {
             Some(answer) => answer,
-            None => Err(self.wait_ended(asked)),
+            None => Err(self.wait_over_error(asked)),
         }
     }
 
@@ -283,13 +283,13 @@ impl Claim {
         tokio::select! {
             biased;
             done = &mut work => return Some(done),
-            () = self.given_up() => (),
+            () = self.wait_over() => (),
         }
         self.0.clock.timeout(GRACE, work).await
     }
 
     /// For backends: the error of a wait that ended while a request was under way, which was sent at this moment.
-    pub fn wait_ended(&self, asked: Moment) -> Error {
+    pub fn wait_over_error(&self, asked: Moment) -> Error {
         if self.0.clock.now().since(asked) > SILENCE {
             Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
         } else {
@@ -308,7 +308,7 @@ impl Claim {
     }
 
     /// Whether the claim is no longer worth waiting for.
-    pub fn is_given_up(&self) -> bool {
+    pub fn is_wait_over(&self) -> bool {
         let over = match self.0.wait {
             Wait::No => true,
             Wait::Until(end) => self.0.clock.has_passed(end),
@@ -344,21 +344,21 @@ mod tests {
         let claim = claim(Wait::Forever);
         let waiting = tokio::spawn({
             let claim = claim.clone();
-            async move { claim.given_up().await }
+            async move { claim.wait_over().await }
         });
         tokio::task::yield_now().await;
-        assert!(!claim.is_given_up());
+        assert!(!claim.is_wait_over());
         claim.cancel();
         waiting.await.unwrap();
-        claim.given_up().await;
+        claim.wait_over().await;
     }
 
     #[tokio::test]
-    async fn the_end_of_the_wait_is_giving_up() {
+    async fn the_end_of_the_wait_needs_no_cancellation() {
         let end = Moment::now().after(Duration::from_millis(10));
         let claim = claim(Wait::Until(end));
-        claim.given_up().await;
-        assert!(end.has_passed() && claim.is_given_up() && !claim.is_cancelled());
+        claim.wait_over().await;
+        assert!(end.has_passed() && claim.is_wait_over() && !claim.is_cancelled());
     }
 
     #[test]

@@ -212,7 +212,7 @@ impl LockGuard {
     fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let background = self.background.take()?;
         let held = self.handle.lock();
-        let (left, change) = held.give_up(background.clock.now());
+        let (left, change) = held.end(background.clock.now());
         background.let_go(held);
         let armed = Armed::new(background, held.grant().claim().clone());
         if let Some(state) = change {

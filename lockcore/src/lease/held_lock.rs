@@ -112,13 +112,13 @@ impl HeldLock {
         self.batch_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Gives the lock up, and says what is left; `None` if it was lost before. A change must be [told](Self::tell).
+    /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be [told](Self::tell).
     ///
-    /// Both in one step: once it is given up, the keeper cannot end it by a limit any more. That would release the
+    /// Both in one step: from then on the keeper cannot end it by a limit any more. That would release the
     /// claim, which the next holder in this process may have by then.
-    pub(crate) fn give_up(&self, now: Moment) -> (Option<Left>, Option<LeaseState>) {
+    pub(crate) fn end(&self, now: Moment) -> (Option<Left>, Option<LeaseState>) {
         let mut lease = lock(&self.lease);
-        (lease.left(now), self.step_locked(&mut lease, now, Event::GivenUp).1)
+        (lease.left(now), self.step_locked(&mut lease, now, Event::Released).1)
     }
 
     /// Steps the lease. What it has changed to must be [told](Self::tell).

@@ -68,7 +68,7 @@ pub(crate) enum Event {
     /// The application reports progress.
     Progress,
     /// The holder gave the lock up.
-    GivenUp,
+    Released,
 }
 
 /// What to do next.
@@ -231,7 +231,7 @@ impl Lease {
             // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
             // holder may have been told already that its time was over.
             _ if now >= self.deadline() => self.state = LeaseState::Lost(self.loss()),
-            Event::GivenUp => self.state = LeaseState::Released,
+            Event::Released => self.state = LeaseState::Released,
             Event::Tick => return self.advise(now),
             Event::Progress => {
                 // Of reports that meet, the latest counts.

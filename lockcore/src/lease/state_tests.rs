@@ -149,7 +149,7 @@ fn the_server_has_the_last_word() {
     let mut lease = fresh();
     assert_eq!(lease.on(at(1), Event::Gone), Advice::Done);
     assert_eq!(lease.state(), LeaseState::Lost(Loss::Taken));
-    assert_eq!(lease.on(at(2), Event::GivenUp), Advice::Done);
+    assert_eq!(lease.on(at(2), Event::Released), Advice::Done);
     assert_eq!(lease.state(), LeaseState::Lost(Loss::Taken));
 }
 
@@ -193,7 +193,7 @@ fn fresh_is_what_needs_no_renewal() {
     lease.on(at(300), Event::Unknown(pause(10)));
     assert_eq!(left(&lease, at(301)), Some((at(8_908), false)), "in doubt");
     assert_eq!(left(&lease, at(5_000)), None, "held for too long");
-    lease.on(at(5_000), Event::GivenUp);
+    lease.on(at(5_000), Event::Released);
     assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong), "what is lost is not given up");
 }
 
@@ -206,7 +206,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
         3 => (0u64..500).prop_map(|millis| Event::Unknown(pause(millis))),
         3 => Just(Event::Progress),
         1 => Just(Event::Gone),
-        1 => Just(Event::GivenUp),
+        1 => Just(Event::Released),
     ];
     (0u64..2_000, kind)
 }

@@ -113,7 +113,7 @@ impl<T> LocalQueues<T> {
             biased;
             turn = &mut turn => turn.ok(),
             // A turn that comes in this moment is dropped with the channel, and so goes to the next.
-            () = claim.given_up() => None,
+            () = claim.wait_over() => None,
         };
         drop(place);
         if turn.is_some() {

@@ -82,7 +82,7 @@ async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Res
             granted = &mut turn => return granted.map(Some).map_err(|_| {
                 Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue")
             }),
-            () = claim.given_up() => {
+            () = claim.wait_over() => {
                 // Under the lock, the claim is either still queued or has its grant in the channel.
                 lock(store).leave_queue(claim);
                 return Ok(turn.try_recv().ok());

@@ -72,7 +72,7 @@ impl OneServer {
         });
         tokio::select! {
             answer = request => answer.unwrap_or_default(),
-            () = claim.given_up() => None,
+            () = claim.wait_over() => None,
         }
     }
 }
@@ -86,7 +86,7 @@ impl DistributedLock for OneServer {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        while !claim.is_given_up() {
+        while !claim.is_wait_over() {
             let mut sent = Moment::now();
             let mut token = match self.defect {
                 Defect::ReleaseOvertakes => self.ask_from_afar(claim).await,

@@ -79,7 +79,7 @@ impl DistributedLock for Queue {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         self.enter(claim);
-        while !claim.is_given_up() {
+        while !claim.is_wait_over() {
             let sent = Moment::now();
             if let Some(token) = self.turn(claim) {
                 return Ok(Some(Grant::new(claim, FencingToken::new(token), sent)));

@@ -114,7 +114,7 @@ impl DistributedLock for Votes {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let mut round = 0;
-        while !claim.is_given_up() {
+        while !claim.is_wait_over() {
             self.forget();
             round += 1;
             let sent = Moment::now();

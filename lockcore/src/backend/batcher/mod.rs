@@ -83,7 +83,7 @@ pub trait Service: Send + Sync + Sized + 'static {
 pub struct Attempt {
     /// When the batch was tried for the first time.
     pub began: Moment,
-    /// When the last of the callers gives up.
+    /// When the last of the callers stops waiting.
     pub until: Moment,
 }
 
