@@ -17,7 +17,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which servers there are, and what they are to each other.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Topology {
     Node(ConnectionAddr),
     Sentinel { sentinels: Vec<ConnectionAddr>, master: String },
     Cluster(Vec<ConnectionAddr>),
@@ -26,7 +26,7 @@ pub(crate) enum Place {
 /// Where the servers are and how to log in.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    pub(crate) place: Place,
+    pub(crate) topology: Topology,
     user: Option<String>,
     password: Option<Secret>,
     /// The login at the sentinels, where the address gives one.
@@ -49,25 +49,25 @@ impl Address {
         require_tls_feature(url, tls)?;
         let path = url.path().trim_matches('/');
         let mut db = db_option(url)?;
-        let place = match scheme {
+        let topology = match scheme {
             "redis+unix" => {
                 let location = url.location();
                 if !location.starts_with('/') {
                     return Err(bad(format!("{url} names no socket: write redis+unix:///PATH/OF/SOCKET")));
                 }
-                Place::Node(ConnectionAddr::Unix(PathBuf::from(location)))
+                Topology::Node(ConnectionAddr::Unix(PathBuf::from(location)))
             }
             "redis+sentinel" => {
                 if path.is_empty() || path.contains('/') {
                     return Err(bad(format!("{url} must name the master: {scheme}://SENTINELS/MASTER")));
                 }
-                Place::Sentinel { sentinels: nodes(url, SENTINEL_PORT, tls)?, master: path.to_owned() }
+                Topology::Sentinel { sentinels: nodes(url, SENTINEL_PORT, tls)?, master: path.to_owned() }
             }
             "redis+cluster" => {
                 if !path.is_empty() || db.unwrap_or(0) != 0 {
                     return Err(bad("a cluster has no numbered databases"));
                 }
-                Place::Cluster(nodes(url, PORT, tls)?)
+                Topology::Cluster(nodes(url, PORT, tls)?)
             }
             _ => {
                 db = db_in_path(url, db)?;
@@ -78,14 +78,14 @@ impl Address {
                          and redlock://"
                     )));
                 }
-                Place::Node(nodes.remove(0))
+                Topology::Node(nodes.remove(0))
             }
         };
         let of_sentinels = url.option("sentinel_user").or(url.option("sentinel_password"));
         if of_sentinels.is_some() && scheme != "redis+sentinel" {
             return Err(bad("sentinel_user and sentinel_password make sense with redis+sentinel:// only"));
         }
-        Ok(Self::new(url, place, db, tls_files(url, tls)?))
+        Ok(Self::new(url, topology, db, tls_files(url, tls)?))
     }
 
     /// Reads the addresses of independent nodes.
@@ -95,13 +95,13 @@ impl Address {
         let db = db_in_path(url, db_option(url)?)?;
         let nodes = nodes(url, PORT, tls)?;
         let files = tls_files(url, tls)?;
-        let one = |node| Self::new(url, Place::Node(node), db, files.clone());
+        let one = |node| Self::new(url, Topology::Node(node), db, files.clone());
         Ok(nodes.into_iter().map(one).collect())
     }
 
-    fn new(url: &ServerUrl, place: Place, db: Option<i64>, tls: Option<TlsFiles>) -> Self {
+    fn new(url: &ServerUrl, topology: Topology, db: Option<i64>, tls: Option<TlsFiles>) -> Self {
         Self {
-            place,
+            topology,
             user: url.user().map(str::to_owned),
             password: url.password().cloned(),
             sentinel_user: url.option("sentinel_user").map(str::to_owned),
@@ -112,17 +112,17 @@ impl Address {
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.place, Place::Cluster(_))
+        matches!(self.topology, Topology::Cluster(_))
     }
 
     /// Whether another server can take the place of one that fails.
     pub(crate) fn can_move(&self) -> bool {
-        !matches!(self.place, Place::Node(_))
+        !matches!(self.topology, Topology::Node(_))
     }
 
     /// The address of one server of a group, with what all of them have in common.
     pub(crate) fn at(&self, addr: ConnectionAddr) -> Self {
-        Self { place: Place::Node(addr), ..self.clone() }
+        Self { topology: Topology::Node(addr), ..self.clone() }
     }
 
     /// Where another member of the group named this host.
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn the_forms_of_an_address() {
         let address = read("redis://ann:s3cret@db/3").unwrap();
-        assert!(matches!(&address.place, Place::Node(ConnectionAddr::Tcp(host, 6379)) if host == "db"));
+        assert!(matches!(&address.topology, Topology::Node(ConnectionAddr::Tcp(host, 6379)) if host == "db"));
         assert_eq!((address.user(), address.password(), address.db), (Some("ann"), Some("s3cret"), 3));
         assert!(!format!("{address:?}").contains("s3cret"));
         let address =
@@ -255,11 +255,11 @@ mod tests {
         assert!(!format!("{address:?}").contains("secret"));
         let address = read("redis+unix:///run/redis.sock?db=2").unwrap();
         assert!(
-            matches!(&address.place, Place::Node(ConnectionAddr::Unix(path)) if path.ends_with("redis.sock"))
+            matches!(&address.topology, Topology::Node(ConnectionAddr::Unix(path)) if path.ends_with("redis.sock"))
         );
         assert_eq!(address.db, 2);
         let address = read("redis+sentinel://a,b:1/mymaster").unwrap();
-        assert!(matches!(&address.place, Place::Sentinel { sentinels, master }
+        assert!(matches!(&address.topology, Topology::Sentinel { sentinels, master }
             if sentinels.len() == 2 && master == "mymaster"));
         assert!(read("redis+cluster://a,b,c").unwrap().is_cluster());
     }

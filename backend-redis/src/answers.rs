@@ -11,44 +11,44 @@ use crate::error::of_claim;
 
 /// The answer to a claim.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Took {
+pub(crate) enum ClaimAnswer {
     Granted(FencingToken),
     Busy(Busy),
 }
 
-impl Took {
+impl ClaimAnswer {
     /// Another holds it. Nothing more is known of that.
     pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false });
 }
 
 /// The answer to a claim that may leave no trace.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Acquired {
+pub(crate) enum AcquireAnswer {
     Granted(FencingToken),
     /// Another holds it.
     Held,
-    /// The script that knows all cases must look.
+    /// The script that knows all cases must decide.
     Unclear,
 }
 
 /// The answer to a release by the short script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Let {
-    Go,
+pub(crate) enum ReleaseAnswer {
+    Released,
     NotHeld,
-    /// The script that knows all cases must look.
+    /// The script that knows all cases must decide.
     Unclear,
 }
 
-/// What a waiter is told.
+/// What a waiter is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Notification {
     pub(crate) ticket: i64,
     /// What a release has granted to it. Without that it asks.
     pub(crate) granted: Option<PushedGrant>,
 }
 
-impl Told {
+impl Notification {
     /// The message with this text, which came over this connection: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`.
     pub(crate) fn parse(text: &str, generation: u64) -> Option<Self> {
         let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
@@ -76,58 +76,58 @@ pub(crate) struct Busy {
     pub(crate) foreign: bool,
 }
 
-pub(crate) fn acquired(value: &Value) -> Result<Acquired> {
+pub(crate) fn acquired(value: &Value) -> Result<AcquireAnswer> {
     match value {
-        Value::Int(0) => Ok(Acquired::Unclear),
-        Value::Int(1) => Ok(Acquired::Held),
-        token => Ok(Acquired::Granted(FencingToken::new(number(Some(token))?))),
+        Value::Int(0) => Ok(AcquireAnswer::Unclear),
+        Value::Int(1) => Ok(AcquireAnswer::Held),
+        token => Ok(AcquireAnswer::Granted(FencingToken::new(number(Some(token))?))),
     }
 }
 
-pub(crate) fn let_go(value: &Value) -> Result<Let> {
+pub(crate) fn released(value: &Value) -> Result<ReleaseAnswer> {
     match value {
-        Value::Int(0) => Ok(Let::Unclear),
-        Value::Int(1) => Ok(Let::NotHeld),
-        Value::Int(2) => Ok(Let::Go),
+        Value::Int(0) => Ok(ReleaseAnswer::Unclear),
+        Value::Int(1) => Ok(ReleaseAnswer::NotHeld),
+        Value::Int(2) => Ok(ReleaseAnswer::Released),
         _ => Err(unexpected()),
     }
 }
 
 /// The answer to a claim in any mode; of one that waits also the server's clock. `asked` is how the lock was to be held.
-pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(Took, u64)> {
+pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> {
     let parts = parts(value)?;
     match (int(parts.first())?, parts.get(1)) {
-        (1, token) => Ok((Took::Granted(FencingToken::new(number(token)?)), 0)),
+        (1, token) => Ok((ClaimAnswer::Granted(FencingToken::new(number(token)?)), 0)),
         (0, left) => {
             let busy = Busy {
                 left: u64::try_from(int(left)?).ok().map(Duration::from_millis),
                 first: int(parts.get(2))? == 1,
                 foreign: int(parts.get(3))? == 1,
             };
-            Ok((Took::Busy(busy), u64::try_from(int(parts.get(4))?).map_err(|_| unexpected())?))
+            Ok((ClaimAnswer::Busy(busy), u64::try_from(int(parts.get(4))?).map_err(|_| unexpected())?))
         }
         (3, code) => Err(Mode::clash(mode(int(code)?)?, asked)),
         _ => Err(unexpected()),
     }
 }
 
-/// The answer to the giving up of a claim: whether it had anything, and whom of our own process to tell what.
-pub(crate) fn given_up(value: &Value, generation: u64) -> Result<(bool, Vec<Told>)> {
-    let (freed, told) = freed_for(parts(value)?, generation)?;
-    Ok((freed == 1, told))
+/// The answer to `give_up.lua`: whether the claim had anything, and the notifications for waiters of our own process.
+pub(crate) fn given_up(value: &Value, generation: u64) -> Result<(bool, Vec<Notification>)> {
+    let (freed, notifications) = freed_for(parts(value)?, generation)?;
+    Ok((freed == 1, notifications))
 }
 
 /// The same of a script for one lock, with how many were freed.
-pub(crate) fn freed_all(value: &Value, generation: u64) -> Result<(usize, Vec<Told>)> {
+pub(crate) fn freed_all(value: &Value, generation: u64) -> Result<(usize, Vec<Notification>)> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     freed_for(parts, generation)
 }
 
-fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Told>)> {
+fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Notification>)> {
     let freed = usize::try_from(int(parts.first())?).map_err(|_| unexpected())?;
-    let told =
-        parts.iter().skip(1).map(|one| Told::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
-    Ok((freed, told.collect::<Result<_>>()?))
+    let notifications =
+        parts.iter().skip(1).map(|one| Notification::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
+    Ok((freed, notifications.collect::<Result<_>>()?))
 }
 
 fn mode(code: i64) -> Result<Mode> {
@@ -184,13 +184,13 @@ fn record(value: &str) -> Option<Record<'_>> {
 
 /// Who holds a lock at one server.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct LockView {
     /// Each with its owner, which is a secret.
     holders: Vec<(String, Holder)>,
     waiters: usize,
 }
 
-impl Look {
+impl LockView {
     /// Who holds the lock, as a forced release names them: by owner, or by the value of another program.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.holders.iter().map(|(name, _)| name.as_str())
@@ -203,7 +203,7 @@ impl Look {
     }
 }
 
-pub(crate) fn look(value: &Value) -> Result<Look> {
+pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     let now = u64::try_from(int(parts.first())?).unwrap_or_default();
     let waiters = usize::try_from(int(parts.get(1))?).map_err(|_| unexpected())?;
@@ -223,14 +223,14 @@ pub(crate) fn look(value: &Value) -> Result<Look> {
             (value, holder)
         });
     }
-    Ok(Look { holders, waiters })
+    Ok(LockView { holders, waiters })
 }
 
 /// What a majority of nodes agrees on: the owners who hold the lock at so many of them.
-pub(crate) fn majority_status(name: &LockName, looks: Vec<Look>, majority: usize) -> LockStatus {
+pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: usize) -> LockStatus {
     let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
-    let waiters = looks.iter().map(|look| look.waiters).max().unwrap_or(0);
-    for (owner, holder) in looks.into_iter().flat_map(|look| look.holders) {
+    let waiters = views.iter().map(|view| view.waiters).max().unwrap_or(0);
+    for (owner, holder) in views.into_iter().flat_map(|view| view.holders) {
         match owners.iter_mut().find(|(one, _)| *one == owner) {
             Some((_, votes)) => votes.push(holder),
             None => owners.push((owner, vec![holder])),
@@ -243,7 +243,7 @@ pub(crate) fn majority_status(name: &LockName, looks: Vec<Look>, majority: usize
         let holder = votes.iter().max_by_key(|one| (nodes_with(one.token), one.token)).cloned();
         holder.map(|holder| (owner, holder))
     });
-    Look { holders: agreed.collect(), waiters }.status(name)
+    LockView { holders: agreed.collect(), waiters }.status(name)
 }
 
 /// The answers to a renewal: whether each lease was extended.

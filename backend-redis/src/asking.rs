@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockcore::backend::{SignOfLife, Waiter};
 use lockcore::{Claim, Moment, Result};
 
-use crate::answers::{self, Acquired, Let, Told, Took};
+use crate::answers::{self, AcquireAnswer, ReleaseAnswer, Notification, ClaimAnswer};
 use crate::calls::{Answer, Item};
 use crate::lock::Client;
 use crate::requests::{Requests, is_simple};
@@ -24,12 +24,12 @@ fn answered(answer: Answer) -> Answered {
 
 impl Client {
     pub(crate) fn requests(&self) -> Requests<'_> {
-        let exact = !self.shared.settings.address.is_cluster();
-        Requests { keys: &self.shared.keys, channel: &self.subscriber.channel, exact }
+        let exact = !self.common.settings.address.is_cluster();
+        Requests { keys: &self.common.keys, channel: &self.subscriber.channel, exact }
     }
 
     /// Asks for a lock once, and leaves no trace if it is refused. The item is in the queue when this returns.
-    pub(crate) fn acquire(&self, claim: &Claim) -> impl Future<Output = Result<(Took, Answered)>> {
+    pub(crate) fn acquire(&self, claim: &Claim) -> impl Future<Output = Result<(ClaimAnswer, Answered)>> {
         let simple = is_simple(claim) && !self.hot.is_hot(claim.name());
         let first = simple.then(|| self.calls.call(self.requests().acquire(claim)));
         let second = (!simple).then(|| self.claim(claim, None));
@@ -40,9 +40,9 @@ impl Client {
             let Some(first) = first else { unreachable!("one of the two") };
             let answer = first.await?;
             match answers::acquired(&answer.value)? {
-                Acquired::Granted(token) => Ok((Took::Granted(token), answered(answer))),
-                Acquired::Held => Ok((Took::HELD, answered(answer))),
-                Acquired::Unclear => self.claim(claim, None).await,
+                AcquireAnswer::Granted(token) => Ok((ClaimAnswer::Granted(token), answered(answer))),
+                AcquireAnswer::Held => Ok((ClaimAnswer::HELD, answered(answer))),
+                AcquireAnswer::Unclear => self.claim(claim, None).await,
             }
         }
     }
@@ -53,19 +53,19 @@ impl Client {
         &self,
         claim: &Claim,
         place: Option<&Waiter>,
-    ) -> impl Future<Output = Result<(Took, Answered)>> {
+    ) -> impl Future<Output = Result<(ClaimAnswer, Answered)>> {
         let place = place.map(|waiter| (waiter, waiter.next_sign()));
         let call = self.calls.call(self.requests().claim(claim, place));
         let mode = claim.mode();
         async move {
             let answer = call.await?;
-            let (took, clock) = answers::claimed(&answer.value, mode)?;
+            let (claimed, clock) = answers::claimed(&answer.value, mode)?;
             // Of a request that was repeated, nobody knows which copy the server has seen last.
-            if let (Some((waiter, number)), Took::Busy(_), false) = (place, &took, answer.in_doubt) {
+            if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt) {
                 let Answer { sent, generation, .. } = answer;
                 waiter.note_sign(SignOfLife { sent, clock, number, generation });
             }
-            Ok((took, answered(answer)))
+            Ok((claimed, answered(answer)))
         }
     }
 
@@ -75,31 +75,31 @@ impl Client {
         if !queued && is_simple(claim) && !self.hot.is_hot(claim.name()) {
             let answer = self.calls.call(self.requests().release(claim)).await?;
             in_doubt = answer.in_doubt;
-            match answers::let_go(&answer.value)? {
-                Let::Go => return Ok(true),
+            match answers::released(&answer.value)? {
+                ReleaseAnswer::Released => return Ok(true),
                 // An earlier try, whose answer was lost, may have done it.
-                Let::NotHeld => return Ok(in_doubt),
-                Let::Unclear => self.hot.note(claim.name()),
+                ReleaseAnswer::NotHeld => return Ok(in_doubt),
+                ReleaseAnswer::Unclear => self.hot.note(claim.name()),
             }
         }
         let answer = self.calls.call(self.requests().give_up(claim, queued, "")).await?;
-        let (released, told) = answers::given_up(&answer.value, answer.generation)?;
-        self.tell(told);
+        let (released, notifications) = answers::given_up(&answer.value, answer.generation)?;
+        self.deliver(notifications);
         Ok(released || in_doubt || answer.in_doubt)
     }
 
     /// Tells waiters of this client what a script has answered for them.
-    fn tell(&self, told: Vec<Told>) {
-        for told in told {
-            self.subscriber.tell(told);
+    fn deliver(&self, notifications: Vec<Notification>) {
+        for notification in notifications {
+            self.subscriber.deliver(notification);
         }
     }
 
     /// Calls a script for one lock that frees something. Says how many were freed; an earlier try may have done it.
     pub(crate) async fn free(&self, item: Item) -> Result<(usize, Answer)> {
         let answer = self.calls.call(item).await?;
-        let (freed, told) = answers::freed_all(&answer.value, answer.generation)?;
-        self.tell(told);
+        let (freed, notifications) = answers::freed_all(&answer.value, answer.generation)?;
+        self.deliver(notifications);
         Ok((freed, answer))
     }
 }

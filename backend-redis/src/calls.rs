@@ -16,7 +16,7 @@ use redis::Value;
 use crate::error::{fatal, no_answer};
 use crate::route::Route;
 use crate::script::{RENEW, Script};
-use crate::sending::{Called, Way};
+use crate::sending::{CallOutcome, CallPath};
 use crate::wire::Wire;
 
 /// How often a call is sent to another node of a cluster before it pauses.
@@ -172,44 +172,44 @@ impl Service for Scripts {
         };
         let script = batch[0].script;
         let end = Moment::now().after(attempt.until.remaining().min(self.one_try));
-        let mut way = Way { wire, link, generation, asking: false };
-        let (mut called, mut sent) = self.call_at(&mut way, batch, end).await;
+        let mut path = CallPath { wire, link, generation, asking: false };
+        let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {
-            let Called::Elsewhere(error) = &called else { break };
-            let Some(next) = Box::pin(self.follow(key.slot, error, &way, end)).await else { break };
+            let CallOutcome::Elsewhere(error) = &called else { break };
+            let Some(next) = Box::pin(self.follow(key.slot, error, &path, end)).await else { break };
             // What is not wanted any more is not sent again: its release may be on its way.
             if !batch.iter().all(|item| self.is_wanted(item)) {
                 break;
             }
-            way = next;
-            (called, sent) = self.call_at(&mut way, batch, end).await;
+            path = next;
+            (called, sent) = self.call_at(&mut path, batch, end).await;
         }
         let answer = |value| {
-            let (wire, generation) = (Arc::clone(&way.wire), way.generation);
+            let (wire, generation) = (Arc::clone(&path.wire), path.generation);
             Outcome::Answered(Answer { value, sent, in_doubt: false, wire, generation })
         };
         match called {
-            Called::Answered(value) if script.lead.is_none() => vec![answer(value)],
+            CallOutcome::Answered(value) if script.lead.is_none() => vec![answer(value)],
             // The shortest scripts answer to one item as it is.
-            Called::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
+            CallOutcome::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
                 vec![answer(value)]
             }
-            Called::Answered(Value::Array(values)) if values.len() == batch.len() => {
+            CallOutcome::Answered(Value::Array(values)) if values.len() == batch.len() => {
                 values.into_iter().map(answer).collect()
             }
-            Called::Answered(_) => of_all(&|| Outcome::Failed(unexpected())),
-            Called::Failed(error) => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
-            Called::NotDone(error) | Called::Elsewhere(error) => {
+            CallOutcome::Answered(_) => of_all(&|| Outcome::Failed(unexpected())),
+            CallOutcome::Failed(error) => of_all(&|| Outcome::Failed(fatal(&error, Some(script)))),
+            CallOutcome::NotDone(error) | CallOutcome::Elsewhere(error) => {
                 of_all(&|| Outcome::Unavailable(no_answer(Some(&error))))
             }
             // Each of these locks can be renewed apart.
-            Called::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
+            CallOutcome::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
                 of_all(&|| Outcome::Failed(no_answer(Some(&error))))
             }
-            Called::Torn(error) => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
+            CallOutcome::Torn(error) => of_all(&|| Outcome::Unavailable(no_answer(Some(&error)))),
             // The script is not known, and some of the batch is not wanted any more.
-            Called::Unwanted => of_all(&|| Outcome::Unavailable(no_answer(None))),
-            Called::Unknown(error) => of_all(&|| Outcome::Unknown(no_answer(error.as_ref()))),
+            CallOutcome::Unwanted => of_all(&|| Outcome::Unavailable(no_answer(None))),
+            CallOutcome::Unknown(error) => of_all(&|| Outcome::Unknown(no_answer(error.as_ref()))),
         }
     }
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::answers::text;
 use crate::doubts::{self, Demands};
-use crate::error::{Verdict, fatal, no_answer, no_link, verdict};
+use crate::error::{ErrorClass, fatal, no_answer, no_link, classify};
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::redlock::gather::gather;
@@ -55,7 +55,7 @@ pub(crate) async fn route(
             loop {
                 match tokio::time::timeout(end.remaining(), cluster.learn()).await {
                     Ok(Ok(())) => break,
-                    Ok(Err(error)) if matches!(verdict(&error, true), Verdict::Again | Verdict::Broken) => {
+                    Ok(Err(error)) if matches!(classify(&error, true), ErrorClass::Retry | ErrorClass::Broken) => {
                         last = Some(error);
                     }
                     Ok(Err(error)) => return Err(no_link(&error)),
@@ -86,7 +86,7 @@ async fn masters(
         match check.unwrap_or_else(|| Err(no_answer(None))) {
             Ok(()) => answered = true,
             Err(error) if error.kind() == ErrorKind::Unreachable => {
-                tracing::warn!(node = ?wire.address.place, "this master of the cluster cannot be reached, and is not checked");
+                tracing::warn!(node = ?wire.address.topology, "this master of the cluster cannot be reached, and is not checked");
                 silent = Some(error);
             }
             Err(error) => return Err(error),
@@ -122,7 +122,7 @@ pub(crate) async fn server(
         Err(_) => None,
     };
     for doubt in demands.doubts(&info, every_change) {
-        tracing::warn!(address = ?wire.address.place, "this Redis server may lose locks: {doubt}");
+        tracing::warn!(address = ?wire.address.topology, "this Redis server may lose locks: {doubt}");
     }
     Ok(())
 }
@@ -185,10 +185,10 @@ pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> R
                 }
             }
         };
-        match verdict(&error, true) {
-            Verdict::Again | Verdict::Torn => (),
-            Verdict::Broken => wire.hang_up(generation),
-            Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => return Ok(Err(error)),
+        match classify(&error, true) {
+            ErrorClass::Retry | ErrorClass::Torn => (),
+            ErrorClass::Broken => wire.hang_up(generation),
+            ErrorClass::NoScript | ErrorClass::Elsewhere | ErrorClass::Fatal => return Ok(Err(error)),
         }
         last = Some(error);
         tokio::time::sleep(Duration::from_millis(50).min(end.remaining())).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
-use crate::address::{Address, Place};
+use crate::address::{Address, Topology};
 use crate::sentinel;
 use crate::wire::{Link, Subscriber};
 
@@ -17,13 +17,13 @@ const BUFFER: usize = 1024;
 /// Makes a connection to the server at this address, or to the master that its sentinels name. What the server pushes
 /// goes to the subscriber.
 pub(crate) async fn connect(address: &Address, subscriber: Option<Subscriber>) -> RedisResult<Link> {
-    match &address.place {
-        Place::Node(addr) => connect_to(address, addr, subscriber).await,
-        Place::Sentinel { sentinels, master } => {
+    match &address.topology {
+        Topology::Node(addr) => connect_to(address, addr, subscriber).await,
+        Topology::Sentinel { sentinels, master } => {
             sentinel::connect(address, sentinels, master, subscriber).await
         }
         // The nodes of a cluster are connected to one by one.
-        Place::Cluster(_) => Err(unreachable_now()),
+        Topology::Cluster(_) => Err(unreachable_now()),
     }
 }
 

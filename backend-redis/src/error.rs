@@ -14,11 +14,11 @@ pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 
 /// What is to be done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorClass {
     /// The server does not know the script.
-    Unknown,
+    NoScript,
     /// Not done; it will work in a moment.
-    Again,
+    Retry,
     /// Not done: the keys of the slot are at two nodes of the cluster while it is moved.
     Torn,
     /// Not done: another node of the cluster serves the slot.
@@ -29,24 +29,24 @@ pub(crate) enum Verdict {
     Fatal,
 }
 
-pub(crate) fn verdict(error: &RedisError, elsewhere: bool) -> Verdict {
+pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
     match error.kind() {
-        Kind::Server(ServerErrorKind::NoScript) => Verdict::Unknown,
+        Kind::Server(ServerErrorKind::NoScript) => ErrorClass::NoScript,
         // Somebody's script runs for long; ours has not begun.
-        _ if error.code() == Some("BUSY") => Verdict::Again,
+        _ if error.code() == Some("BUSY") => ErrorClass::Retry,
         // The server closes the connection behind this word.
-        _ if is_full(error) => Verdict::Broken,
+        _ if is_full(error) => ErrorClass::Broken,
         Kind::Server(
             ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown,
-        ) => Verdict::Again,
-        Kind::Server(ServerErrorKind::TryAgain) => Verdict::Torn,
-        Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Verdict::Elsewhere,
+        ) => ErrorClass::Retry,
+        Kind::Server(ServerErrorKind::TryAgain) => ErrorClass::Torn,
+        Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => ErrorClass::Elsewhere,
         // After a failover the old connection leads to a replica. Whoever can ask for the new master does.
-        Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => Verdict::Broken,
-        Kind::Io => Verdict::Broken,
+        Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => ErrorClass::Broken,
+        Kind::Io => ErrorClass::Broken,
         // A server that is shutting down or not yet up may cut its answer short.
-        Kind::Parse if error.is_connection_dropped() => Verdict::Broken,
-        _ => Verdict::Fatal,
+        Kind::Parse if error.is_connection_dropped() => ErrorClass::Broken,
+        _ => ErrorClass::Fatal,
     }
 }
 
@@ -80,9 +80,9 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
 
 /// Why there is no connection.
 pub(crate) fn no_link(error: &RedisError) -> Error {
-    match verdict(error, true) {
-        Verdict::Again | Verdict::Torn | Verdict::Broken => no_answer(Some(error)),
-        Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => fatal(error, None),
+    match classify(error, true) {
+        ErrorClass::Retry | ErrorClass::Torn | ErrorClass::Broken => no_answer(Some(error)),
+        ErrorClass::NoScript | ErrorClass::Elsewhere | ErrorClass::Fatal => fatal(error, None),
     }
 }
 

@@ -7,7 +7,7 @@ use redis::Value;
 use redis::aio::ConnectionLike;
 
 use crate::answers::text;
-use crate::error::{Verdict, fatal, no_answer, verdict};
+use crate::error::{ErrorClass, fatal, no_answer, classify};
 use crate::items::owner;
 use crate::script::FENCED_WRITE;
 
@@ -82,13 +82,13 @@ impl FencedWrite {
                         format!("token {} has written already, and ours is {}", highest, grant.token());
                     return Err(context(Error::new(ErrorKind::Lost, text)));
                 }
-                Err(error) => match verdict(&error, true) {
-                    Verdict::Unknown if !by_text => by_text = true,
-                    Verdict::Unknown | Verdict::Elsewhere | Verdict::Fatal => {
+                Err(error) => match classify(&error, true) {
+                    ErrorClass::NoScript if !by_text => by_text = true,
+                    ErrorClass::NoScript | ErrorClass::Elsewhere | ErrorClass::Fatal => {
                         return Err(context(fatal(&error, Some(&FENCED_WRITE))));
                     }
-                    Verdict::Again | Verdict::Torn => return Err(context(no_answer(Some(&error)))),
-                    Verdict::Broken => {
+                    ErrorClass::Retry | ErrorClass::Torn => return Err(context(no_answer(Some(&error)))),
+                    ErrorClass::Broken => {
                         let text = "the connection failed; the write can be repeated";
                         let error =
                             Error::new(ErrorKind::UnknownOutcome, text).with_source(error.to_string());

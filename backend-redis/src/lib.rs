@@ -20,7 +20,7 @@ mod fenced;
 mod items;
 mod keys;
 mod lock;
-mod look;
+mod examine;
 mod options;
 mod redlock;
 mod renewal;

@@ -11,15 +11,15 @@ use lockcore::{
     Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
 };
 
-use crate::address::{Address, Place};
-use crate::answers::{self, Took};
+use crate::address::{Address, Topology};
+use crate::answers::{self, ClaimAnswer};
 use crate::calls::Calls;
 use crate::check;
 use crate::cluster::Cluster;
 use crate::doubts::Demands;
 use crate::items;
 use crate::keys::{self, Keys};
-use crate::look;
+use crate::examine;
 use crate::options::Options;
 use crate::replicas::time_to_confirm;
 use crate::route::Route;
@@ -31,7 +31,7 @@ use crate::wire::{Subscriber, Wire};
 /// keeper thread is one of them. That is one server, or the masters of a cluster. The number of locks and waiters does not
 /// matter. Made by [`connect`](Self::connect).
 pub struct RedisLock {
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     clients: PerRuntime<Client>,
 }
 
@@ -50,19 +50,20 @@ impl Settings {
 
     /// What is to be said of a server that keeps these locks.
     fn demands(&self) -> Demands {
-        let by_sentinels = matches!(self.address.place, Place::Sentinel { .. });
+        let by_sentinels = matches!(self.address.topology, Topology::Sentinel { .. });
         Demands { wait_replicas: self.wait_replicas, by_sentinels }
     }
 }
 
-pub(crate) struct Shared {
+/// What all runtimes of a process share.
+pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
 }
 
 /// What one runtime has of the server.
 pub(crate) struct Client {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) common: Arc<Common>,
     pub(crate) calls: Calls,
     pub(crate) waiters: Arc<Waiters>,
     /// Where and how this client is told of its grants.
@@ -87,28 +88,28 @@ impl RedisLock {
         let wait_replicas = url.parsed("wait_replicas", "a number of replicas").map_err(context)?;
         let keys = Keys::new(&options.namespace, address.is_cluster());
         let settings = Settings { address, options, wait_replicas: wait_replicas.unwrap_or(0) };
-        let lock = Self { shared: Arc::new(Shared { settings, keys }), clients: PerRuntime::new() };
+        let lock = Self { common: Arc::new(Common { settings, keys }), clients: PerRuntime::new() };
         lock.client()?.check().await.map_err(context)?;
         Ok(lock)
     }
 
     fn client(&self) -> Result<Arc<Client>> {
-        self.clients.get(|| Client::new(&self.shared))
+        self.clients.get(|| Client::new(&self.common))
     }
 
     /// The key of a lock, as other programs see it.
     pub fn key(&self, name: &LockName) -> String {
-        self.shared.keys.lock(name)
+        self.common.keys.lock(name)
     }
 }
 
 impl Client {
-    fn new(shared: &Arc<Shared>) -> Self {
-        let Settings { address, options, .. } = &shared.settings;
+    fn new(common: &Arc<Common>) -> Self {
+        let Settings { address, options, .. } = &common.settings;
         let waiters = Waiters::new();
-        let channel: Arc<str> = shared.keys.channel(waiters.client().simple()).into();
+        let channel: Arc<str> = common.keys.channel(waiters.client().simple()).into();
         let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel, generation: 0 };
-        let demands = options.strict.then(|| shared.settings.demands());
+        let demands = options.strict.then(|| common.settings.demands());
         let address = address.clone();
         let route = if address.is_cluster() {
             Route::Cluster(Arc::new(Cluster::new(address, subscriber.clone(), demands)))
@@ -117,11 +118,11 @@ impl Client {
         };
         let calls = Calls::new(route, options.timeout);
         let (tickets, hot) = (AtomicI64::new(1), Hot::new());
-        Self { shared: Arc::clone(shared), calls, waiters, subscriber, tickets, hot }
+        Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
     }
 
     async fn check(&self) -> Result<()> {
-        let settings = &self.shared.settings;
+        let settings = &self.common.settings;
         let mut more = Vec::new();
         if settings.address.is_cluster() {
             more.push("ASKING");
@@ -130,12 +131,12 @@ impl Client {
             more.push("WAIT");
         }
         let (options, demands) = (&settings.options, settings.demands());
-        check::route(self.calls.route(), &self.shared.keys, &more, options, demands).await
+        check::route(self.calls.route(), &self.common.keys, &more, options, demands).await
     }
 
     /// The slot of a lock; 0 where there is no cluster.
     pub(crate) fn slot(&self, claim: &Claim) -> u16 {
-        self.shared.keys.slot(claim.name())
+        self.common.keys.slot(claim.name())
     }
 }
 
@@ -181,8 +182,8 @@ impl DistributedLock for RedisLock {
         // All are in the queue before the first is polled.
         let asked: Vec<_> = claims.iter().map(|claim| client.acquire(claim)).collect();
         let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
-            (Took::Granted(token), call) => client.granted(claim, token, call).await,
-            (Took::Busy(_), _) => Ok(None),
+            (ClaimAnswer::Granted(token), call) => client.granted(claim, token, call).await,
+            (ClaimAnswer::Busy(_), _) => Ok(None),
         });
         join_all(answers).await
     }
@@ -212,34 +213,34 @@ impl DistributedLock for RedisLock {
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let client = self.client()?;
-        let answer = client.calls.call(items::inspection(&self.shared.keys, name)).await?;
-        Ok(answers::look(&answer.value)?.status(name))
+        let answer = client.calls.call(items::inspection(&self.common.keys, name)).await?;
+        Ok(answers::lock_view(&answer.value)?.status(name))
     }
 
     async fn names(&self) -> Result<Vec<LockName>> {
         let client = self.client()?;
-        let Settings { options, .. } = &self.shared.settings;
+        let Settings { options, .. } = &self.common.settings;
         let mut names = Vec::new();
         for wire in client.calls.route().masters() {
-            names.extend(look::names(&wire, &self.shared.keys, options.timeout).await?);
+            names.extend(examine::names(&wire, &self.common.keys, options.timeout).await?);
         }
         Ok(names)
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let (client, settings) = (self.client()?, &self.shared.settings);
+        let (client, settings) = (self.client()?, &self.common.settings);
         let masters = client.calls.route().masters();
         let mut found = Vec::new();
         for wire in &masters {
-            found.push((wire, look::examine(wire, settings.demands(), settings.options.timeout).await?));
+            found.push((wire, examine::examine(wire, settings.demands(), settings.options.timeout).await?));
         }
-        Ok(look::of_each(found))
+        Ok(examine::of_each(found))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let client = self.client()?;
-        let found = client.calls.call(items::inspection(&self.shared.keys, name)).await?;
-        let holders: Vec<_> = answers::look(&found.value)?.names().map(str::to_owned).collect();
+        let found = client.calls.call(items::inspection(&self.common.keys, name)).await?;
+        let holders: Vec<_> = answers::lock_view(&found.value)?.names().map(str::to_owned).collect();
         if holders.is_empty() {
             return Ok(0);
         }
@@ -255,6 +256,6 @@ impl DistributedLock for RedisLock {
 
 impl fmt::Debug for RedisLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLock").field("address", &self.shared.settings.address).finish_non_exhaustive()
+        f.debug_struct("RedisLock").field("address", &self.common.settings.address).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ impl Client {
     pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
         for (place, grant) in grants.iter().enumerate() {
-            let slot = self.shared.keys.slot(grant.claim().name());
+            let slot = self.common.keys.slot(grant.claim().name());
             match groups.iter_mut().find(|(one, _)| *one == slot) {
                 Some((_, places)) => places.push(place),
                 None => groups.push((slot, vec![place])),
@@ -54,7 +54,7 @@ impl Client {
 
     async fn renew_together(&self, grants: &[&Grant], slot: u16, until: Moment) -> Result<Vec<Renewal>> {
         let leases = grants.iter().map(|grant| (grant.claim(), String::new()));
-        let item = items::renewal(&self.shared.keys, leases, slot);
+        let item = items::renewal(&self.common.keys, leases, slot);
         let answer = self.calls.call_within(item, until.remaining()).await?;
         let confirming = self.confirm_once(&answer.wire, answer.generation, until.remaining());
         let unknown = |_| Error::new(ErrorKind::Unreachable, "the replicas have not answered in time");

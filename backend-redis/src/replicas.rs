@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Result};
 use redis::Value;
 
-use crate::answers::Took;
+use crate::answers::ClaimAnswer;
 use crate::asking::Answered;
 use crate::calls::unexpected;
-use crate::error::{Verdict, fatal, verdict};
+use crate::error::{ErrorClass, fatal, classify};
 use crate::lock::Client;
 use crate::wire::Wire;
 
@@ -45,7 +45,7 @@ async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration
     command.arg(wanted).arg(limit.as_millis().max(1).to_string());
     let answer = match tokio::time::timeout(limit * 2, link.query(&command)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) if verdict(&error, true) == Verdict::Fatal => return Err(fatal(&error, None)),
+        Ok(Err(error)) if classify(&error, true) == ErrorClass::Fatal => return Err(fatal(&error, None)),
         Ok(Err(_)) => {
             wire.hang_up(generation);
             return Ok(Confirmed::Replaced);
@@ -72,7 +72,7 @@ impl Client {
         token: FencingToken,
         call: Answered,
     ) -> Result<Option<Grant>> {
-        match self.shared.settings.wait_replicas {
+        match self.common.settings.wait_replicas {
             0 => Ok(Some(Grant::new(claim, token, call.sent))),
             _ => Box::pin(self.confirmed(claim, token, call)).await,
         }
@@ -93,8 +93,8 @@ impl Client {
                 Confirmed::Replaced => (),
             }
             match self.claim(claim, None).await? {
-                (Took::Granted(again), answered) => (token, call) = (again, answered),
-                (Took::Busy(_), _) => return Ok(None),
+                (ClaimAnswer::Granted(again), answered) => (token, call) = (again, answered),
+                (ClaimAnswer::Busy(_), _) => return Ok(None),
             }
         }
         Err(lost())
@@ -102,7 +102,7 @@ impl Client {
 
     /// Waits until enough replicas have what was written on this connection.
     async fn confirm(&self, wire: &Arc<Wire>, generation: u64, limit: Duration) -> Result<Confirmed> {
-        match self.shared.settings.wait_replicas {
+        match self.common.settings.wait_replicas {
             0 => Ok(Confirmed::Yes),
             replicas => confirm(wire, generation, replicas, limit).await,
         }

@@ -91,7 +91,7 @@ impl Requests<'_> {
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
-    /// The freeing of a lock that these hold, see [`Look::names`](crate::answers::Look::names).
+    /// The freeing of a lock that these hold, see [`LockView::names`](crate::answers::LockView::names).
     pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
         let mut args = self.lead(self.channel);
         args.extend_from_slice(holders);

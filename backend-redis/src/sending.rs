@@ -9,16 +9,16 @@ use redis::{RedisError, RedisResult, Value};
 
 use crate::calls::{Item, Scripts};
 use crate::cluster::slots::redirect;
-use crate::error::{Verdict, no_answer, no_link, verdict};
+use crate::error::{ErrorClass, no_answer, no_link, classify};
 use crate::route::Route;
 use crate::script::Script;
 use crate::wire::{Link, Wire};
 
-/// How long a connection to a node of a cluster is waited for before it is looked whether another has its place.
-const LOOK: Duration = Duration::from_millis(250);
+/// How long to wait for a connection to a node of a cluster before checking whether another node serves the slot now.
+const RECHECK: Duration = Duration::from_millis(250);
 
 /// The connection that a call is sent over.
-pub(crate) struct Way {
+pub(crate) struct CallPath {
     pub(crate) wire: Arc<Wire>,
     pub(crate) link: Link,
     pub(crate) generation: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Way {
 }
 
 /// What became of a call at one node.
-pub(crate) enum Called {
+pub(crate) enum CallOutcome {
     Answered(Value),
     Failed(RedisError),
     /// Not done; it will work in a moment.
@@ -64,7 +64,7 @@ impl Scripts {
     pub(crate) async fn connect(&self, slot: u16, attempt: Attempt) -> Result<()> {
         let left = attempt.until.remaining();
         let in_cluster = matches!(self.route, Route::Cluster(_));
-        let limit = if in_cluster { left.min(LOOK) } else { left };
+        let limit = if in_cluster { left.min(RECHECK) } else { left };
         let linked = tokio::time::timeout(limit, async { self.route.find(slot).await?.link().await }).await;
         if matches!(linked, Ok(Ok(_))) {
             return Ok(());
@@ -81,46 +81,46 @@ impl Scripts {
     }
 
     /// Sends a call over a connection. Also says when.
-    pub(crate) async fn call_at(&self, way: &mut Way, batch: &[&Item], end: Moment) -> (Called, Moment) {
+    pub(crate) async fn call_at(&self, path: &mut CallPath, batch: &[&Item], end: Moment) -> (CallOutcome, Moment) {
         let sent = Moment::now();
-        let generation = way.generation;
-        let wire = Arc::clone(&way.wire);
+        let generation = path.generation;
+        let wire = Arc::clone(&path.wire);
         let mut silence = Silence { route: &self.route, wire: &wire, generation, sent, over: false };
-        let called = tokio::time::timeout(end.remaining(), self.invoke(way, batch)).await;
+        let called = tokio::time::timeout(end.remaining(), self.invoke(path, batch)).await;
         silence.over = called.is_ok();
         if silence.over {
             wire.note_answer();
         }
         let error = match called {
-            Ok(Ok(value)) => return (Called::Answered(value), sent),
+            Ok(Ok(value)) => return (CallOutcome::Answered(value), sent),
             Ok(Err(error)) => error,
-            Err(_) => return (Called::Unknown(None), sent),
+            Err(_) => return (CallOutcome::Unknown(None), sent),
         };
         let in_cluster = matches!(self.route, Route::Cluster(_));
-        let called = match verdict(&error, self.route.can_move()) {
-            Verdict::Elsewhere if in_cluster => Called::Elsewhere(error),
-            Verdict::Torn => Called::Torn(error),
-            Verdict::Again => {
+        let called = match classify(&error, self.route.can_move()) {
+            ErrorClass::Elsewhere if in_cluster => CallOutcome::Elsewhere(error),
+            ErrorClass::Torn => CallOutcome::Torn(error),
+            ErrorClass::Retry => {
                 self.route.note_trouble();
-                Called::NotDone(error)
+                CallOutcome::NotDone(error)
             }
-            Verdict::Broken => {
+            ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 wire.hang_up(generation);
                 self.route.note_trouble();
-                Called::Unknown(Some(error))
+                CallOutcome::Unknown(Some(error))
             }
-            Verdict::Unknown => Called::Unwanted,
-            Verdict::Fatal | Verdict::Elsewhere => Called::Failed(error),
+            ErrorClass::NoScript => CallOutcome::Unwanted,
+            ErrorClass::Fatal | ErrorClass::Elsewhere => CallOutcome::Failed(error),
         };
-        if let (Called::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
+        if let (CallOutcome::Torn(_), Route::Cluster(cluster)) = (&called, &self.route) {
             cluster.note_moving(batch[0].slot);
         }
         (called, sent)
     }
 
-    /// The way to the node that another one named.
-    pub(crate) async fn follow(&self, slot: u16, error: &RedisError, from: &Way, end: Moment) -> Option<Way> {
+    /// The connection to the node that another one named.
+    pub(crate) async fn follow(&self, slot: u16, error: &RedisError, from: &CallPath, end: Moment) -> Option<CallPath> {
         let Route::Cluster(cluster) = &self.route else { return None };
         let name = redirect(error, &from.wire.host())?;
         let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
@@ -131,30 +131,30 @@ impl Scripts {
             cluster.moved(slot, &name)
         };
         let (link, generation) = tokio::time::timeout(end.remaining(), wire.link()).await.ok()?.ok()?;
-        Some(Way { wire, link, generation, asking })
+        Some(CallPath { wire, link, generation, asking })
     }
 
     /// Calls a script by its hash; with its text if the server does not know it, as after a restart. That is sent only
     /// for those who still want it.
-    async fn invoke(&self, way: &mut Way, items: &[&Item]) -> RedisResult<Value> {
+    async fn invoke(&self, path: &mut CallPath, items: &[&Item]) -> RedisResult<Value> {
         let script = items[0].script;
-        match way.query(&command(script, false, items)).await {
+        match path.query(&command(script, false, items)).await {
             Err(error) if is_unknown(&error) && items.iter().all(|item| self.is_wanted(item)) => {
-                way.query(&command(script, true, items)).await
+                path.query(&command(script, true, items)).await
             }
             answer => answer,
         }
     }
 }
 
-impl Way {
+impl CallPath {
     async fn query(&mut self, command: &redis::Cmd) -> RedisResult<Value> {
         if self.asking { self.link.query_asking(command).await } else { self.link.query(command).await }
     }
 }
 
 fn is_unknown(error: &RedisError) -> bool {
-    verdict(error, false) == Verdict::Unknown
+    classify(error, false) == ErrorClass::NoScript
 }
 
 fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {

@@ -13,14 +13,14 @@ use redis::{
 
 use crate::address::{Address, tcp};
 use crate::dial::{connect_to, open, unreachable_now};
-use crate::error::{SENTINEL_LOGIN, Verdict, verdict};
+use crate::error::{SENTINEL_LOGIN, ErrorClass, classify};
 use crate::wire::{Link, Subscriber};
 
 /// How long one sentinel may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came of one sentinel.
-enum Asked {
+enum SentinelAnswer {
     /// The connection to the master that it names.
     Master(Link),
     /// It names a master that another has named before.
@@ -47,13 +47,13 @@ pub(crate) async fn connect(
     let (mut unknown, mut failures) = (false, Vec::new());
     while let Some(asked) = asks.next().await {
         match asked {
-            Asked::Master(link) => return Ok(link),
-            Asked::Same => (),
-            Asked::UnknownName => unknown = true,
-            Asked::Failed(error) => failures.push(error),
+            SentinelAnswer::Master(link) => return Ok(link),
+            SentinelAnswer::Same => (),
+            SentinelAnswer::UnknownName => unknown = true,
+            SentinelAnswer::Failed(error) => failures.push(error),
         }
     }
-    let is_final = |error: &RedisError| verdict(error, true) == Verdict::Fatal;
+    let is_final = |error: &RedisError| classify(error, true) == ErrorClass::Fatal;
     if let Some(at) = failures.iter().position(is_final) {
         return Err(failures.swap_remove(at));
     }
@@ -71,20 +71,20 @@ async fn ask(
     name: &str,
     subscriber: Option<Subscriber>,
     named: &Mutex<HashSet<(String, u16)>>,
-) -> Asked {
+) -> SentinelAnswer {
     let answer = match tokio::time::timeout(TIMEOUT, master_of(address, sentinel, name)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Asked::Failed(error),
-        Err(_) => return Asked::Failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        Ok(Err(error)) => return SentinelAnswer::Failed(error),
+        Err(_) => return SentinelAnswer::Failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
     };
-    let Some((host, port)) = answer else { return Asked::UnknownName };
+    let Some((host, port)) = answer else { return SentinelAnswer::UnknownName };
     if !named.lock().unwrap_or_else(PoisonError::into_inner).insert((host.clone(), port)) {
-        return Asked::Same;
+        return SentinelAnswer::Same;
     }
     let addr = address.node(host, port);
     match connect_to_master(address, &addr, subscriber).await {
-        Ok(link) => Asked::Master(link),
-        Err(error) => Asked::Failed(error),
+        Ok(link) => SentinelAnswer::Master(link),
+        Err(error) => SentinelAnswer::Failed(error),
     }
 }
 

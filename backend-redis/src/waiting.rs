@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockcore::backend::{Answer, Queue, Waiter};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 
-use crate::answers::Took;
+use crate::answers::ClaimAnswer;
 use crate::error::SLOT_MOVES;
 use crate::items::recheck;
 use crate::lock::Client;
@@ -33,19 +33,19 @@ impl Queue for Client {
                 Some(_) => self.claim(claim, place).await,
             }
         };
-        let took = match self.calls.route() {
+        let answer = match self.calls.route() {
             Route::One(_) => call.await,
             Route::Cluster(_) => Box::pin(self.within_wait(claim, call)).await,
         };
-        match took {
-            Ok((Took::Granted(token), call)) => {
+        match answer {
+            Ok((ClaimAnswer::Granted(token), call)) => {
                 claim.note_left_queue();
                 Ok(match self.granted(claim, token, call).await? {
                     Some(grant) => Answer::Granted(grant),
                     None => Answer::Undecided { pause: Duration::ZERO },
                 })
             }
-            Ok((Took::Busy(busy), _)) => Ok(Answer::Refused { recheck: recheck(&busy) }),
+            Ok((ClaimAnswer::Busy(busy), _)) => Ok(Answer::Refused { recheck: recheck(&busy) }),
             // It will be at its new node in a moment, and nothing was done meanwhile.
             Err(error) if claim.wait() != Wait::No && error.is_retryable() && self.is_moving(claim) => {
                 let error = self.explained(claim, error);
@@ -62,7 +62,7 @@ impl Queue for Client {
 
     /// Where a grant counts only when it is confirmed, the claim asks, which extends the lease.
     fn taken(&self, claim: &Claim, place: &Waiter) -> Option<Grant> {
-        if self.shared.settings.confirms() {
+        if self.common.settings.confirms() {
             return None;
         }
         let (granted, sent, deadline) = place.granted(Moment::now())?;
@@ -93,7 +93,7 @@ impl Client {
         let mut call = std::pin::pin!(call);
         tokio::select! {
             biased;
-            took = &mut call => return took,
+            answer = &mut call => return answer,
             () = claim.wait_over() => (),
         }
         if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }

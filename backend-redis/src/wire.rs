@@ -11,8 +11,8 @@ use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendErr
 use redis::{Cmd, ConnectionAddr, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::watch;
 
-use crate::address::{Address, Place};
-use crate::answers::Told;
+use crate::address::{Address, Topology};
+use crate::answers::Notification;
 use crate::dial::{self, CONNECT};
 use crate::doubts::Demands;
 
@@ -62,10 +62,10 @@ pub(crate) struct Subscriber {
 
 impl Subscriber {
     /// Tells a waiter what it is to know.
-    pub(crate) fn tell(&self, told: Told) {
-        match told.granted {
-            Some(granted) => self.waiters.grant(told.ticket, granted),
-            None => self.waiters.notify(told.ticket),
+    pub(crate) fn deliver(&self, notification: Notification) {
+        match notification.granted {
+            Some(granted) => self.waiters.grant(notification.ticket, granted),
+            None => self.waiters.notify(notification.ticket),
         }
     }
 }
@@ -74,14 +74,14 @@ impl AsyncPushSender for Subscriber {
     fn send(&self, push: PushInfo) -> Result<(), SendError> {
         match push.kind {
             PushKind::Message => {
-                let told = push.data.get(1).and_then(|payload| match payload {
+                let notification = push.data.get(1).and_then(|payload| match payload {
                     Value::BulkString(bytes) => {
-                        Told::parse(std::str::from_utf8(bytes).ok()?, self.generation)
+                        Notification::parse(std::str::from_utf8(bytes).ok()?, self.generation)
                     }
                     _ => None,
                 });
-                match told {
-                    Some(told) => self.tell(told),
+                match notification {
+                    Some(notification) => self.deliver(notification),
                     None => self.waiters.notify_all(),
                 }
             }
@@ -208,8 +208,8 @@ impl Wire {
 
     /// The host of the server; empty if it is not one by itself.
     pub(crate) fn host(&self) -> String {
-        match &self.address.place {
-            Place::Node(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
+        match &self.address.topology {
+            Topology::Node(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
             _ => String::new(),
         }
     }

@@ -18,7 +18,7 @@ use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
 
 use self::refresh::Refreshing;
 use self::slots::{Name, View};
-use crate::address::{Address, Place};
+use crate::address::{Address, Topology};
 use crate::doubts::Demands;
 use crate::keys::SLOTS;
 use crate::wire::{Subscriber, Wire};
@@ -67,8 +67,8 @@ impl Cluster {
 
     /// The nodes that the address names.
     fn seeds(&self) -> &[ConnectionAddr] {
-        match &self.address.place {
-            Place::Cluster(seeds) => seeds,
+        match &self.address.topology {
+            Topology::Cluster(seeds) => seeds,
             _ => &[],
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::Cluster;
 use super::slots::{View, most_common, view};
 use crate::dial::{connect, unreachable_now};
-use crate::error::{Verdict, verdict};
+use crate::error::{ErrorClass, classify};
 use crate::redlock::gather::next_until;
 use crate::wire::{Link, Wire};
 
@@ -65,7 +65,7 @@ impl Cluster {
         let cluster = Arc::clone(self);
         drop(runtime.spawn(async move {
             tokio::time::sleep(begin.remaining()).await;
-            let found = cluster.look().await;
+            let found = cluster.read_slots().await;
             if let Err(error) = &found {
                 tracing::debug!(%error, "no node says who serves which slot");
             }
@@ -80,7 +80,7 @@ impl Cluster {
     }
 
     /// Asks some nodes at once, and takes the answer of most of those that answer soon. Those that hang are not waited for.
-    async fn look(&self) -> RedisResult<View> {
+    async fn read_slots(&self) -> RedisResult<View> {
         let mut connected: Vec<_> =
             self.masters().into_iter().filter_map(|wire| Some((wire.ready()?.0, wire))).collect();
         connected.retain(|(_, wire)| !wire.looks_dead());
@@ -147,7 +147,7 @@ async fn ask(mut link: Link, host: String) -> RedisResult<View> {
 /// A final word is worth more than that a node cannot be reached.
 fn worse(before: Option<RedisError>, error: RedisError) -> RedisError {
     match before {
-        Some(before) if verdict(&before, true) == Verdict::Fatal => before,
+        Some(before) if classify(&before, true) == ErrorClass::Fatal => before,
         _ => error,
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::gather::next_until;
 use super::node::Node;
 use super::{GRACE, Quorum, Shared, items};
-use crate::answers::{self, Let};
+use crate::answers::{self, ReleaseAnswer};
 use crate::calls::Item;
 use crate::items::is_exclusive;
 
@@ -19,9 +19,9 @@ impl Shared {
         let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
             let answer = node.calls.call(item).await?;
-            let (freed, told) = answers::given_up(&answer.value, answer.generation)?;
-            for told in told {
-                waiters.notify(told.ticket);
+            let (freed, notifications) = answers::given_up(&answer.value, answer.generation)?;
+            for notification in notifications {
+                waiters.notify(notification.ticket);
             }
             // An earlier try, whose answer was lost, may have done it.
             Ok(freed || answer.in_doubt)
@@ -44,10 +44,10 @@ impl Shared {
             if let Some(short) = short {
                 let answer = node.calls.call(short).await?;
                 in_doubt = answer.in_doubt;
-                match answers::let_go(&answer.value)? {
-                    Let::Go => return Ok(true),
-                    Let::NotHeld => return Ok(in_doubt),
-                    Let::Unclear => shared.hot.note(claim.name()),
+                match answers::released(&answer.value)? {
+                    ReleaseAnswer::Released => return Ok(true),
+                    ReleaseAnswer::NotHeld => return Ok(in_doubt),
+                    ReleaseAnswer::Unclear => shared.hot.note(claim.name()),
                 }
             }
             let round = round.map_or_else(String::new, items::Round::text);

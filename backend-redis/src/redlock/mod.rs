@@ -32,19 +32,19 @@ use self::gather::gather;
 use self::node::Node;
 use self::round::Outcome;
 use self::settings::Settings;
-use crate::answers::{self, Look};
+use crate::answers::{self, LockView};
 use crate::calls::Item;
 use crate::check;
 use crate::doubts::Demands;
 use crate::items::inspection;
 use crate::keys::Keys;
-use crate::look;
+use crate::examine;
 use crate::wire::Subscriber;
 
 /// How long slow nodes are waited for when a majority has answered a question.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often is looked again when some nodes did not answer in time and the others show no holder.
-const LOOKS: u32 = 2;
+/// How often a lock is looked at again when some nodes did not answer in time and the others show no holder.
+const VIEWS: u32 = 2;
 /// The most rounds under way in one client.
 const ROUNDS: usize = 128;
 /// How often a claim that does not wait tries again when votes were split.
@@ -100,7 +100,7 @@ impl Shared {
             && let Err(error) = repair::repair(self, nodes, index).await
         {
             let error = format!("{error:#}");
-            let node = &self.common.settings.nodes[index].place;
+            let node = &self.common.settings.nodes[index].topology;
             tracing::warn!(?node, error, "this node cannot be repaired yet: no vote");
         }
     }
@@ -157,31 +157,31 @@ impl Quorum {
     async fn check(&self) -> Result<()> {
         let settings = &self.shared.common.settings;
         let limit = settings.options.timeout;
-        let looks = self.nodes.iter().map(|node| async move {
+        let examined = self.nodes.iter().map(|node| async move {
             let generation = node.generation(limit).await?;
             check::rights(node.calls.wire(), &self.shared.common.keys, &[], limit).await?;
             node.examine(generation, limit, settings.longest_ttl).await
         });
         let (mut runs, mut missing, mut forgetful) = (Vec::new(), None, 0);
-        let looks = gather(looks, self.majority(), GRACE).await;
-        for (look, address) in looks.into_iter().zip(&settings.nodes) {
-            match look.unwrap_or_else(|| Err(crate::error::no_answer(None))) {
+        let examined = gather(examined, self.majority(), GRACE).await;
+        for (answer, address) in examined.into_iter().zip(&settings.nodes) {
+            match answer.unwrap_or_else(|| Err(crate::error::no_answer(None))) {
                 Ok(right) => {
                     let (run, votes_from) = (Arc::clone(&right.run_id), right.votes_from);
                     if !run.is_empty() && runs.contains(&run) {
                         let text =
-                            format!("{:?} is a node that is named twice, under two addresses", address.place);
+                            format!("{:?} is a node that is named twice, under two addresses", address.topology);
                         return Err(Error::new(ErrorKind::InvalidInput, text));
                     }
                     runs.push(run);
                     forgetful += usize::from(!right.keeps);
                     if !votes_from.has_passed() {
                         let wait = votes_from.remaining();
-                        tracing::warn!(node = ?address.place, ?wait, "this node may have forgotten locks: no vote yet");
+                        tracing::warn!(node = ?address.topology, ?wait, "this node may have forgotten locks: no vote yet");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    tracing::warn!(node = ?address.place, "this node cannot be reached");
+                    tracing::warn!(node = ?address.topology, "this node cannot be reached");
                     missing = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -248,28 +248,28 @@ impl Quorum {
     }
 
     /// What a majority of the nodes knows about a lock, at least.
-    async fn look(&self, name: &LockName) -> Result<Vec<Look>> {
+    async fn views(&self, name: &LockName) -> Result<Vec<LockView>> {
         let answers = self.ask_all(|| inspection(&self.shared.common.keys, name)).await?;
-        answers.iter().map(answers::look).collect()
+        answers.iter().map(answers::lock_view).collect()
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let mut looks = 0;
+        let mut views = 0;
         loop {
-            let found = self.look(name).await?;
+            let found = self.views(name).await?;
             let nodes = found.len();
             let status = answers::majority_status(name, found, self.majority());
-            looks += 1;
+            views += 1;
             // The nodes that were not waited for may hold what is missing to a majority.
-            if status.is_held() || nodes == self.nodes.len() || looks == LOOKS {
+            if status.is_held() || nodes == self.nodes.len() || views == VIEWS {
                 return Ok(status);
             }
         }
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let found = self.look(name).await?;
-        let holders: HashSet<_> = found.iter().flat_map(Look::names).map(str::to_owned).collect();
+        let found = self.views(name).await?;
+        let holders: HashSet<_> = found.iter().flat_map(LockView::names).map(str::to_owned).collect();
         let held = answers::majority_status(name, found, self.majority()).holders.len();
         if holders.is_empty() {
             return Ok(0);
@@ -277,8 +277,8 @@ impl Quorum {
         // It names them, so that a repeated call does not free a successor.
         let holders: Vec<_> = holders.into_iter().collect();
         for answer in self.ask_all(|| self.shared.requests().force(name, &holders)).await? {
-            for told in answers::freed_all(&answer, 0)?.1 {
-                self.shared.waiters.notify(told.ticket);
+            for notification in answers::freed_all(&answer, 0)?.1 {
+                self.shared.waiters.notify(notification.ticket);
             }
         }
         Ok(held)
@@ -338,7 +338,7 @@ impl DistributedLock for Redlock {
     /// A lock has a majority of the nodes, so all but a minority would do; those that cannot be asked are passed over.
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
-        let asked = quorum.nodes.iter().map(|node| look::names(node.calls.wire(), &self.common.keys, limit));
+        let asked = quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));
         let answers = gather(asked, quorum.majority(), GRACE).await;
         let (mut names, mut told, mut complaint) = (Vec::new(), 0, None);
         for answer in answers.into_iter().flatten() {
@@ -363,12 +363,12 @@ impl DistributedLock for Redlock {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for node in &quorum.nodes {
             let wire = node.calls.wire();
-            match look::examine(wire, demands, limit).await {
-                Ok(findings) => found.push((wire, look::of_node(findings))),
-                Err(error) => missing.push(format!("{:?}: {error:#}", wire.address.place)),
+            match examine::examine(wire, demands, limit).await {
+                Ok(findings) => found.push((wire, examine::of_node(findings))),
+                Err(error) => missing.push(format!("{:?}: {error:#}", wire.address.topology)),
             }
         }
-        let mut findings = look::of_each(found);
+        let mut findings = examine::of_each(found);
         findings.extend(missing.into_iter().map(|text| {
             Finding::doubtful("node", text, "bring it back: without a majority nobody gets a lock")
         }));

@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::items::Ballot;
 use crate::address::Address;
-use crate::answers::{self, Acquired, Took};
+use crate::answers::{self, AcquireAnswer, ClaimAnswer};
 use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
@@ -52,7 +52,7 @@ pub(crate) struct Right {
 
 /// What came of asking a node for a vote.
 pub(crate) enum Vote {
-    Took(Took),
+    Answered(ClaimAnswer),
     /// It may have voted.
     Unknown(Error),
     /// It was not asked, so that it has nothing of this round.
@@ -64,7 +64,7 @@ pub(crate) enum Vote {
 impl Vote {
     /// Whether the node may have set the lock to the claim.
     pub(crate) fn may_hold(&self) -> bool {
-        matches!(self, Self::Took(Took::Granted(_)) | Self::Unknown(_))
+        matches!(self, Self::Answered(ClaimAnswer::Granted(_)) | Self::Unknown(_))
     }
 }
 
@@ -149,18 +149,18 @@ impl Node {
             Err(_) => return Vote::NotAsked(no_answer(None)),
         };
         let end = Moment::now().after(limit);
-        let took = async {
+        let answer = async {
             if let Some(item) = ballot.short() {
                 match answers::acquired(&self.call_on(generation, item, limit).await?)? {
-                    Acquired::Granted(vote) => return Ok(Took::Granted(vote)),
-                    Acquired::Held => return Ok(Took::HELD),
-                    Acquired::Unclear => (),
+                    AcquireAnswer::Granted(vote) => return Ok(ClaimAnswer::Granted(vote)),
+                    AcquireAnswer::Held => return Ok(ClaimAnswer::HELD),
+                    AcquireAnswer::Unclear => (),
                 }
             }
             let answer = self.call_on(generation, ballot.full(index), end.remaining()).await?;
             Ok(answers::claimed(&answer, ballot.claim.mode())?.0)
         };
-        took.await.map_or_else(Vote::Unknown, Vote::Took)
+        answer.await.map_or_else(Vote::Unknown, Vote::Answered)
     }
 
     /// Calls a script. Only the answer that came over this connection counts.

@@ -11,7 +11,7 @@ use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 use super::node::{Node, Vote};
 use super::tally::{Answer, Step, Tally, Why};
 use super::{Shared, items};
-use crate::answers::{Busy, Took};
+use crate::answers::{Busy, ClaimAnswer};
 
 /// What a round came to.
 pub(crate) enum Outcome {
@@ -92,7 +92,7 @@ impl Round<'_> {
                     self.complain(error);
                     self.tally.vote(node, Answer::Silent)
                 }
-                Reply::Vote(node, took) => self.take_vote(node, took),
+                Reply::Vote(node, vote) => self.take_vote(node, vote),
                 Reply::Install(node, done) => self.tally.installed(node, done),
             };
             match &step {
@@ -154,11 +154,11 @@ impl Round<'_> {
 
     fn take_vote(&mut self, node: usize, vote: Vote) -> Step {
         let answer = match vote {
-            Vote::Took(Took::Granted(vote)) => {
+            Vote::Answered(ClaimAnswer::Granted(vote)) => {
                 self.voted.push(node);
                 Answer::Vote(vote.get())
             }
-            Vote::Took(Took::Busy(busy)) => {
+            Vote::Answered(ClaimAnswer::Busy(busy)) => {
                 self.busy.push((node, busy));
                 Answer::Held
             }
@@ -234,7 +234,7 @@ impl Round<'_> {
                         late.await;
                     });
                 }
-                if queued && matches!(vote, Vote::Took(Took::Busy(_)) | Vote::Unknown(_)) {
+                if queued && matches!(vote, Vote::Answered(ClaimAnswer::Busy(_)) | Vote::Unknown(_)) {
                     nodes.push(Arc::clone(&all[node]));
                 }
             }

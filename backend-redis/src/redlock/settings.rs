@@ -27,7 +27,7 @@ impl Settings {
         let nodes = Address::read_nodes(url)?;
         let mut seen = HashSet::new();
         for node in &nodes {
-            let place = format!("{:?}", node.place);
+            let place = format!("{:?}", node.topology);
             if !seen.insert(place) {
                 return Err(bad(format!(
                     "{url} names a node twice: each vote must be that of another server"
