@@ -21,7 +21,7 @@ pub use lockcore::{
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.
 pub mod request {
-    pub use lockcore::{Acquire, Again, All, Campaign, Leadership, One, Owner};
+    pub use lockcore::{Acquire, Reentrant, All, Campaign, Leadership, One, Owner};
 }
 
 pub use lockcore::backend;
@@ -32,7 +32,7 @@ pub use lockcore::testing;
 // The places where these were before `backend` and `request`: to be removed once nothing in this repository uses them.
 #[doc(hidden)]
 pub use lockcore::{
-    Acquire, Again, All, Campaign, Claim, Clock, DistributedLock, Grant, Host, Leadership, MemoryLock,
+    Acquire, Reentrant, All, Campaign, Claim, Clock, DistributedLock, Grant, Host, Leadership, MemoryLock,
     Moment, One, Owner, OwnerId, Released, Renewal, Secret, ServerUrl, TestClock, Wait, async_trait, tls,
 };
 

@@ -16,7 +16,7 @@ use crate::session::Session;
 /// One who holds a lock or waits for it, as its node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct QueueEntry {
     /// Whether it holds the lock.
     pub holds: bool,
     /// The zxid of its node: its fencing token, if it is or will be granted.
@@ -60,18 +60,18 @@ async fn read(
     folder: &str,
     queue: &[Child],
     count: usize,
-) -> Result<Vec<Option<Place>>> {
+) -> Result<Vec<Option<QueueEntry>>> {
     let (mut holding, mut joined) = (holders(queue), false);
     let reading: Vec<_> = queue[..count]
         .iter()
         .map(|child| session.client.get_data(&format!("{folder}/{}", child.name)))
         .collect();
-    let mut places = Vec::with_capacity(count);
+    let mut entries = Vec::with_capacity(count);
     for ((at, child), answer) in queue.iter().enumerate().zip(reading) {
         let (data, stat) = match answer.await {
             Ok(read) => read,
             Err(zk::Error::NoNode) => {
-                places.push(None);
+                entries.push(None);
                 continue;
             }
             Err(error) => return Err(explain(&error)),
@@ -81,7 +81,7 @@ async fn read(
         if at == 0 && mode == Mode::Exclusive && reads {
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
-        places.push(Some(Place {
+        entries.push(Some(QueueEntry {
             // Readers of other makers do not join: they wait for the node of the one who was a writer.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: FencingToken::new(stat.czxid.cast_unsigned()),
@@ -91,10 +91,10 @@ async fn read(
             waited: inner.clock.since(stat.ctime),
         }));
     }
-    Ok(places)
+    Ok(entries)
 }
 
-pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<Place>> {
+pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<QueueEntry>> {
     let session = inner.pool.any().await?;
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
@@ -107,19 +107,19 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
     let mut tries = 0;
     loop {
         let queue = list(&session, &folder).await?;
-        let places = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
+        let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
         // A holder that left between the two questions has an heir by now.
-        if places.iter().any(Option::is_none) && tries < 5 {
+        if entries.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
         }
-        let waiting = places.iter().flatten().filter(|place| !place.holds).count();
-        let waiting = waiting + queue.len() - places.len();
-        let found = places.into_iter().flatten().filter(|place| place.holds).map(|place| {
+        let waiting = entries.iter().flatten().filter(|entry| !entry.holds).count();
+        let waiting = waiting + queue.len() - entries.len();
+        let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
             // The session lives on as long as its process does, so the whole lease is always left.
-            let left = place.ttl.unwrap_or_else(|| session.timeout());
+            let left = entry.ttl.unwrap_or_else(|| session.timeout());
             // The time in the queue is part of it: to write down when a turn came would be a request for each hand-over.
-            Holder::new(place.czxid, place.label, place.mode, left).held_for(place.waited)
+            Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
         });
         return Ok(LockStatus::new(name.clone(), found.collect(), waiting));
     }
@@ -129,12 +129,12 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     let session = inner.pool.any().await?;
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
-    let places = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
+    let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
     // All go out before the first answer is waited for.
     let deleting: Vec<_> = queue
         .iter()
-        .zip(places)
-        .filter(|(_, place)| place.as_ref().is_some_and(|place| place.holds))
+        .zip(entries)
+        .filter(|(_, entry)| entry.as_ref().is_some_and(|entry| entry.holds))
         .map(|(child, _)| session.client.delete(&format!("{folder}/{}", child.name), None))
         .collect();
     let mut freed = 0;

@@ -45,5 +45,5 @@ mod validity;
 mod waiter;
 
 pub use guarded::GuardedWrite;
-pub use inspect::Place;
+pub use inspect::QueueEntry;
 pub use lock::ZkLock;

@@ -16,7 +16,7 @@ use crate::child::Child;
 use crate::error::no_answer;
 use crate::four_letters::say_why;
 use crate::guarded::GuardedWrite;
-use crate::inspect::{self, Place, ServerClock};
+use crate::inspect::{self, QueueEntry, ServerClock};
 use crate::node::Node;
 use crate::options::Options;
 use crate::pool::Pool;
@@ -121,7 +121,7 @@ impl ZkLock {
     }
 
     /// Everybody who holds the lock or waits for it, in the order of the queue: Curator's and kazoo's nodes, too.
-    pub async fn queue(&self, name: &LockName) -> Result<Vec<Place>> {
+    pub async fn queue(&self, name: &LockName) -> Result<Vec<QueueEntry>> {
         self.again(|| inspect::queue(&self.inner, name).boxed()).await
     }
 

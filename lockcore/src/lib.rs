@@ -60,5 +60,5 @@ pub use contract::{
 pub use hold::{LockHandle, LockAllGuard, LockGuard};
 pub use lease::{Loss, LeaseState};
 pub use memory::MemoryLock;
-pub use request::{Acquire, Again, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};
+pub use request::{Acquire, Reentrant, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};
 pub use system::{Clock, Moment, TestClock};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{LockHandle, Pass};
+use super::{LockHandle, HandOff};
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits, PassOn};
 use crate::system::poll_once;
@@ -47,8 +47,8 @@ pub struct LockGuard {
     handle: LockHandle,
     /// Taken when the lock is given up.
     background: Option<Arc<Background>>,
-    /// Where the lock can be handed on within this process.
-    pass: Option<Pass>,
+    /// Where the lock can be handed on to another task of this process.
+    hand_off: Option<HandOff>,
 }
 
 impl LockGuard {
@@ -56,12 +56,12 @@ impl LockGuard {
         background: &Arc<Background>,
         grant: Grant,
         limits: Limits,
-        pass: Option<Pass>,
+        hand_off: Option<HandOff>,
     ) -> Self {
-        let next = pass.as_ref().map(|pass| Arc::clone(&pass.turn) as Arc<dyn PassOn>);
+        let next = hand_off.as_ref().map(|hand_off| Arc::clone(&hand_off.turn) as Arc<dyn PassOn>);
         let held = Arc::new(HeldLock::new(grant, limits, next, &background.counters));
         background.keep(&held);
-        Self { handle: LockHandle::new(held), background: Some(Arc::clone(background)), pass }
+        Self { handle: LockHandle::new(held), background: Some(Arc::clone(background)), hand_off }
     }
 
     /// The lock's name.
@@ -193,18 +193,18 @@ impl LockGuard {
     /// given up.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
-        let Some(pass) = self.pass.take() else { return Some((armed, left)) };
+        let Some(hand_off) = self.hand_off.take() else { return Some((armed, left)) };
         let armed = match left {
-            Some(left) if left.fresh => pass.on(self.grant(), left, armed)?,
+            Some(left) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
             _ => armed,
         };
-        Some((armed.then(Some(pass.turn)), left))
+        Some((armed.then(Some(hand_off.turn)), left))
     }
 
     /// Ends the hold for a change of what is held: nobody of this process gets the lock before that is done.
     pub(super) fn end_for_change(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
-        let next = self.pass.take().map(|pass| pass.turn as Arc<dyn PassOn>);
+        let next = self.hand_off.take().map(|hand_off| hand_off.turn as Arc<dyn PassOn>);
         Some((armed.then(next), left))
     }
 

@@ -11,16 +11,16 @@ use crate::{Clock, Grant, Moment};
 /// The queues of the tasks of a client, in which locks are handed on.
 pub(crate) type LockQueues = LocalQueues<HandedLock>;
 
-/// What a guard knows of how far its lock may still be handed on.
+/// How often, and until when, the lock of a guard may still be handed on.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct HandOff {
     pub(crate) turn: Arc<ClaimTurn<HandedLock>>,
     /// How many more times, and until when.
     times: u32,
     until: Moment,
 }
 
-impl Pass {
+impl HandOff {
     /// For a lock that was just claimed, where handing on is wanted. Otherwise the turn goes on at once, and the next
     /// of this process goes to the server.
     pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
@@ -29,9 +29,9 @@ impl Pass {
         Some(Self { times: hand_over.max(), until, turn })
     }
 
-    /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If nobody takes it, its claim
+    /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes it, its claim
     /// comes back, to be given up.
-    pub(crate) fn on(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
+    pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         if self.times == 0 || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
         }
@@ -77,8 +77,8 @@ impl HandedLock {
             return Err(turn);
         }
         let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
-        let pass = Pass { turn: Arc::new(turn), times: self.times, until: self.until };
-        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(pass));
+        let hand_off = HandOff { turn: Arc::new(turn), times: self.times, until: self.until };
+        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(hand_off));
         armed.disarm();
         Ok(guard)
     }

@@ -74,7 +74,7 @@ impl fmt::Debug for MemoryLock {
 /// Waits in the queue. The turn comes by a message from whoever frees the lock; behind it stands a timer on the
 /// leases of the holders, since the dead send no message.
 async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
-    let Place { mut turn, look } = place;
+    let Place { mut turn, recheck } = place;
     loop {
         let lease_ends = lock(store).next_expiry(claim.name());
         tokio::select! {
@@ -87,7 +87,7 @@ async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Res
                 lock(store).leave_queue(claim);
                 return Ok(turn.try_recv().ok());
             }
-            () = look.notified() => (),
+            () = recheck.notified() => (),
             () = claim.clock().sleep_until(lease_ends) => lock(store).promote(claim.name(), claim.clock().now()),
         }
     }

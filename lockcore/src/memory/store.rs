@@ -24,7 +24,7 @@ pub(super) enum Answer {
 pub(super) struct Place {
     pub(super) turn: oneshot::Receiver<Grant>,
     /// Rings when this place has become the first or the holder has changed: the lease to watch is another one now.
-    pub(super) look: Arc<Notify>,
+    pub(super) recheck: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Lease {
 struct Waiter {
     claim: Claim,
     turn: oneshot::Sender<Grant>,
-    look: Arc<Notify>,
+    recheck: Arc<Notify>,
 }
 
 impl Entry {
@@ -87,7 +87,7 @@ impl Entry {
             }
             // One of those who wait keeps an eye on the lease: the first.
             if let Some(head) = self.queue.front() {
-                head.look.notify_one();
+                head.recheck.notify_one();
             }
         }
     }
@@ -132,9 +132,9 @@ impl Store {
             return Ok(Answer::Refused);
         }
         let (turn, my_turn) = oneshot::channel();
-        let look = Arc::new(Notify::new());
-        entry.queue.push_back(Waiter { claim: claim.clone(), turn, look: Arc::clone(&look) });
-        Ok(Answer::Queued(Place { turn: my_turn, look }))
+        let recheck = Arc::new(Notify::new());
+        entry.queue.push_back(Waiter { claim: claim.clone(), turn, recheck: Arc::clone(&recheck) });
+        Ok(Answer::Queued(Place { turn: my_turn, recheck }))
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
@@ -239,7 +239,7 @@ fn leave(queue: &mut VecDeque<Waiter>, claim: &Claim) -> bool {
     let place = queue.iter().position(|waiter| waiter.claim.owner() == claim.owner());
     let left = place.is_some_and(|at| queue.remove(at).is_some());
     if let (Some(0), Some(head)) = (place, queue.front()) {
-        head.look.notify_one();
+        head.recheck.notify_one();
     }
     left
 }

@@ -18,14 +18,14 @@ pub use all::All;
 pub(crate) use choices::Choices;
 pub use leader::{Campaign, Leadership};
 pub use one::{Acquire, One};
-pub use owner::{Again, Owner, ReentrantGuard};
+pub use owner::{Reentrant, Owner, ReentrantGuard};
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
 ///
 /// Await it to wait for the lock's turn, or end it in one of the other ways that it has. Nothing is sent before that.
 /// Every bad choice, a name or a duration that is not allowed, is an error of the end, before any request is sent.
 ///
-/// `W` is what is asked for: [`One`] lock, [`All`] of several, the same lock [`Again`] by its owner, or leadership by a
+/// `W` is what is asked for: [`One`] lock, [`All`] of several, the same lock [`Reentrant`] by its owner, or leadership by a
 /// [`Campaign`](crate::Campaign).
 ///
 /// # Cancel safety

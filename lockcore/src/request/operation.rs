@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::background::{Armed, Background, Next, Outcome, UnderWay};
-use crate::hold::{HandedLock, LockQueues, Pass};
+use crate::hold::{HandedLock, LockQueues, HandOff};
 use crate::lease::{Limits, PassOn};
 use crate::local::{ClaimTurn, Turn};
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Operation, Result};
@@ -79,8 +79,8 @@ fn settle(
                 return Err(error);
             }
             if !background.clock.has_passed(grant.deadline()) {
-                let pass = turn.and_then(|turn| Pass::new(turn, &background.clock));
-                let guard = LockGuard::new(background, grant, limits, pass);
+                let hand_off = turn.and_then(|turn| HandOff::new(turn, &background.clock));
+                let guard = LockGuard::new(background, grant, limits, hand_off);
                 armed.disarm();
                 return Ok(Some(guard));
             }

@@ -1,12 +1,12 @@
 //! Owners: locks that may be taken again by who holds them already.
 
-mod again;
+mod reentrant;
 mod table;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use again::Again;
+pub use reentrant::Reentrant;
 pub use table::ReentrantGuard;
 use table::Table;
 
@@ -61,17 +61,17 @@ impl Owner {
         }))
     }
 
-    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest<Again>
+    fn request<N>(&self, name: N, mode: Result<Mode>) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,
     {
         let one = LockRequest::one(&self.0.background, &self.0.defaults, name, mode);
-        Again::request(&self.0.table, one)
+        Reentrant::request(&self.0.table, one)
     }
 
     /// A request for the lock, alone. Taken again by this owner, it is the same one.
-    pub fn lock<N>(&self, name: N) -> LockRequest<Again>
+    pub fn lock<N>(&self, name: N) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,
@@ -80,7 +80,7 @@ impl Owner {
     }
 
     /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
-    pub fn write<N>(&self, name: N) -> LockRequest<Again>
+    pub fn write<N>(&self, name: N) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,
@@ -89,7 +89,7 @@ impl Owner {
     }
 
     /// A request for the reader's side of a reader-writer lock.
-    pub fn read<N>(&self, name: N) -> LockRequest<Again>
+    pub fn read<N>(&self, name: N) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,
@@ -98,7 +98,7 @@ impl Owner {
     }
 
     /// A request for a permit of a semaphore. Taken again by this owner, it is the same permit.
-    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Again>
+    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
         N::Error: Into<Error>,

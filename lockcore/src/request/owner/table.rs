@@ -10,17 +10,17 @@ use crate::{Error, ErrorKind, LockGuard, LockName, Mode, Result};
 
 /// The names that an owner holds, or is about to take.
 #[derive(Debug, Default)]
-pub(super) struct Table(Mutex<HashMap<LockName, Arc<Place>>>);
+pub(super) struct Table(Mutex<HashMap<LockName, Arc<OwnedName>>>);
 
 /// What an owner knows of one name.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct OwnedName {
     /// Held by the task of the owner that takes the lock; its siblings wait for it, and then share the lock.
     pub(super) taking: tokio::sync::Mutex<()>,
     hold: Mutex<Weak<Hold>>,
 }
 
-impl Place {
+impl OwnedName {
     /// The lock, if the owner has it.
     pub(super) fn hold(&self) -> Option<Arc<Hold>> {
         lock(&self.hold).upgrade()
@@ -36,16 +36,16 @@ impl Place {
 pub(super) struct Hold {
     guard: Option<LockGuard>,
     name: LockName,
-    /// The way back to the owner's table; the place is taken out when nobody needs it.
+    /// The owner's table, from which the name is taken out when nobody needs it.
     table: Weak<Table>,
 }
 
 impl Table {
-    pub(super) fn place(&self, name: &LockName) -> Arc<Place> {
-        let mut places = lock(&self.0);
-        match places.get(name) {
-            Some(place) => Arc::clone(place),
-            None => Arc::clone(places.entry(name.clone()).or_default()),
+    pub(super) fn owned(&self, name: &LockName) -> Arc<OwnedName> {
+        let mut names = lock(&self.0);
+        match names.get(name) {
+            Some(owned) => Arc::clone(owned),
+            None => Arc::clone(names.entry(name.clone()).or_default()),
         }
     }
 
@@ -56,12 +56,12 @@ impl Table {
 
     /// Forgets a name that nobody of this owner holds or waits for.
     pub(super) fn forget(&self, name: &LockName) {
-        let mut places = lock(&self.0);
+        let mut names = lock(&self.0);
         // One handle is the table's own; whoever is about to take the lock has another.
         let unused =
-            |place: &Arc<Place>| Arc::strong_count(place) == 1 && lock(&place.hold).strong_count() == 0;
-        if places.get(name).is_some_and(unused) {
-            places.remove(name);
+            |owned: &Arc<OwnedName>| Arc::strong_count(owned) == 1 && lock(&owned.hold).strong_count() == 0;
+        if names.get(name).is_some_and(unused) {
+            names.remove(name);
         }
     }
 

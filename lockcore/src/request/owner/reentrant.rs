@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::table::{Hold, Place, ReentrantGuard, Table};
+use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Background;
 use crate::request::one::{Checked, timed_out, within};
 use crate::request::{Choices, LockRequest, One};
@@ -12,19 +12,19 @@ use crate::{LockName, Operation, Result, Wait};
 
 /// A lock that its [`Owner`](crate::Owner) may hold already.
 #[derive(Debug)]
-pub struct Again {
+pub struct Reentrant {
     table: Arc<Table>,
     one: One,
 }
 
-impl Again {
+impl Reentrant {
     pub(super) fn request(table: &Arc<Table>, request: LockRequest<One>) -> LockRequest<Self> {
         let LockRequest { background, choices, what: one } = request;
         LockRequest { background, choices, what: Self { table: Arc::clone(table), one } }
     }
 }
 
-impl LockRequest<Again> {
+impl LockRequest<Reentrant> {
     /// Takes the lock if this owner has it already or it is free now; `None` if it is held by another, or another task
     /// of this owner is about to take it.
     ///
@@ -47,29 +47,29 @@ impl LockRequest<Again> {
         self,
         wait: impl FnOnce(&Choices, &Background) -> Result<Wait>,
     ) -> Result<(Arc<Table>, Checked)> {
-        let Self { background, choices, what: Again { table, one } } = self;
+        let Self { background, choices, what: Reentrant { table, one } } = self;
         Ok((table, LockRequest { background, choices, what: one }.checked(wait)?))
     }
 }
 
 async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
-    let visit = Visit { table, name: &checked.name, place: Some(table.place(&checked.name)) };
-    let Some(place) = &visit.place else { return Ok(None) };
-    if let Some(held) = place.hold() {
+    let visit = Visit { table, name: &checked.name, owned: Some(table.owned(&checked.name)) };
+    let Some(owned) = &visit.owned else { return Ok(None) };
+    if let Some(held) = owned.hold() {
         return again(held, checked);
     }
-    let taking = match (place.taking.try_lock(), checked.wait) {
+    let taking = match (owned.taking.try_lock(), checked.wait) {
         (Ok(taking), _) => taking,
         (Err(_), Wait::No) => return Ok(None),
-        (Err(_), _) => place.taking.lock().await,
+        (Err(_), _) => owned.taking.lock().await,
     };
     // A sibling may have taken it meanwhile.
-    if let Some(held) = place.hold() {
+    if let Some(held) = owned.hold() {
         return again(held, checked);
     }
     let Some(guard) = checked.begin().await? else { return Ok(None) };
     let held = table.hold(guard);
-    place.keep(&held);
+    owned.keep(&held);
     drop(taking);
     Ok(Some(ReentrantGuard::new(held)))
 }
@@ -80,21 +80,21 @@ fn again(held: Arc<Hold>, checked: &Checked) -> Result<Option<ReentrantGuard>> {
     Ok(Some(ReentrantGuard::new(held)))
 }
 
-/// Somebody is at the place for this name. Dropping it forgets the place if nobody needs it.
+/// A task uses what its owner knows of this name. Dropping it forgets that if nobody needs it.
 struct Visit<'a> {
     table: &'a Table,
     name: &'a LockName,
-    place: Option<Arc<Place>>,
+    owned: Option<Arc<OwnedName>>,
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        self.place = None;
+        self.owned = None;
         self.table.forget(self.name);
     }
 }
 
-impl IntoFuture for LockRequest<Again> {
+impl IntoFuture for LockRequest<Reentrant> {
     type Output = Result<ReentrantGuard>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
