@@ -54,13 +54,8 @@ impl Notification {
         let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
         let ticket = i64::try_from(parts.next()??).ok()?;
         let Some(token) = parts.next() else { return Some(Self { ticket, granted: None }) };
-        let granted = PushedGrant {
-            token: FencingToken::new(token?),
-            ends: parts.next()??,
-            lease: Duration::from_millis(parts.next()??),
-            seen: parts.next()??,
-            generation,
-        };
+        let (ends, lease, seen) = (parts.next()??, Duration::from_millis(parts.next()??), parts.next()??);
+        let granted = PushedGrant::new(FencingToken::new(token?), lease, ends, seen).over(generation);
         Some(Self { ticket, granted: Some(granted) })
     }
 }

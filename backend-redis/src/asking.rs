@@ -63,7 +63,7 @@ impl Client {
             // Of a request that was repeated, nobody knows which copy the server has seen last.
             if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt) {
                 let Answer { sent, generation, .. } = answer;
-                waiter.note_sign(SignOfLife { sent, clock, number, generation });
+                waiter.note_sign(SignOfLife::new(number, sent, clock).over(generation));
             }
             Ok((claimed, answered(answer)))
         }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
+use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Service};
 use lockcore::{Claim, Error, Moment, Result};
 use redis::Value;
 
@@ -24,7 +24,7 @@ const REDIRECTS: usize = 5;
 
 /// How many calls of a script are on their way at a time: enough to fill the time of a round trip, few enough that
 /// requests meet. And the most items in one call: enough to share its cost, few enough not to hold the server up.
-const BOUNDS: Bounds = Bounds { under_way: 2, batch: 128, waiting: 65_536 };
+const BOUNDS: Bounds = Bounds::new().under_way(2).batch(128);
 
 /// One item of a script call. Its first keys and arguments may concern the whole call (see
 /// [`Script::lead`]).
@@ -89,7 +89,7 @@ impl Calls {
         let key = Key { slot: item.slot, script: std::ptr::from_ref(item.script).addr() };
         let call: Call<Scripts> = self.batcher.call(key, item, limit.min(self.timeout));
         async move {
-            let Reply { answer, in_doubt } = call.await?;
+            let (answer, in_doubt) = call.await?.into_parts();
             Ok(Answer { in_doubt, ..answer })
         }
     }
@@ -171,7 +171,7 @@ impl Service for Scripts {
             return of_all(&|| Outcome::Unavailable(no_answer(None)));
         };
         let script = batch[0].script;
-        let end = Moment::now().after(attempt.until.remaining().min(self.one_try));
+        let end = Moment::now().after(attempt.until().remaining().min(self.one_try));
         let mut path = CallPath { wire, link, generation, asking: false };
         let (mut called, mut sent) = self.call_at(&mut path, batch, end).await;
         for _ in 0..REDIRECTS {

@@ -62,7 +62,7 @@ impl Drop for Silence<'_> {
 impl Scripts {
     /// Finds the server of a slot, and connects to it.
     pub(crate) async fn connect(&self, slot: u16, attempt: Attempt) -> Result<()> {
-        let left = attempt.until.remaining();
+        let left = attempt.until().remaining();
         let in_cluster = matches!(self.route, Route::Cluster(_));
         let limit = if in_cluster { left.min(RECHECK) } else { left };
         let linked = tokio::time::timeout(limit, async { self.route.find(slot).await?.link().await }).await;

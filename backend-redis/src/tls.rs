@@ -9,8 +9,8 @@ use redis::{Client, ClientTlsConfig, TlsCertificates};
 /// Without a `ca`, those are trusted that Mozilla trusts.
 pub(crate) fn certificates(files: &TlsFiles) -> Result<TlsCertificates> {
     choose_provider();
-    let root_cert = files.ca.as_deref().map(read_certificates).transpose()?.map(String::into_bytes);
-    let client_tls = match &files.identity {
+    let root_cert = files.ca().map(read_certificates).transpose()?.map(String::into_bytes);
+    let client_tls = match files.identity() {
         Some((cert, key)) => Some(ClientTlsConfig {
             client_cert: read_certificates(cert)?.into_bytes(),
             client_key: read_key(key)?.into_bytes(),

@@ -67,7 +67,7 @@ impl Queue for Client {
         }
         let (granted, sent, deadline) = place.granted(Moment::now())?;
         claim.note_left_queue();
-        Some(Grant::new(claim, granted.token, sent).provisional(deadline))
+        Some(Grant::new(claim, granted.token(), sent).provisional(deadline))
     }
 
     async fn notified(&self, place: &Waiter) {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Batcher, Bounds, Call, Reply, Waiters};
+use lockcore::backend::{Batcher, Bounds, Call, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
 use crate::dialect::{Ask, Dialect, Entry, Extension, Freed, Took};
@@ -41,7 +41,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn take(&self, ask: Ask) -> impl Future<Output = Result<(Took, Moment)>> + use<D> {
         let call = self.call(Route::Main, Request::Take(ask));
         async move {
-            match call.await?.answer {
+            match call.await?.into_answer() {
                 (Answer::Took(took), sent) => Ok((took, sent)),
                 _ => Err(unexpected()),
             }
@@ -50,7 +50,7 @@ impl<D: Dialect> Client<D> {
 
     /// Takes a lock if it is free, or a place in its queue.
     pub(crate) async fn claim(&self, route: Route, entry: Entry) -> Result<(Took, Moment)> {
-        match self.call(route, Request::Claim(entry)).await?.answer {
+        match self.call(route, Request::Claim(entry)).await?.into_answer() {
             (Answer::Took(took), sent) => Ok((took, sent)),
             _ => Err(unexpected()),
         }
@@ -61,7 +61,7 @@ impl<D: Dialect> Client<D> {
         if let Some(looked) = self.places.last(since) {
             return Ok(looked);
         }
-        match self.call(Route::Main, Request::Look(Arc::clone(&self.places))).await?.answer {
+        match self.call(Route::Main, Request::Look(Arc::clone(&self.places))).await?.into_answer() {
             (Answer::Looked(looked), _) => Ok(looked),
             _ => Err(unexpected()),
         }
@@ -69,9 +69,9 @@ impl<D: Dialect> Client<D> {
 
     /// Frees a lock that is held alone, or leaves a group.
     pub(crate) async fn free(&self, route: Route, request: Request<D>) -> Result<Freed> {
-        match self.call(route, request).await? {
+        match self.call(route, request).await?.into_parts() {
             // The first try may have freed the lock, and another may have taken it since.
-            Reply { answer: (Answer::Freed(freed), _), in_doubt } => Ok(Freed { in_doubt, ..freed }),
+            ((Answer::Freed(freed), _), in_doubt) => Ok(Freed { in_doubt, ..freed }),
             _ => Err(unexpected()),
         }
     }
@@ -80,7 +80,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Result<(Vec<Extension>, Moment)> {
         let limit = until.remaining().min(self.timeout);
         let reply = self.batcher.call(Route::Main, Request::Renew(grants.to_vec()), limit).await?;
-        match reply.answer {
+        match reply.into_answer() {
             (Answer::Extended(extensions), sent) => Ok((extensions, sent)),
             _ => Err(unexpected()),
         }
@@ -89,7 +89,7 @@ impl<D: Dialect> Client<D> {
     /// Keeps a place in the queue; answers whether it is still there.
     pub(crate) async fn stay(&self, claim: &Claim, ticket: i64) -> Result<bool> {
         let stay = Request::Stay(ticket, claim.owner().as_uuid());
-        match self.call(Route::Main, stay).await?.answer {
+        match self.call(Route::Main, stay).await?.into_answer() {
             (Answer::Kept(kept), _) => Ok(kept),
             _ => Err(unexpected()),
         }
@@ -174,7 +174,7 @@ pub(crate) async fn job<D: Dialect, T: Send + 'static>(
         let work = work(context);
         Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
     });
-    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.answer {
+    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.into_answer() {
         (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
         _ => Err(unexpected()),
     }

@@ -122,13 +122,9 @@ impl Told {
         let ticket = ticket.parse().ok()?;
         let Some(grant) = grant else { return Some(Self::to_ask(ticket)) };
         let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
-        let granted = PushedGrant {
-            token: FencingToken::new(numbers.next()??),
-            ends: numbers.next()??,
-            lease: Duration::from_micros(numbers.next()??),
-            seen: numbers.next()??,
-            generation: 0,
-        };
+        let (token, ends) = (FencingToken::new(numbers.next()??), numbers.next()??);
+        let (lease, seen) = (Duration::from_micros(numbers.next()??), numbers.next()??);
+        let granted = PushedGrant::new(token, lease, ends, seen);
         Some(Self { ticket, granted: Some(granted) })
     }
 

@@ -86,7 +86,7 @@ impl<D: Dialect> Statements<D> {
                 (of_all(batch, || Outcome::Blocked), true)
             }
             Verdict::Blocked
-                if batch.iter().all(|one| one.insists()) && !attempt.began.after(INSIST).has_passed() =>
+                if batch.iter().all(|one| one.insists()) && !attempt.began().after(INSIST).has_passed() =>
             {
                 (of_all(batch, || Outcome::Again(blocked())), true)
             }
@@ -95,7 +95,7 @@ impl<D: Dialect> Statements<D> {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
             }
-            Verdict::ReadOnly if since < attempt.began => {
+            Verdict::ReadOnly if since < attempt.began() => {
                 tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
                 (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
             }
@@ -165,7 +165,7 @@ async fn carry_out<D: Dialect>(
     dialect.intact(conn)?;
     // Each try of a request has a number of its own, so the answer is to the one that it names.
     if let Some((Sign { number, .. }, sent, clock)) = signed {
-        waiters.note_sign(SignOfLife { sent, clock, number, generation: 0 });
+        waiters.note_sign(SignOfLife::new(number, sent, clock));
     }
     Ok(answers)
 }
@@ -239,7 +239,7 @@ impl<D: Dialect> Service for Statements<D> {
         // The connection is in hand until it has answered. If this future is dropped, or has no answer in time, the
         // connection goes with it, in whatever state it is.
         let is_long = matches!(batch[0], Request::Job(Job { queues: None, .. }));
-        let limit = if is_long { attempt.until.remaining() } else { time_for_one_try::<D>(attempt) };
+        let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
@@ -263,6 +263,6 @@ impl<D: Dialect> Service for Statements<D> {
 
 /// A connection over a network that is silent is replaced while there is time for another try.
 fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
-    let left = attempt.until.remaining();
+    let left = attempt.until().remaining();
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
 }

@@ -161,7 +161,7 @@ impl<D: Dialect> Queue for Turn<'_, D> {
         let Place::Handed(place) = place else { return None };
         let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
         claim.note_left_queue();
-        let grant = Grant::new(claim, granted.token, sent).with_record(Arc::clone(self.record));
+        let grant = Grant::new(claim, granted.token(), sent).with_record(Arc::clone(self.record));
         Some(grant.provisional(deadline))
     }
 

@@ -104,10 +104,10 @@ fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
     use lockcore::tls::{choose_provider, read_certificates, read_key, unusable};
     choose_provider();
     let mut options = zk::TlsOptions::new();
-    if let Some(ca) = &files.ca {
+    if let Some(ca) = files.ca() {
         options = options.with_pem_ca(&read_certificates(ca)?).map_err(|error| unusable(ca, &error))?;
     }
-    let Some((cert, key)) = &files.identity else { return Ok(options) };
+    let Some((cert, key)) = files.identity() else { return Ok(options) };
     options
         .with_pem_identity(&read_certificates(cert)?, &read_key(key)?)
         .map_err(|error| unusable(&format!("{cert} and {key}"), &error))

@@ -93,7 +93,7 @@ impl Options {
             .collect();
         let (login, tls) = (login(url)?, tls_files(url)?);
         // A certificate of our own is an identity, too.
-        let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity.is_some());
+        let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity().is_some());
         let private = choice(url, "acl", [("open", false), ("creator", true)])?;
         if private && !known {
             return Err(bad("acl=creator needs USER:PASSWORD in the address, or cert and key"));
@@ -160,12 +160,10 @@ fn login(url: &ServerUrl) -> Result<Option<Login>> {
 
 fn tls_files(url: &ServerUrl) -> Result<Option<TlsFiles>> {
     let files = TlsFiles::of(url, TlsFiles::OPTIONS)?;
-    match files {
-        TlsFiles { ca: None, identity: Some(_) } => {
-            Err(bad("cert and key need ca, the certificates to trust"))
-        }
-        files => Ok(Some(files).filter(|files| !files.is_empty())),
+    if files.ca().is_none() && files.identity().is_some() {
+        return Err(bad("cert and key need ca, the certificates to trust"));
     }
+    Ok(Some(files).filter(|files| !files.is_empty()))
 }
 
 fn strict(url: &ServerUrl) -> Result<Strict> {

@@ -39,10 +39,10 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
     }
     let files = TlsFiles::of(url, FILES)?;
     files.check()?;
-    if let Some(file) = files.ca {
+    if let Some(file) = files.ca() {
         options = options.ssl_ca(file);
     }
-    if let Some((cert, key)) = files.identity {
+    if let Some((cert, key)) = files.identity() {
         options = options.ssl_client_cert(cert).ssl_client_key(key);
     }
     Ok(options)

@@ -25,32 +25,96 @@ use crate::{FencingToken, Moment};
 /// A sign of life of a waiter that the server has answered: any request of which the answer tells the server's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignOfLife {
+    sent: Moment,
+    clock: u64,
+    number: u64,
+    generation: u64,
+}
+
+impl SignOfLife {
+    /// One with this number, which the server keeps with the place in the queue; each has another. It was sent at `sent`,
+    /// and the answer says what the server's clock stood at then, in microseconds.
+    pub fn new(number: u64, sent: Moment, clock: u64) -> Self {
+        Self { sent, clock, number, generation: 0 }
+    }
+
+    /// With the number of the connection that the answer came over, where connections can lead to different servers.
+    #[must_use]
+    pub fn over(mut self, generation: u64) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// When it was sent.
-    pub sent: Moment,
+    pub fn sent(&self) -> Moment {
+        self.sent
+    }
+
     /// The server's clock when it answered, in microseconds.
-    pub clock: u64,
-    /// Its number, which the server keeps with the place in the queue. Each has another.
-    pub number: u64,
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// The connection that the answer came over.
-    pub generation: u64,
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
 }
 
 /// A grant that a release made for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushedGrant {
-    /// The last of the tokens that the claim wants.
-    pub token: FencingToken,
-    /// The end of the provisional lease by the server's clock, in microseconds.
-    pub ends: u64,
-    /// The length of the provisional lease.
-    pub lease: Duration,
-    /// The number of the last sign of life that the server had seen.
-    pub seen: u64,
-    /// The connection that the message came over.
-    pub generation: u64,
+    token: FencingToken,
+    ends: u64,
+    lease: Duration,
+    seen: u64,
+    generation: u64,
 }
 
 impl PushedGrant {
+    /// A grant of this token, the last of those that the claim wants, under a provisional lease of this length that `ends`
+    /// by the server's clock, in microseconds. `seen` is the number of the last sign of life that the server had seen.
+    pub fn new(token: FencingToken, lease: Duration, ends: u64, seen: u64) -> Self {
+        Self { token, ends, lease, seen, generation: 0 }
+    }
+
+    /// With the number of the connection that the message came over, as in [`SignOfLife::over`].
+    #[must_use]
+    pub fn over(mut self, generation: u64) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// The last of the tokens that the claim wants.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// The length of the provisional lease.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The end of the provisional lease by the server's clock, in microseconds.
+    pub fn ends(&self) -> u64 {
+        self.ends
+    }
+
+    /// The number of the last sign of life that the server had seen.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// The connection that the message came over.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Until when the grant is valid, given the waiter's last answered sign of life. `None`: it proves too
     /// little, or there is hardly any time left; the waiter asks the server, which takes as long as a renewal.
     pub fn deadline(&self, sign: Option<&SignOfLife>, now: Moment) -> Option<Moment> {
@@ -73,11 +137,11 @@ mod tests {
 
     /// Sent at 10 s, answered when the server's clock said 100 s.
     fn sign() -> SignOfLife {
-        SignOfLife { sent: at(10_000), clock: 100_000_000, number: 5, generation: 1 }
+        SignOfLife::new(5, at(10_000), 100_000_000).over(1)
     }
 
     fn ends(ends: u64) -> PushedGrant {
-        PushedGrant { token: FencingToken::new(7), ends, lease: LEASE, seen: 5, generation: 1 }
+        PushedGrant::new(FencingToken::new(7), LEASE, ends, 5).over(1)
     }
 
     #[test]

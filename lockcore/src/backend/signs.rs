@@ -31,7 +31,7 @@ impl Signs {
 
     /// The answered one with this number.
     pub(super) fn with(&self, number: u64) -> Option<SignOfLife> {
-        self.answered.iter().rev().find(|sign| sign.number == number).copied()
+        self.answered.iter().rev().find(|sign| sign.number() == number).copied()
     }
 }
 
@@ -46,13 +46,13 @@ mod tests {
         let past = (REMEMBERED as u64) + 3;
         for _ in 0..past {
             let number = signs.next();
-            signs.note(SignOfLife { sent: Moment::now(), clock: number * 10, number, generation: 1 });
+            signs.note(SignOfLife::new(number, Moment::now(), number * 10));
         }
         assert_eq!(signs.next(), past + 1);
         assert!(signs.with(past + 1).is_none(), "it has no answer");
         assert!(signs.with(3).is_none(), "forgotten");
         assert_eq!(
-            [4, past].map(|number| signs.with(number).map(|sign| sign.clock)),
+            [4, past].map(|number| signs.with(number).map(|sign| sign.clock())),
             [Some(40), Some(past * 10)]
         );
     }

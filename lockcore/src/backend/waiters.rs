@@ -168,10 +168,10 @@ impl Waiter {
     /// `now`. Each grant is returned once. Without one, the waiter asks the server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
         let granted = lock(&self.inbox.granted).take()?;
-        let of_waiter = lock(&self.signs).with(granted.seen);
-        let sign = of_waiter.or_else(|| lock(&self.waiters.signs).with(granted.seen))?;
+        let of_waiter = lock(&self.signs).with(granted.seen());
+        let sign = of_waiter.or_else(|| lock(&self.waiters.signs).with(granted.seen()))?;
         let deadline = granted.deadline(Some(&sign), now)?;
-        Some((granted, sign.sent, deadline))
+        Some((granted, sign.sent(), deadline))
     }
 }
 

@@ -7,10 +7,8 @@ use crate::{Error, ErrorKind, Result, ServerUrl};
 /// Files in PEM that an address names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificates to trust.
-    pub ca: Option<String>,
-    /// Our own certificate, and its key.
-    pub identity: Option<(String, String)>,
+    ca: Option<String>,
+    identity: Option<(String, String)>,
 }
 
 impl TlsFiles {
@@ -34,6 +32,16 @@ impl TlsFiles {
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         Ok(files)
+    }
+
+    /// The certificates to trust.
+    pub fn ca(&self) -> Option<&str> {
+        self.ca.as_deref()
+    }
+
+    /// Our own certificate, and its key.
+    pub fn identity(&self) -> Option<(&str, &str)> {
+        self.identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()))
     }
 
     /// Refuses files that are not there, or hold something else.

@@ -323,13 +323,10 @@ impl State {
             Message::Push { who, token, ends, seen, generation }
                 if self.processes[who].phase == Phase::Waits =>
             {
-                let pushed = PushedGrant {
-                    token: FencingToken::new(token.into()),
-                    ends: clock_of(ends),
-                    lease: TICK * u32::from(PROVISIONAL),
-                    seen: seen.into(),
-                    generation: generation.into(),
-                };
+                let lease = TICK * u32::from(PROVISIONAL);
+                let pushed =
+                    PushedGrant::new(FencingToken::new(token.into()), lease, clock_of(ends), seen.into())
+                        .over(generation.into());
                 if let Some(deadline) = self.deadline(who, pushed, twist) {
                     self.begin_validity(who, token, deadline, true);
                 }
@@ -341,28 +338,28 @@ impl State {
     fn deadline(&self, who: usize, pushed: PushedGrant, twist: Option<Twist>) -> Option<Moment> {
         let Process { signs, sent, .. } = &self.processes[who];
         let now = moment(self.now);
-        let counted = |from| Some(valid_until(from, pushed.lease)).filter(|end| now < *end);
-        let named = signs.iter().find(|(number, ..)| u64::from(*number) == pushed.seen);
-        let mut sign = named.or(signs.last()).map(|&(number, sent, clock, generation)| SignOfLife {
-            sent: moment(sent),
-            clock: clock_of(clock),
-            number: number.into(),
-            generation: generation.into(),
+        let counted = |from| Some(valid_until(from, pushed.lease())).filter(|end| now < *end);
+        let named = signs.iter().find(|(number, ..)| u64::from(*number) == pushed.seen());
+        let sign = named.or(signs.last()).map(|&(number, sent, clock, generation)| {
+            SignOfLife::new(number.into(), moment(sent), clock_of(clock)).over(generation.into())
         });
-        match (twist, &mut sign) {
+        let like = |sign: SignOfLife, number, clock| {
+            SignOfLife::new(number, sign.sent(), clock).over(sign.generation())
+        };
+        let sign = match (twist, sign) {
             (Some(Twist::Unanswered), _) => return counted(moment((*sent)?)),
             (Some(Twist::Arrival), _) => return counted(now),
-            (Some(Twist::AnySign), Some(sign)) => sign.number = pushed.seen,
+            (Some(Twist::AnySign), Some(sign)) => Some(like(sign, pushed.seen(), sign.clock())),
             (Some(Twist::ClockOnly), Some(sign)) => {
-                let left = Duration::from_micros(pushed.ends.checked_sub(sign.clock)?);
-                let seen = sign.number == pushed.seen && sign.generation == pushed.generation;
-                return Some(valid_until(sign.sent, left)).filter(|end| seen && now < *end);
+                let left = Duration::from_micros(pushed.ends().checked_sub(sign.clock())?);
+                let seen = sign.number() == pushed.seen() && sign.generation() == pushed.generation();
+                return Some(valid_until(sign.sent(), left)).filter(|end| seen && now < *end);
             }
             (Some(Twist::LengthOnly), Some(sign)) => {
-                sign.clock = pushed.ends - clock_of(PROVISIONAL);
+                Some(like(sign, sign.number(), pushed.ends() - clock_of(PROVISIONAL)))
             }
-            _ => (),
-        }
+            _ => sign,
+        };
         pushed.deadline(sign.as_ref(), now)
     }
 

@@ -67,7 +67,7 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Sends a batch at once, and returns an outcome for each request, in order.
     ///
-    /// It should return by `attempt.until`. When all callers have gone by then, its future is dropped: a connection that
+    /// It should return by [`Attempt::until`]. When all callers have gone by then, its future is dropped: a connection that
     /// it has in hand must then not be used any more.
     fn call(
         &self,
@@ -79,12 +79,21 @@ pub trait Service: Send + Sync + Sized + 'static {
 
 /// One try of a batch.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Attempt {
+    began: Moment,
+    until: Moment,
+}
+
+impl Attempt {
     /// When the batch was tried for the first time.
-    pub began: Moment,
+    pub fn began(&self) -> Moment {
+        self.began
+    }
+
     /// When the last of the callers stops waiting.
-    pub until: Moment,
+    pub fn until(&self) -> Moment {
+        self.until
+    }
 }
 
 /// What became of one request of a batch.
@@ -110,26 +119,61 @@ pub enum Outcome<T> {
 /// An answer.
 #[derive(Debug)]
 pub struct Reply<T> {
-    /// What the server said.
-    pub answer: T,
-    /// Whether an earlier try may have been carried out without our hearing of it.
-    pub in_doubt: bool,
+    answer: T,
+    in_doubt: bool,
 }
 
-/// The bounds of a batcher.
+impl<T> Reply<T> {
+    /// What the server said.
+    pub fn into_answer(self) -> T {
+        self.answer
+    }
+
+    /// Whether an earlier try may have been carried out without our hearing of it.
+    pub fn in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// What the server said, and whether an earlier try may have been carried out as well.
+    pub fn into_parts(self) -> (T, bool) {
+        (self.answer, self.in_doubt)
+    }
+}
+
+/// The bounds of a batcher: without other choices 500 requests in a call, one call of a key at a time, 65,536 that wait.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Bounds {
+    batch: usize,
+    under_way: usize,
+    waiting: usize,
+}
+
+impl Bounds {
+    /// The usual bounds.
+    pub const fn new() -> Self {
+        Self { batch: 500, under_way: 1, waiting: 65_536 }
+    }
+
     /// The most requests in one call.
-    pub batch: usize,
+    pub const fn batch(self, most: usize) -> Self {
+        Self { batch: most, ..self }
+    }
+
     /// The most calls of one key that are under way at a time.
-    pub under_way: usize,
+    pub const fn under_way(self, most: usize) -> Self {
+        Self { under_way: most, ..self }
+    }
+
     /// The most requests that wait, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
-    pub waiting: usize,
+    pub const fn waiting(self, most: usize) -> Self {
+        Self { waiting: most, ..self }
+    }
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { batch: 500, under_way: 1, waiting: 65_536 }
+        Self::new()
     }
 }
 

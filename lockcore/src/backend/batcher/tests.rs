@@ -219,7 +219,7 @@ async fn one_that_is_blocked_does_not_block_the_others() {
 
 #[tokio::test]
 async fn too_many_are_refused() {
-    let bounds = Bounds { waiting: 2, ..Bounds::default() };
+    let bounds = Bounds::new().waiting(2);
     let batcher = batcher(Server::default(), bounds);
     let (one, two) = (batcher.call(0, 2, LONG), batcher.call(0, 4, LONG));
     assert_eq!(batcher.call(0, 6, LONG).await.unwrap_err().kind(), ErrorKind::Overloaded);
@@ -230,7 +230,7 @@ async fn too_many_are_refused() {
 
 #[tokio::test]
 async fn a_long_queue_does_not_make_each_call_dearer() {
-    let batcher = batcher(Server::default(), Bounds { batch: 2, ..Bounds::default() });
+    let batcher = batcher(Server::default(), Bounds::new().batch(2));
     let mut waiting: Vec<_> = (0..60_000).map(|number| batcher.call(0, number * 2, LONG)).collect();
     // Most of them go, in an order that suits no queue.
     for step in [2, 3] {
@@ -259,7 +259,7 @@ async fn a_panic_ends_its_own_call_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_crowd_that_comes_and_goes_gets_its_answers() {
-    let batcher = batcher(Server::default(), Bounds { under_way: 2, batch: 7, ..Bounds::default() });
+    let batcher = batcher(Server::default(), Bounds::new().under_way(2).batch(7));
     let tasks: Vec<_> = (0..200_u32)
         .map(|number| {
             let batcher = batcher.clone();
