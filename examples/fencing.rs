@@ -5,7 +5,8 @@
 //!
 //! `cargo run --example fencing`
 
-use lockwell::{FencingToken, LockGuard, Locks, OwnerId};
+use lockwell::backend::OwnerId;
+use lockwell::{FencingToken, LockGuard, Locks};
 
 /// A resource with a memory for tokens. In a real one, check and write are one step: one transaction, one script.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --example reentrant`
 
-use lockwell::{Locks, Owner, Result};
+use lockwell::request::Owner;
+use lockwell::{Locks, Result};
 
 /// Locks by itself, since it may be called by itself.
 async fn add(owner: &Owner, account: &str, amount: i64) -> Result<()> {

@@ -21,20 +21,13 @@ pub use lockcore::{
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.
 pub mod request {
-    pub use lockcore::{Acquire, Reentrant, All, Campaign, Leadership, One, Owner};
+    pub use lockcore::{Acquire, All, Campaign, Leadership, One, Owner, Reentrant};
 }
 
 pub use lockcore::backend;
 #[cfg(feature = "conformance")]
 pub use lockcore::conformance;
 pub use lockcore::testing;
-
-// The places where these were before `backend` and `request`: to be removed once nothing in this repository uses them.
-#[doc(hidden)]
-pub use lockcore::{
-    Acquire, Reentrant, All, Campaign, Claim, Clock, DistributedLock, Grant, Host, Leadership, MemoryLock,
-    Moment, One, Owner, OwnerId, Released, Renewal, Secret, ServerUrl, TestClock, Wait, async_trait, tls,
-};
 
 /// The guides of the `docs` folder: they are modules so that their code is compiled.
 pub mod guides {
@@ -81,6 +74,8 @@ pub use backend_redis as redis;
 pub use backend_zk as zk;
 
 use std::sync::Arc;
+
+use lockcore::backend::{DistributedLock, ServerUrl};
 
 /// Connects to the lock server at this address; the scheme picks the backend.
 ///

@@ -22,7 +22,7 @@ static INSTALLED: OnceLock<Registry> = OnceLock::new();
 /// in the command (`lockwell_cli::run`) and in the comparison.
 ///
 /// ```
-/// use lockwell::{LockConfig, MemoryLock, Registry};
+/// use lockwell::{Registry, backend::MemoryLock};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
 /// let registry = Registry::new().with("example", |url| async move {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use lockwell::{
-    Claim, DistributedLock, Error, ErrorKind, Grant, Locks, Mode, Moment, Operation, Registry, Wait,
-};
+use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Wait};
+use lockwell::{Error, ErrorKind, Locks, Mode, Operation, Registry};
 
 use crate::args::AcquireArgs;
 use crate::connect::{Address, Connection, Purpose};

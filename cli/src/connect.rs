@@ -5,7 +5,8 @@ use std::path::{Path, absolute};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Operation, Registry, ServerUrl};
+use lockwell::backend::{DistributedLock, ServerUrl};
+use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
 use crate::exit::Failure;

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::{ExitCode, ExitStatus};
 
-use lockwell::{Error, ErrorKind, ServerUrl};
+use lockwell::backend::ServerUrl;
+use lockwell::{Error, ErrorKind};
 
 use crate::say;
 

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use lockwell::{LockName, Operation, Registry, Released};
+use lockwell::backend::Released;
+use lockwell::{LockName, Operation, Registry};
 
 use crate::args::ReleaseArgs;
 use crate::connect::{Address, Purpose};

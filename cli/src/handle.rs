@@ -3,7 +3,8 @@
 //! The name comes last, since it may have dots, with all but plain characters percent-encoded, so that a handle is one word
 //! for every shell.
 
-use lockwell::{Claim, LockName, Mode, OwnerId};
+use lockwell::backend::{Claim, OwnerId};
+use lockwell::{LockName, Mode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 

@@ -3,10 +3,10 @@
 //! A program with a backend of its own is a command with that backend:
 //!
 //! ```no_run
-//! use lockwell::{MemoryLock, Registry};
+//! use lockwell::{Registry, backend::MemoryLock};
 //!
 //! fn main() -> std::process::ExitCode {
-//!     let connect = |url: lockwell::ServerUrl| async move { MemoryLock::from_url(&url) };
+//!     let connect = |url: lockwell::backend::ServerUrl| async move { MemoryLock::from_url(&url) };
 //!     let registry = Registry::new().with("example", connect).expect("a new scheme");
 //!     lockwell_cli::run(registry)
 //! }

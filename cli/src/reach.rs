@@ -6,7 +6,7 @@
 use std::io::ErrorKind as Io;
 use std::time::Duration;
 
-use lockwell::{Host, ServerUrl};
+use lockwell::backend::{Host, ServerUrl};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 use lockwell::conformance::{Harness, Need, Pace, cases};
-use lockwell::{DistributedLock, Locks, Result, async_trait};
+use lockwell::backend::{DistributedLock, async_trait};
+use lockwell::{Locks, Result};
 
 use super::broken_lock::{Broken, Defect};
 use super::flawed_lock::{Flaw, Flawed};

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockwell::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, LockName, LockStatus,
-    MemoryLock, Moment, OwnerId, Released, Renewal, Result, Wait, async_trait, backend::valid_until,
-};
+use lockwell::backend::{Claim, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait, valid_until};
+use lockwell::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
 /// What is wrong with a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libtest_mimic::Failed;
-use lockwell::OwnerId;
+use lockwell::backend::OwnerId;
 use lockwell::conformance::canary::shows_an_owner;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lockwell::conformance::{Harness, Need};
 use lockwell::sql::SqliteLock;
-use lockwell::{Locks, Result, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::{Locks, Result};
 use tempfile::TempDir;
 
 use super::targets::{Missing, Started, quick_folder};

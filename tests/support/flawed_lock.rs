@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwell::MemoryLock;
+use lockwell::backend::MemoryLock;
 use lockwell::backend::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
     LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,

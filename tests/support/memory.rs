@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockwell::conformance::{Harness, Need};
-use lockwell::{Locks, MemoryLock, Result, async_trait};
+use lockwell::backend::{MemoryLock, async_trait};
+use lockwell::{Locks, Result};
 
 use super::targets::Started;
 

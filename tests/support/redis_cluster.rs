@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lockwell::conformance::{Harness, Link, Need, Server};
-use lockwell::{Locks, Result, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::{Locks, Result};
 use testbed::{Certificates, Options, Proxy, RedisCluster, Release};
 
 use super::servers::{Cable, credentials, missing, options};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lockwell::conformance::{Harness, Link, Need};
-use lockwell::{Locks, Result, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::{Locks, Result};
 use testbed::{Certificates, Proxy, RedisSentinel, Release};
 
 use super::servers::{Cable, credentials, missing, options};

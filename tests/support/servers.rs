@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell::conformance::{Harness, Link, Need, Server, Way};
-use lockwell::{Locks, Result, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::{Locks, Result};
 use testbed::{Direction, Durability, Options, Proxy};
 
 use super::targets::{Missing, quick_folder};

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwell::{ServerUrl, async_trait};
+use lockwell::backend::{ServerUrl, async_trait};
 use redis::aio::MultiplexedConnection;
 
 use super::Recipe;

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwell::{ServerUrl, async_trait};
+use lockwell::backend::{ServerUrl, async_trait};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;

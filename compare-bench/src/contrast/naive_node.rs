@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::async_trait;
+use lockwell::backend::async_trait;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
 use super::Recipe;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::{ServerUrl, async_trait};
+use lockwell::backend::{ServerUrl, async_trait};
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;

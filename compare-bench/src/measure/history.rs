@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockwell::Moment;
+use lockwell::backend::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

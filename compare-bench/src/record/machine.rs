@@ -97,7 +97,7 @@ pub(crate) fn arguments(words: impl Iterator<Item = String>) -> Vec<String> {
             Some((option, rest)) if option.starts_with("--") => (format!("{option}="), rest),
             _ => (String::new(), &*word),
         };
-        match url.parse::<lockwell::ServerUrl>() {
+        match url.parse::<lockwell::backend::ServerUrl>() {
             Ok(url) => format!("{option}{url}"),
             // Nothing that looks like an address is shown as it is.
             Err(_) if url.contains("://") => format!("{option}?"),

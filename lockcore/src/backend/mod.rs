@@ -43,5 +43,6 @@ pub use crate::contract::{
     LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Wait,
 };
 pub use crate::lease::valid_until;
+pub use crate::memory::MemoryLock;
 pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime};
 pub use async_trait::async_trait;

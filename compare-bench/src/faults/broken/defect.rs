@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwell::DistributedLock;
+use lockwell::backend::DistributedLock;
 
 use super::client::OneServer;
 use super::queue::Queue;

@@ -5,10 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell::backend::valid_until;
-use lockwell::{
-    Capabilities, Claim, DistributedLock, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment,
-    OwnerId, Released, Renewal, Result, async_trait,
-};
+use lockwell::backend::{Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, async_trait};
+use lockwell::{Capabilities, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 
 use super::defect::Defect;
 

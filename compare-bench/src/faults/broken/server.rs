@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lockwell::{LockName, Moment, OwnerId};
+use lockwell::backend::{Moment, OwnerId};
+use lockwell::LockName;
 
 /// The row of a lock.
 #[derive(Clone, Copy, Debug)]

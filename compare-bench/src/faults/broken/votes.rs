@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell::backend::valid_until;
-use lockwell::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
-    LockStatus, Mode, Moment, OwnerId, Released, Renewal, Result, async_trait,
-};
+use lockwell::backend::{Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, async_trait};
+use lockwell::{Capabilities, Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 

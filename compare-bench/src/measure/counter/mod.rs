@@ -7,7 +7,7 @@ mod zookeeper;
 
 use std::future::Future;
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use tokio::sync::Mutex;
 
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! `PostgreSQL`: the transactions of the database. A connection reports its own when it ends one a second or more after its last
 //! report.
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
 

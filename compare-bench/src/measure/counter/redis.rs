@@ -1,6 +1,6 @@
 //! Redis: how often it read from a connection, and what was published.
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use redis::aio::MultiplexedConnection;
 
 use super::Count;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 

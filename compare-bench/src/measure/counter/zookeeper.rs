@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

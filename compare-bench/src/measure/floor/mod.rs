@@ -14,7 +14,7 @@ mod zookeeper;
 
 use std::time::{Duration, Instant};
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -227,7 +227,7 @@ impl<'a> Address<'a> {
             host: first.name.clone(),
             port: first.port,
             user: url.user(),
-            password: url.password().map(lockwell::Secret::expose),
+            password: url.password().map(lockwell::backend::Secret::expose),
             database: url.path().trim_start_matches('/'),
         })
     }

@@ -1,6 +1,6 @@
 //! The floor of MariaDB and MySQL.
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
 use uuid::Uuid;

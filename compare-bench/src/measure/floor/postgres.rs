@@ -1,6 +1,6 @@
 //! The floor of Postgres.
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 

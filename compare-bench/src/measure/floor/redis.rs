@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{

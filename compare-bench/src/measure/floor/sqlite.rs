@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 

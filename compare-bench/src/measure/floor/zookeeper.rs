@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockwell::ServerUrl;
+use lockwell::backend::ServerUrl;
 use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 

@@ -7,7 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockwell::{Locks, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::Locks;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Handle;

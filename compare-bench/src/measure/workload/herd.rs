@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::async_trait;
+use lockwell::backend::async_trait;
 
 use super::contention::FloorRound;
 use super::found::Found;

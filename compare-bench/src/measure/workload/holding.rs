@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwell::async_trait;
+use lockwell::backend::async_trait;
 
 use super::found::Found;
 use super::{Bench, Workload};

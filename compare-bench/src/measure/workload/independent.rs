@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockwell::{Locks, async_trait};
+use lockwell::backend::async_trait;
+use lockwell::Locks;
 
 use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};

@@ -1,6 +1,6 @@
 //! One task, one name, nobody else: what a lock costs when it is free.
 
-use lockwell::async_trait;
+use lockwell::backend::async_trait;
 
 use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};

@@ -5,7 +5,7 @@ mod outages;
 
 use std::time::Duration;
 
-use lockwell::async_trait;
+use lockwell::backend::async_trait;
 
 use super::found::Found;
 use super::{Bench, Workload};
