@@ -1,14 +1,16 @@
 //! Locks that are broken on purpose: each must be caught, or the suite proves nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
-use lockwell::conformance::{Harness, Need, Pace, cases};
+use lockwell::conformance::{Harness, Link, Need, Pace, Server, Way, cases};
 use lockwell::backend::{DistributedLock, async_trait};
 use lockwell::{Locks, Result};
 
 use super::broken_lock::{Broken, Defect};
-use super::flawed_lock::{Flaw, Flawed};
+use super::flawed_lock::{Controls, Flaw, Flawed};
 use super::run::{Gate, must_fail};
 
 /// Each defect, a case that must catch it, and words of the complaint.
@@ -101,15 +103,17 @@ const FOUND: &[(Flaw, &str, &str)] = &[
     (Flaw::PromisesNews, "a_loss_is_told_as_soon_as_promised", "promised by loss_push"),
     (Flaw::PromisesWakeUps, "waiters_are_woken_as_soon_as_promised", "promised is push"),
     (Flaw::PromisesOtherHosts, "what_works_across_hosts_leaves_the_process", "across_hosts is promised"),
+    (Flaw::WakesAll, "a_release_wakes_one_waiter_as_promised", "promised is herd_free"),
+    (Flaw::ForgetsAtFailover, "a_failover_grants_nothing_twice_as_promised", "was granted twice"),
 ];
 
 pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {
     let broken = CAUGHT.iter().map(|&(defect, case, words)| {
-        let make = move || Arc::new(Broken::new(defect)) as Arc<dyn DistributedLock>;
+        let make = move |_: &Controls| Arc::new(Broken::new(defect)) as Arc<dyn DistributedLock>;
         trial(gate, &format!("{defect:?}"), make, case, words)
     });
     let flawed = FOUND.iter().map(|&(flaw, case, words)| {
-        let make = move || Arc::new(Flawed::new(flaw)) as Arc<dyn DistributedLock>;
+        let make = move |controls: &Controls| Arc::new(Flawed::new(flaw, controls)) as Arc<dyn DistributedLock>;
         trial(gate, &format!("{flaw:?}"), make, case, words)
     });
     broken.chain(flawed).collect()
@@ -118,28 +122,32 @@ pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {
 fn trial(
     gate: &Arc<Gate>,
     defect: &str,
-    make: impl FnOnce() -> Arc<dyn DistributedLock> + Send + 'static,
+    make: impl FnOnce(&Controls) -> Arc<dyn DistributedLock> + Send + 'static,
     case: &'static str,
     words: &'static str,
 ) -> Trial {
     let gate = Arc::clone(gate);
     Trial::test(format!("broken::{defect}::is_caught_by::{case}"), move || {
         let _pass = gate.enter(Pace::Free);
-        caught(make(), case, words)
+        let controls = Controls::default();
+        caught(Workshop { lock: make(&controls), controls }, case, words)
     })
 }
 
-fn caught(lock: Arc<dyn DistributedLock>, case: &str, words: &str) -> Result<(), Failed> {
+fn caught(workshop: Workshop, case: &str, words: &str) -> Result<(), Failed> {
     let case = cases().iter().find(|one| one.name == case).ok_or("there is no such case")?;
-    let complaint = must_fail(case, Arc::new(Workshop(lock)))?;
+    let complaint = must_fail(case, Arc::new(workshop))?;
     if complaint.contains(words) {
         return Ok(());
     }
     Err(format!("{} failed for another reason: {complaint}", case.name).into())
 }
 
-#[derive(Debug)]
-struct Workshop(Arc<dyn DistributedLock>);
+#[derive(Clone, Debug)]
+struct Workshop {
+    lock: Arc<dyn DistributedLock>,
+    controls: Controls,
+}
 
 #[async_trait]
 impl Harness for Workshop {
@@ -148,6 +156,78 @@ impl Harness for Workshop {
     }
 
     async fn client(&self) -> Result<Locks> {
-        Locks::new(Arc::clone(&self.0))
+        Locks::new(Arc::clone(&self.lock))
     }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(self)
+    }
+
+    async fn link(&self) -> Option<Box<dyn Link>> {
+        Some(Box::new(self.clone()))
+    }
+}
+
+/// What no case does to a lock that is broken on purpose.
+const NOT_HERE: &str = "this server lives in the process, without a network";
+
+#[async_trait]
+impl Server for Workshop {
+    async fn pause(&self) {
+        panic!("{NOT_HERE}");
+    }
+
+    async fn resume(&self) {
+        self.controls.failed_over.store(false, Ordering::SeqCst);
+    }
+
+    async fn restart(&self) {
+        panic!("{NOT_HERE}");
+    }
+
+    async fn fail_over(&self) {
+        self.controls.failed_over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// It counts requests, and is no network otherwise.
+#[async_trait]
+impl Link for Workshop {
+    async fn client(&self) -> Result<Locks> {
+        Locks::new(Arc::clone(&self.lock))
+    }
+
+    fn blackhole(&self, _: Way) {
+        panic!("{NOT_HERE}");
+    }
+
+    fn cut(&self) {
+        panic!("{NOT_HERE}");
+    }
+
+    fn delay(&self, _: Duration) {
+        panic!("{NOT_HERE}");
+    }
+
+    fn drop_reply(&self, _: u64) {
+        panic!("{NOT_HERE}");
+    }
+
+    fn requests(&self) -> u64 {
+        self.controls.requests.load(Ordering::SeqCst)
+    }
+
+    fn dropped_replies(&self) -> u64 {
+        panic!("{NOT_HERE}");
+    }
+
+    fn hold_back(&self) {
+        panic!("{NOT_HERE}");
+    }
+
+    async fn deliver(&self) -> u64 {
+        panic!("{NOT_HERE}");
+    }
+
+    fn heal(&self) {}
 }

@@ -16,6 +16,13 @@ pub(crate) fn offers() -> Vec<Need> {
     vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, Durable, Process, Server, Link]
 }
 
+/// The leader of an ensemble can be killed.
+pub(crate) fn offers_of_three() -> Vec<Need> {
+    let mut offers = offers();
+    offers.push(Need::Failover);
+    offers
+}
+
 /// The suite works with leases from a second to a minute, and measures how soon they end: so a short tick, which is the
 /// grain of the server's time, and no upper bound in the way.
 fn options() -> Options {
@@ -61,7 +68,7 @@ impl Three {
 #[async_trait]
 impl Harness for Three {
     fn offers(&self) -> Vec<Need> {
-        offers()
+        offers_of_three()
     }
 
     async fn client(&self) -> Result<Locks> {
@@ -97,6 +104,11 @@ impl Server for Three {
             server.resume().expect("the server runs");
         }
         self.start_those_that_are_down().await;
+    }
+
+    async fn fail_over(&self) {
+        let leader = self.0.leader().await.expect("a leader");
+        self.0.servers()[leader].kill().expect("the leader runs");
     }
 
     async fn restart(&self) {

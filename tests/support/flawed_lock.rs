@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwell::backend::MemoryLock;
@@ -52,12 +52,30 @@ pub(crate) enum Flaw {
     PromisesWakeUps,
     /// It promises to work across hosts, and does not leave the process.
     PromisesOtherHosts,
+    /// It promises to be free of herds, and each release wakes all waiters.
+    WakesAll,
+    /// It promises to be safe over a failover, and the server that takes over knows of no lock.
+    ForgetsAtFailover,
+}
+
+/// What the harness counts and does at the server of a lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Controls {
+    /// How many requests the server has got.
+    pub(crate) requests: Arc<AtomicU64>,
+    /// Whether another server has taken over.
+    pub(crate) failed_over: Arc<AtomicBool>,
 }
 
 /// A lock that works, but for one thing.
 pub(crate) struct Flawed {
     flaw: Flaw,
-    right: MemoryLock,
+    controls: Controls,
+    first: MemoryLock,
+    /// The server that takes over.
+    second: MemoryLock,
+    /// Rings at each release.
+    released: tokio::sync::Notify,
     /// What the memory backend knows a claim as, where that differs.
     aliases: Mutex<HashMap<OwnerId, Claim>>,
     seen: Mutex<HashMap<LockName, Holder>>,
@@ -79,10 +97,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 const LONG: Duration = Duration::from_millis(800);
 
 impl Flawed {
-    pub(crate) fn new(flaw: Flaw) -> Self {
+    pub(crate) fn new(flaw: Flaw, controls: &Controls) -> Self {
         Self {
             flaw,
-            right: MemoryLock::new(),
+            controls: controls.clone(),
+            first: MemoryLock::new(),
+            second: MemoryLock::new(),
+            released: tokio::sync::Notify::new(),
             aliases: Mutex::default(),
             seen: Mutex::default(),
             last: Mutex::default(),
@@ -92,6 +113,22 @@ impl Flawed {
 
     fn is(&self, flaw: Flaw) -> bool {
         self.flaw == flaw
+    }
+
+    /// The server that serves now.
+    fn right(&self) -> &MemoryLock {
+        let forgets = self.is(Flaw::ForgetsAtFailover) && self.controls.failed_over.load(Ordering::SeqCst);
+        if forgets { &self.second } else { &self.first }
+    }
+
+    /// Whether waiters ask again and again instead of queueing.
+    fn asks_again(&self) -> bool {
+        matches!(self.flaw, Flaw::PromisesWakeUps | Flaw::WakesAll)
+    }
+
+    async fn acquire_once(&self, alias: &Claim) -> Result<Option<Grant>> {
+        self.controls.requests.fetch_add(1, Ordering::SeqCst);
+        self.right().acquire(alias).await
     }
 
     /// The claim as the memory backend gets it.
@@ -104,7 +141,7 @@ impl Flawed {
             mode => mode,
         };
         let wait = match claim.wait() {
-            Wait::Until(_) if self.is(Flaw::PromisesWakeUps) => Wait::No,
+            Wait::Until(_) if self.asks_again() => Wait::No,
             wait => wait,
         };
         let name = self.shelf(claim.name(), claim.mode());
@@ -142,14 +179,18 @@ impl Flawed {
 
     async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
         let alias = self.alias(claim);
-        let mut answer = self.right.acquire(&alias).await?;
-        if answer.is_some() || claim.wait() == Wait::No || !self.is(Flaw::PromisesWakeUps) {
+        let mut answer = self.acquire_once(&alias).await?;
+        if answer.is_some() || claim.wait() == Wait::No || !self.asks_again() {
             return Ok(answer);
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while answer.is_none() && !claim.is_wait_over() {
-            tokio::time::timeout(Duration::from_secs(1), claim.wait_over()).await.unwrap_or_default();
-            answer = self.right.acquire(&alias).await?;
+            let second = tokio::time::timeout(Duration::from_secs(1), claim.wait_over());
+            tokio::select! {
+                ended = second => ended.unwrap_or_default(),
+                () = self.released.notified(), if self.is(Flaw::WakesAll) => (),
+            }
+            answer = self.acquire_once(&alias).await?;
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         Ok(answer)
@@ -159,7 +200,7 @@ impl Flawed {
 #[async_trait]
 impl DistributedLock for Flawed {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = self.right.capabilities();
+        let mut promised = self.right().capabilities();
         promised.fifo &= !self.is(Flaw::PromisesNoOrder);
         match self.flaw {
             Flaw::PromisesNews => promised.promising([Requirement::LossPush]),
@@ -186,11 +227,13 @@ impl DistributedLock for Flawed {
                 .await;
         }
         let known = |grant: &Grant| Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
-        self.right.renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
+        self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let answer = self.right.release(&self.alias(claim)).await?;
+        self.controls.requests.fetch_add(1, Ordering::SeqCst);
+        let answer = self.right().release(&self.alias(claim)).await?;
+        self.released.notify_waiters();
         Ok(if self.is(Flaw::AlwaysReleased) { Released::Released } else { answer })
     }
 
@@ -200,22 +243,22 @@ impl DistributedLock for Flawed {
         }
         if self.is(Flaw::DowngradesWithAGap) {
             let reader = grant.downgraded();
-            self.right.release(grant.claim()).await?;
+            self.right().release(grant.claim()).await?;
             tokio::time::sleep(Duration::from_millis(50)).await;
-            drop(self.right.acquire(reader.claim()).await?);
+            drop(self.right().acquire(reader.claim()).await?);
             return Ok(reader);
         }
-        self.right.downgrade(grant).await
+        self.right().downgrade(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
-        let status = self.right.inspect(name).await?;
+        let status = self.right().inspect(name).await?;
         let mut holders = status.holders;
         if self.is(Flaw::MixesKinds) {
             let limits = (1..4).filter_map(NonZeroU32::new);
             for limit in limits {
                 let shelf = self.shelf(name, Mode::Permit { limit });
-                holders.extend(self.right.inspect(&shelf).await?.holders);
+                holders.extend(self.right().inspect(&shelf).await?.holders);
             }
         }
         for holder in &mut holders {
@@ -246,7 +289,7 @@ impl DistributedLock for Flawed {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
-        let freed = self.right.force_release(name).await?;
+        let freed = self.right().force_release(name).await?;
         Ok(match self.flaw {
             Flaw::CountsOneTooMany => freed + 1,
             Flaw::FreesOneReaderOfAll => freed.min(1),

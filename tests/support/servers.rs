@@ -162,6 +162,10 @@ impl Link for Cable {
         self.proxies.iter().for_each(|proxy| proxy.drop_reply(k));
     }
 
+    fn requests(&self) -> u64 {
+        self.proxies.iter().map(Proxy::turns).sum()
+    }
+
     fn dropped_replies(&self) -> u64 {
         self.proxies.iter().map(Proxy::dropped_replies).sum()
     }

@@ -32,6 +32,9 @@ pub enum Need {
     Process,
     /// [`Harness::server`]: the server can be paused and restarted.
     Server,
+    /// [`Server::fail_over`]: another server can take the place of one that dies. Without it, a promise of
+    /// [`failover_safe`](Capabilities::failover_safe) is not checked.
+    Failover,
     /// [`Harness::link`]: a client can be put behind a network that fails.
     Link,
     /// [`Harness::purge`]: the backend deletes what idle locks leave behind.
@@ -114,6 +117,14 @@ pub trait Server: Send + Sync {
     ///
     /// Ends the server in good order and starts it again with the same data at the same address.
     async fn restart(&self);
+
+    /// `async fn fail_over(&self)`
+    ///
+    /// Kills the server that serves the clients, without any notice, where another one takes its place
+    /// ([`Need::Failover`]). [`resume`](Self::resume) starts it again.
+    async fn fail_over(&self) {
+        panic!("no other server can take the place of this one");
+    }
 }
 
 /// Which way bytes go.
@@ -147,6 +158,9 @@ pub trait Link: Send + Sync {
     /// Swallows the reply to the `k`-th request from now on, counted over all connections, and resets that
     /// connection.
     fn drop_reply(&self, k: u64);
+
+    /// How many requests have been sent so far over all connections, as [`drop_reply`](Self::drop_reply) counts them.
+    fn requests(&self) -> u64;
 
     /// How many replies [`drop_reply`](Self::drop_reply) has swallowed.
     fn dropped_replies(&self) -> u64;

@@ -121,9 +121,9 @@ impl Case {
         self.needs.iter().all(|need| offers.contains(need))
     }
 
-    /// Whether it stops the server, so that it needs one which no other case uses meanwhile.
+    /// Whether it stops or kills the server, so that it needs one which no other case uses meanwhile.
     pub fn disturbs_the_server(&self) -> bool {
-        self.needs.contains(&Need::Server)
+        self.needs.contains(&Need::Server) || self.needs.contains(&Need::Failover)
     }
 
     /// Runs it, on the tokio runtime of the caller, which must have several threads.

@@ -1,7 +1,7 @@
 //! The table of all cases.
 
 use super::Need::{
-    Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
 };
 use super::{Case, Need, Pace, Run};
 use super::{
@@ -139,6 +139,8 @@ const ALL: &[Case] = cases! {
     promises {
         a_loss_is_told_as_soon_as_promised: Free [];
         waiters_are_woken_as_soon_as_promised: Quiet [];
+        a_release_wakes_one_waiter_as_promised: Quiet [Link];
+        a_failover_grants_nothing_twice_as_promised: Free [Failover];
         what_works_across_hosts_leaves_the_process: Free [];
     }
     secrets {

@@ -151,6 +151,10 @@ impl Link for Line {
         self.proxy.drop_reply(k);
     }
 
+    fn requests(&self) -> u64 {
+        self.proxy.turns()
+    }
+
     fn dropped_replies(&self) -> u64 {
         self.proxy.dropped_replies()
     }
