@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Pauses that double from try to try, up to a longest one, with jitter: those who collided do not meet again.
+/// Pauses that double from try to try, up to a longest one, with jitter: clients that collided do not collide again.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
@@ -10,7 +10,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from this first one on, up to the longest.
+    /// The first and the longest pause.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { next: first.min(longest), longest }
     }

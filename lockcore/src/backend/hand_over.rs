@@ -1,18 +1,18 @@
 //! Until when a grant that a release made for a waiter is valid.
 //!
-//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and tells it
-//! by a notification. Nothing about that message says when the lease began: it may be late, by any time. What counts is
+//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and sends it
+//! a notification. That message does not say when the lease began, and may be late by any time. What counts is
 //! the sign of life that the server had last seen when it granted. The grant names it; it was sent before the grant, so
-//! the lease ends a whole length of it after `sent`, or later.
+//! the lease ends its whole length after `sent`, or later.
 //!
 //! Where a release reads the clock before it sees the queue and commits, a sign of life in between can be younger than the
 //! lease. So two readings of the server's clock count as well: `clock` in the answer to the sign of life, and `ends`, the
-//! end of the provisional lease. The lease ends `ends - clock` after `sent`, or later. That difference alone would not do:
+//! end of the provisional lease. The lease ends `ends - clock` after `sent`, or later. That difference alone is not enough:
 //! the clock may have been set forward between the two. The shorter of the two times counts.
 //!
-//! It may be one of several that were answered: an earlier one proves the same about the lease that it came before. No
-//! other sign of life will do. One that came after the lease had lapsed, and has made a new place in the queue, meets
-//! an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor does one that has no answer.
+//! The sign of life may be one of several that were answered: an earlier one proves the same about a later lease. No
+//! other sign of life is enough. One that came after the lease had lapsed, and has made a new place in the queue, can meet
+//! an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor is one without an answer enough.
 //! And another connection may lead to another server, with another clock.
 //!
 //! `tests/hand_over_model` searches every order of events with this very code, and finds what breaks without each rule.
@@ -33,7 +33,7 @@ pub struct SignOfLife {
 
 impl SignOfLife {
     /// One with this number, which the server keeps with the place in the queue; each has another. It was sent at `sent`,
-    /// and the answer says what the server's clock stood at then, in microseconds.
+    /// and the answer has the time of the server's clock, in microseconds.
     pub fn new(number: u64, sent: Moment, clock: u64) -> Self {
         Self { sent, clock, number, generation: 0 }
     }
@@ -115,7 +115,7 @@ impl PushedGrant {
         self.generation
     }
 
-    /// Until when the grant is valid, given the waiter's last answered sign of life. `None`: it proves too
+    /// Until when the grant is valid, given the waiter's last answered sign of life. `None`: that proves too
     /// little, or there is hardly any time left; the waiter asks the server, which takes as long as a renewal.
     pub fn deadline(&self, sign: Option<&SignOfLife>, now: Moment) -> Option<Moment> {
         let sign = sign.filter(|sign| sign.number == self.seen && sign.generation == self.generation)?;

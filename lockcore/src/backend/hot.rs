@@ -1,4 +1,4 @@
-//! Which locks somebody has waited for lately.
+//! Which locks were contended lately.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use crate::LockName;
 const LATELY: Duration = Duration::from_secs(10);
 const PLACES: usize = 512;
 
-/// The locks that somebody has waited for lately, roughly: names share entries.
+/// The locks that were contended lately: somebody waited for them. It is an approximation, since names share entries.
 ///
-/// It is for servers where a free lock that nobody waits for has a shorter request than one with waiters: it says which of
-/// the two to send first, so that a wrong guess costs one more request and nothing else. A name stays for ten seconds.
+/// It is for servers where a lock without waiters takes a shorter request than one with waiters: it says which of
+/// the two to send first. A wrong guess costs one more request and nothing else. A name stays for ten seconds.
 #[derive(Debug)]
 pub struct Hot {
     start: Instant,

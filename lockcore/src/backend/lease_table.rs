@@ -1,4 +1,4 @@
-//! Leases that no server ends, since the session of a client that lives keeps what its claims have made.
+//! Leases that the client itself has to end: the server keeps the records of its claims for as long as its session lives.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::{Moment, OwnerId};
 /// asks for such claims by [`expired`](Self::expired) and gives them up.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
-    /// A lease ends earlier than `expired` is going to look.
+    /// A lease ends earlier than the time for which `expired` sleeps.
     changed: Notify,
 }
 
 struct Rows<T> {
     by_owner: HashMap<OwnerId, Row<T>>,
-    /// When `expired` looks next.
+    /// When `expired` wakes up next.
     wakes: Moment,
     closed: bool,
 }
@@ -60,7 +60,7 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.get(&owner).map(|row| Arc::clone(&row.kept))
     }
 
-    /// Lets the lease of a claim end at `until`, or later if that was said before. `false`: the claim is not there, or is
+    /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not there, or is
     /// being given up.
     #[must_use]
     pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {

@@ -5,11 +5,11 @@
 //! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
 //! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
 //!   itself needs neither. [`PushedGrant`]: until when a grant that a release made for a waiter is valid. [`Hot`]:
-//!   which locks somebody has waited for lately.
+//!   which locks were contended lately.
 //! * [`Reconnect`]: a connection for each runtime that is replaced when it fails, and requests that are repeated on the new
 //!   one.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
-//! * [`LeaseTable`]: leases that no server ends, since the session of a client keeps what its claims have made.
+//! * [`LeaseTable`]: leases that the client itself has to end, since its session keeps the records of its claims.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
 mod backoff;

@@ -9,10 +9,10 @@ use tokio::task::AbortHandle;
 use crate::system::lock;
 use crate::{Error, ErrorKind, Result};
 
-/// One `T` for each tokio runtime that asks, such as a connection with its requests.
+/// One `T` for each tokio runtime that uses it, such as a connection with its requests.
 ///
 /// A connection works only while the runtime that made it is driven. If several runtimes shared one, a runtime that is
-/// blocked, or not driven for a while, would hold up the others. So each has its own, and none depends on another. A
+/// blocked, or not driven for a while, would delay the others. So each has its own, and none depends on another. A
 /// program has one runtime as a rule, and the keeper another, so there are two connections to a server.
 ///
 /// What belongs to a runtime is dropped when the runtime ends.

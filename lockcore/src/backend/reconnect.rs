@@ -47,7 +47,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         Self { connections: PerRuntime::new(), silence }
     }
 
-    /// Asks until there is an answer or the time is over; then the last failure is the answer.
+    /// Repeats the request until it has an answer or the time is over; then the last failure is the answer.
     ///
     /// `request` is told whether one before it may have been carried out: an acquire then calls
     /// [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds nothing may have released it.

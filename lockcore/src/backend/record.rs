@@ -1,11 +1,11 @@
-//! What a server keeps of a holder, as text.
+//! The record of a holder at a server, as text.
 
 use std::time::Duration;
 
 use crate::{Claim, FencingToken, Mode};
 
-/// What a backend writes at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and for whoever
-/// looks at the server by hand: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
+/// What a backend writes at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and for people who
+/// read it there: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
 ///
 /// It is for servers that store values without a structure. The owner is not part of it: it is compared by the server,
 /// and stands where the server can compare it.

@@ -36,7 +36,7 @@ struct Rows {
     by_name: HashMap<LockName, usize>,
 }
 
-/// What has been said to a waiter.
+/// The notifications for a waiter.
 #[derive(Debug, Default)]
 struct Inbox {
     notified: Notify,
@@ -77,7 +77,7 @@ impl Waiters {
         let inbox = Arc::<Inbox>::default();
         {
             let mut rows = self.rows();
-            // A server that forgot its queue may give a ticket again: the one who had it is to ask again.
+            // A server that lost its queue may give a ticket again: the waiter that had it is to ask again.
             if let Some((old, inbox)) = rows.by_ticket.insert(ticket, (name.clone(), Arc::clone(&inbox))) {
                 rows.forget(&old);
                 inbox.notified.notify_one();

@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::KEEP_EVERY;
 use crate::{Claim, Clock, Error, ErrorKind, Grant, Moment, Result};
 
-/// What came of asking for a lock once.
+/// The answer to a request for a lock.
 #[derive(Debug)]
 pub enum Answer {
     /// The claim holds the lock.
     Granted(Grant),
     /// It is held by another, or others come first. Ask again when notified, and after `recheck` at the latest: when
-    /// the lease of the holder ends, for one, since the dead notify nobody.
+    /// the lease of the holder ends, for instance, since a holder that died notifies nobody.
     Refused {
         /// How long to wait for a notification.
         recheck: Duration,
     },
-    /// Nothing was decided: the votes were split, for one. Ask again after the pause, whatever is notified.
+    /// Nothing was decided: the votes were split, for instance. Ask again after the pause, with or without a notification.
     Undecided {
         /// How long to wait.
         pause: Duration,
@@ -25,7 +25,7 @@ pub enum Answer {
     /// Too few servers answer, or may answer, to decide. Ask again after the pause. When the wait ends first, this error
     /// is the answer: that the lock is held by another would be wrong.
     Unavailable {
-        /// What stands in the way.
+        /// The reason.
         error: Error,
         /// How long to wait.
         pause: Duration,
@@ -41,7 +41,7 @@ pub trait Queue: Sync {
     fn ask(&self, claim: &Claim, place: Option<&Self::Place>) -> impl Future<Output = Result<Answer>> + Send;
 
     /// Makes sure that notifications are received. It is called before each request that queues, so that none is missed;
-    /// it is not waited for when the wait ends. Without a subscription the timer behind it must do.
+    /// the wait for it ends with the wait of the claim. Without a subscription, waiters depend on the timer.
     fn subscribe(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -53,14 +53,14 @@ pub trait Queue: Sync {
     fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
 
     /// What a release has granted to the place meanwhile, if that is valid without asking the server. It is called after
-    /// each notification. Without such grants there is nothing to be done.
+    /// each notification. Backends without such grants need not implement it.
     fn taken(&self, claim: &Claim, place: &Self::Place) -> Option<Grant> {
         let _: (&Claim, &Self::Place) = (claim, place);
         None
     }
 
-    /// Gives the server a sign of life of the waiter; false if the place is gone. Where asking is a sign of life by
-    /// itself, there is nothing to be done.
+    /// Gives the server a sign of life of the waiter; false if the place is gone. Where each request for the lock is a sign of
+    /// life, a backend need not implement it.
     fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
         let _: (&Claim, &Self::Place) = (claim, place);
         std::future::ready(Ok(true))
@@ -69,7 +69,7 @@ pub trait Queue: Sync {
     /// Leaves the queue at once, for an error that ends the wait and must leave nothing behind.
     fn leave(&self, claim: &Claim) -> impl Future<Output = Result<()>> + Send;
 
-    /// The claim has been granted, and its place is of no use any more.
+    /// The claim has been granted, and needs its place no longer.
     fn granted(&self, place: Self::Place) {
         drop(place);
     }
@@ -77,9 +77,9 @@ pub trait Queue: Sync {
 
 /// Asks for a lock, and waits for its turn as the claim allows. `None`: the wait ended, or the claim was cancelled.
 ///
-/// The order of steps leaves no gap for a missed notification: the place in the queue is visible before the lock is
-/// asked for again, so whoever frees the lock after that sees it. Behind the notification stands a timer. After a
-/// cancellation nothing is sent that queues: before each such request the claim is looked at.
+/// The order of steps leaves no gap for a missed notification: the place in the queue exists before the lock is
+/// asked for again, so a release after that finds it. A timer is the fallback for a lost notification. After a
+/// cancellation nothing is sent that queues: the claim is checked before each such request.
 ///
 /// With a `place` the claim is in the queue already, or enters it with its first question.
 pub async fn wait_for_turn<Q: Queue>(
@@ -120,7 +120,7 @@ pub async fn wait_for_turn<Q: Queue>(
             // The wait ended while it was asked again.
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(obstacle.unwrap_or(error)),
             Err(error) => {
-                // Nobody gives such a claim up later, since the error says that nothing was done.
+                // Such a claim is not given up later, since the error says that nothing was done.
                 if error.kind() == ErrorKind::KindClash && place.is_some() {
                     queue.leave(claim).await?;
                     claim.note_left_queue();

@@ -1,4 +1,4 @@
-//! Claims that must be given up unless a guard takes over, or the server has said that they hold nothing.
+//! Claims that are given up unless a guard takes over, or the server has said that they hold nothing.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{Background, GivingUp, Outcome};
 use crate::lease::{Left, PassOn};
 use crate::{Claim, Released, Result};
 
-/// A claim that must be given up unless a guard takes over, or the server has said that it holds nothing.
+/// A claim that is given up unless a guard takes over, or the server has said that it holds nothing.
 ///
 /// It is armed before the first byte of an acquire is sent. If the task that runs the operation is dropped half-way,
 /// as the shutdown of a runtime does, dropping this hands the claim to the keeper.
@@ -23,7 +23,7 @@ impl Armed {
         Self { claim: Some((background, claim)), then: None }
     }
 
-    /// Tells somebody in the end.
+    /// Whom to tell when the claim has been given up, or need not be.
     pub(crate) fn then(mut self, then: Option<Arc<dyn PassOn>>) -> Self {
         self.then = then;
         self
@@ -59,7 +59,7 @@ impl Armed {
         }
     }
 
-    /// Gives the claim of a lock up that was lost. With a lock delay that is treated like a crash, since requests of the
+    /// Gives up the claim of a lost lock. With a lock delay, a loss is treated like a crash, since requests of the
     /// holder may still be on their way: the lock is free only after the delay.
     pub(crate) fn give_up_lost(mut self, outcome: Outcome) {
         let lock_delay = self.claim().lock_delay();
@@ -70,7 +70,7 @@ impl Armed {
         background.leases.give_up_after(lock_delay, claim, outcome);
     }
 
-    /// Gives up a claim that was held, and that had this much of its lease left; nothing if it was lost.
+    /// Gives up the claim of a hold that has ended. `left`: the rest of its lease; `None` if the lock was lost.
     pub(crate) fn give_up_held(self, left: Option<Left>) {
         match left {
             Some(_) => self.give_up(Outcome::Answered),
@@ -78,7 +78,7 @@ impl Armed {
         }
     }
 
-    /// Gives the claim up and waits for the answer. On an error the keeper goes on.
+    /// Gives the claim up and waits for the answer. On an error the keeper repeats the release.
     ///
     /// `was_held`: the lock was not lost before.
     pub(crate) async fn release(mut self, was_held: bool) -> Result<Released> {

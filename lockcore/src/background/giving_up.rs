@@ -1,4 +1,4 @@
-//! One claim that is being given up, on the runtime of whoever gives it up.
+//! One claim that is being given up, on the runtime of its caller.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -54,7 +54,7 @@ impl GivingUp {
     /// Asks and waits for the answer. What is not answered at once is on the list.
     ///
     /// `was_held`: the claim held the lock when the release began. If the keeper has released it meanwhile, "not held" is
-    /// then its doing, and no loss.
+    /// then the result of that release, and no loss.
     pub(super) async fn ask(mut self, was_held: bool) -> Result<Released> {
         let releases = Arc::clone(&self.releases);
         let claim = self.claim.clone();
@@ -75,7 +75,7 @@ impl GivingUp {
             Err(error) => releases.failed(&claim, error),
         }
         match answer {
-            // What was done under the lock was done by then. One that was lost before must not be called released.
+            // The lock was held until the release began. A lock that was lost before must not be called released.
             Ok(Released::InDoubt) if was_held => Ok(Released::Released),
             Ok(Released::InDoubt) => Ok(Released::NotHeld),
             answer => answer,
@@ -104,7 +104,7 @@ impl Drop for GivingUp {
     }
 }
 
-/// An acquire that goes on in a task, since its caller has gone. It gives its claim up by itself, unless its runtime is
+/// An acquire that goes on in a task, since its caller has left. It gives its claim up by itself, unless its runtime is
 /// not driven: then the keeper does.
 #[derive(Debug)]
 pub(super) struct Moved {

@@ -1,4 +1,4 @@
-//! The leases of one client, and the task on the keeper thread that keeps them alive.
+//! The leases of one client, and the task on the keeper thread that renews them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -15,17 +15,17 @@ use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
 use crate::{Claim, Clock, DistributedLock, Loss, Moment, LeaseState};
 
-/// A lock that is held for a shorter time than this is not listened for at the server. Without the pause, each lock
-/// would cost two switches of threads.
+/// Only for a lock that is held for longer than this does the client listen for losses. Without the pause, each lock
+/// would cost two switches between threads.
 const LISTEN_AFTER: Duration = Duration::from_millis(50);
-/// After a backend's doubt, the pause before it is asked for the next.
+/// The pause after a backend has reported a doubt, before it is asked for the next.
 const DOUBTED_AGAIN: Duration = Duration::from_millis(100);
 
 /// The leases of one client.
 ///
-/// The task that keeps them runs while there are any. It sleeps until the earliest moment at which a lease needs
-/// something; a new lease wakes it only if it needs something earlier, which is rare: so taking and releasing a lock
-/// costs no switch of threads.
+/// The task that renews them runs while there are any. It sleeps until the earliest moment at which a lease is
+/// due; a new lease wakes it only if it is due earlier, which is rare: so taking and releasing a lock
+/// costs no switch between threads.
 #[derive(Debug)]
 pub(super) struct LeaseSet {
     backend: Arc<dyn DistributedLock>,
@@ -41,27 +41,27 @@ pub(super) struct LeaseSet {
 #[derive(Debug)]
 struct Entry {
     held: Arc<HeldLock>,
-    /// When to begin to listen for what the backend says without being asked.
+    /// When to begin to listen for losses and doubts that the backend reports.
     listens: Option<Moment>,
 }
 
 #[derive(Debug)]
 struct Table {
     leases: Slab<Entry>,
-    /// When the task looks next; `None` while it does not run.
+    /// When the task wakes up next; `None` while it does not run.
     wakes: Option<Moment>,
     closed: bool,
 }
 
-/// What a look at the leases came to.
+/// What a sweep over the leases has found.
 #[derive(Default)]
 struct Swept {
     due: Batch,
-    /// Claims of holds that have met a limit.
+    /// Claims of holds that have reached a limit.
     over: Vec<Claim>,
     changes: Vec<(Arc<HeldLock>, LeaseState)>,
     listening: Batch,
-    /// When to look next; `None` when no lease is left.
+    /// When to sweep next; `None` when no lease is left.
     wakes: Option<Moment>,
 }
 
@@ -84,9 +84,9 @@ impl LeaseSet {
         })
     }
 
-    /// Takes a lease into care.
+    /// Begins to renew a lease.
     pub(super) fn insert(self: &Arc<Self>, held: &Arc<HeldLock>) {
-        // A grant that was long under way may be due at once; the task then wakes at once.
+        // A grant that was under way for long may be due at once; the task then wakes at once.
         // The clock of a test may stand still.
         let pause = if self.clock.is_system() { LISTEN_AFTER } else { Duration::ZERO };
         let listens = self.loss_push.then(|| self.clock.now().after(pause));
@@ -114,7 +114,7 @@ impl LeaseSet {
         }
     }
 
-    /// Lets a lease go. It is not renewed from now on.
+    /// Stops renewing a lease.
     pub(super) fn remove(&self, held: &HeldLock) {
         // Under the lock: otherwise the sweep could free the slot in between, and another lease move in.
         let mut table = lock(&self.table);
@@ -150,7 +150,7 @@ impl LeaseSet {
         }
     }
 
-    /// Looks at every lease: ends those past their deadline, finds those to be renewed.
+    /// Steps every lease: ends those past their deadline, finds those to be renewed.
     fn sweep(&self) -> Swept {
         let mut swept = Swept::default();
         let mut table = lock(&self.table);
@@ -194,13 +194,13 @@ impl LeaseSet {
         swept
     }
 
-    /// Does what a sweep has found, outside of the lock of the table: what is told wakes tasks of the application.
+    /// Acts on what a sweep has found, outside of the lock of the table, since it wakes tasks of the application.
     fn act(self: &Arc<Self>, swept: Swept) {
         for batch in batches(swept.due, self.clock.now()) {
             let leases = Arc::clone(self);
             drop(self.keeper.spawn(async move {
                 leases.renewer.renew(batch).await;
-                // The next steps of these leases may be due earlier than the task was going to wake.
+                // These leases may be due earlier than the task was going to wake.
                 leases.look_again();
             }));
         }
@@ -217,7 +217,7 @@ impl LeaseSet {
         }
     }
 
-    /// Gives a claim up when so much time has passed.
+    /// Gives a claim up after this time.
     pub(super) fn give_up_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: Outcome) {
         let leases = Arc::clone(self);
         drop(self.keeper.spawn(async move {
@@ -227,13 +227,13 @@ impl LeaseSet {
         }));
     }
 
-    /// Passes on what the backend hears about a lease without asking, until the lease ends.
+    /// Steps a lease by the losses and doubts that the backend reports, until the lease ends.
     async fn listen(&self, held: &HeldLock) {
         let lost = std::pin::pin!(self.backend.lost(held.grant()));
         let doubted = async {
             loop {
                 self.backend.doubted(held.grant()).await;
-                // What is in doubt already keeps the time of its next try.
+                // A lease in doubt keeps the time of its next try.
                 if held.lease_state() == LeaseState::Held {
                     let event = self.renewer.doubt(held, rand::random(), "the connection is down");
                     held.on(self.clock.now(), event);

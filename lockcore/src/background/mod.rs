@@ -1,4 +1,4 @@
-//! What a client does beside the calls of its users: renewals, the watch over deadlines, releases.
+//! The work of a client outside of its users' calls: renewals, deadlines, releases.
 //!
 //! An application may block or stop its runtime; its locks must not be lost for that. So all this runs on the keeper, a
 //! thread of the process that does nothing else.
@@ -28,7 +28,7 @@ pub(crate) use releases::Outcome;
 use releases::Releases;
 pub(crate) use under_way::{Next, UnderWay};
 
-/// One client of a backend, without its face: what its clones, its guards and the keeper share.
+/// One client of a backend: what its clones, its guards and the keeper share.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) backend: Arc<dyn DistributedLock>,
@@ -57,7 +57,7 @@ impl Background {
         }))
     }
 
-    /// Adds to an error what the backend need not know.
+    /// Adds the operation, the backend and the lock to an error.
     pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
         let error = error.during(operation).on_backend(self.capabilities.backend);
         match name {
@@ -66,7 +66,7 @@ impl Background {
         }
     }
 
-    /// Refuses what comes after [`close`](Self::close).
+    /// Refuses requests after [`close`](Self::close).
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "this client was closed"));
@@ -74,17 +74,17 @@ impl Background {
         Ok(())
     }
 
-    /// Takes a lease into care.
+    /// Begins to renew a lease.
     pub(crate) fn keep(&self, held: &Arc<HeldLock>) {
         self.leases.insert(held);
     }
 
-    /// Lets a lease go. It is not renewed from now on.
+    /// Stops renewing a lease.
     pub(crate) fn let_go(&self, held: &HeldLock) {
         self.leases.remove(held);
     }
 
-    /// Looks at the leases again: one of them may need something earlier than it did.
+    /// Sweeps the leases again: one of them may be due earlier than before.
     pub(crate) fn look_again(&self) {
         self.leases.look_again();
     }

@@ -2,7 +2,7 @@
 //!
 //! A claim is given up on the runtime of its caller, where the connection of its acquire is. That runtime may end, or
 //! not be driven any more. So every release under way is on a list, and the keeper takes over what has not begun after
-//! 100 ms or is not done after a second. A release is harmless if it is repeated, so it does no harm if both do it.
+//! 100 ms or is not done after a second. A repeated release is harmless, so both may do it.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -25,10 +25,10 @@ const BEGUN: Duration = Duration::from_millis(100);
 const DONE: Duration = Duration::from_secs(1);
 /// The longest that one call of the backend may take.
 const CALL: Duration = Duration::from_secs(5);
-/// How much longer than a lease the keeper goes on.
+/// For how much longer than a lease the keeper repeats a release.
 const MARGIN: Duration = Duration::from_secs(5);
-/// A claim that nothing is known of is asked for again until its lease has ended. After so many times "not held"
-/// nobody has to wait for that any more.
+/// The release of a claim in doubt is repeated until its lease has ended. After so many answers "not held",
+/// `close` does not wait for it any more.
 const DENIALS: u32 = 3;
 /// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
 const COPIES: usize = 1024;
@@ -49,7 +49,7 @@ pub(crate) struct Releases {
     counters: Arc<Counters>,
     keeper: OwnRuntime,
     list: Mutex<List>,
-    /// Rung when a release ends.
+    /// Notified when a release ends.
     ended: Notify,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Releases {
 struct List {
     under_way: HashMap<u64, Entry, RandomState>,
     last: u64,
-    /// Whether the keeper looks at the list.
+    /// Whether a task of the keeper watches the list.
     watched: bool,
     /// How many claims are watched for late copies.
     copies: usize,
-    /// The client is closed: nothing is asked for that nobody waits for.
+    /// The client is closed: releases that `close` does not wait for are not repeated.
     closed: bool,
 }
 
@@ -69,11 +69,11 @@ struct List {
 struct Entry {
     claim: Claim,
     outcome: Outcome,
-    /// Told when the keeper takes it over: whoever waits in this process is not to wait for a runtime that is not driven.
+    /// Told when the keeper takes it over: waiters of this process must not wait for a runtime that is not driven.
     then: Option<Arc<dyn PassOn>>,
     since: Moment,
     begun: bool,
-    /// The keeper does it.
+    /// The keeper has taken it over.
     taken: bool,
     /// The server has said several times that the claim holds nothing.
     denied: bool,
@@ -145,7 +145,7 @@ impl Releases {
         self.ended.notify_waiters();
     }
 
-    /// Takes over what does not get on, for as long as anything is on the list.
+    /// Takes over releases that make no progress, for as long as the list is not empty.
     async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(BEGUN).await;
@@ -187,23 +187,23 @@ impl Releases {
         }));
     }
 
-    /// Whether a release is to be gone on with. It is not when somebody else has done it, or when the server has denied
+    /// Whether a release is to be repeated. It is not when it is off the list, or when the server has denied
     /// it and the client is closed.
     fn is_wanted(&self, id: u64) -> bool {
         let list = lock(&self.list);
         list.under_way.get(&id).is_some_and(|entry| !(entry.denied && list.closed))
     }
 
-    /// Nothing is asked for from now on that nobody waits for.
+    /// From now on, releases that `close` does not wait for are not repeated.
     pub(super) fn close(&self) {
         lock(&self.list).closed = true;
     }
 
-    /// Gives a claim up, and asks again and again until the server has said so.
+    /// Releases a claim, again and again until the server has confirmed it.
     ///
     /// Where a request of the acquire may still be on its way, "not held" is no proof: the request may be carried out
-    /// later. After the ttl and a margin the lease has ended by itself in every case but a request that the network
-    /// kept for longer than that, and such a lease is never renewed.
+    /// later. After the ttl and a margin the lease has ended by itself, unless the network has kept a request
+    /// for longer than that; such a lease is never renewed.
     async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: Outcome) {
         let end = Moment::now().after(claim.ttl() + MARGIN);
         let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
@@ -223,7 +223,7 @@ impl Releases {
             backoff.pause().await;
         }
         if denials == 0 && end.has_passed() {
-            tracing::warn!(lock = %claim.name(), "the release gave in; what the claim holds ends with its lease");
+            tracing::warn!(lock = %claim.name(), "the release is not repeated any more; what the claim holds ends with its lease");
         }
     }
 
@@ -251,7 +251,7 @@ impl Releases {
     }
 
     /// A request that was repeated on a new connection may still arrive from the old one, after the release. It then
-    /// takes the lock for nobody. So the claim is given up again, until the lease of such a late copy has ended.
+    /// takes the lock though no guard holds it. So the claim is released again, until the lease of such a late copy has ended.
     pub(super) fn watch_for_copies(self: &Arc<Self>, claim: &Claim) {
         let Some(until) = claim.in_doubt_until() else { return };
         {

@@ -1,6 +1,6 @@
 //! Which leases are renewed together, and one such batch.
 //!
-//! Healthy leases travel together, up to 500 of them. A lease whose renewal failed travels apart from them, in batches
+//! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed apart, in batches
 //! that are halved at each failure: so one lease that always fails is soon alone, and costs the others nothing.
 
 use std::panic::AssertUnwindSafe;
@@ -16,8 +16,8 @@ use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
-/// The most renewals of healthy leases, and of those in doubt, that are under way at a time in one client. They are
-/// counted apart, so that those in doubt do not hold the others up.
+/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one client. They are
+/// counted apart, so that leases in doubt do not delay the others.
 const UNDER_WAY: (usize, usize) = (32, 8);
 
 /// Renews leases of one client.
@@ -61,7 +61,7 @@ impl Renewer {
     pub(super) async fn renew(&self, batch: Batch) {
         let in_doubt = batch.iter().any(|held| held.lease().failures() > 0);
         let turns = if in_doubt { &self.doubtful } else { &self.healthy };
-        // Waiting for a turn is no failure of a lease. Each call before it has its own bound.
+        // Waiting for other calls is no failure of a lease. Each of them has its own bound.
         let _turn = turns.acquire().await;
         let sent = self.clock.now();
         let timeouts = batch.iter().map(|held| held.lease().renewal_timeout(sent));
@@ -89,7 +89,7 @@ impl Renewer {
                     self.doubt(held, spread, "no answer in time")
                 }
             };
-            // The time now, and not that of the answer: a lease whose end was told in between does not come back.
+            // The time now, and not that of the answer: a lease that was reported lost in between does not come back.
             held.on(self.clock.now(), event);
         }
     }
@@ -100,7 +100,7 @@ impl Renewer {
         let until = self.clock.now().after(limit);
         self.counters.renewal_calls.add();
         let called = AssertUnwindSafe(self.backend.renew(&grants, until)).catch_unwind();
-        // A backend answers for each lease by `until`. A little later all of them are taken for unknown.
+        // A backend answers for each lease by `until`. A little later all of them count as unknown.
         match self.clock.timeout_at(until.after(limit / 8), called).await {
             Some(Ok(answers)) => answers,
             None => Vec::new(),

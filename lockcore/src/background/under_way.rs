@@ -1,4 +1,4 @@
-//! Operations that run to their end, whatever becomes of the caller.
+//! Operations that run to their end, even if their callers are dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,27 +13,27 @@ use super::releases::Releases;
 use crate::Claim;
 use crate::lease::PassOn;
 
-/// An operation under way. Dropping it lets it go on without us, with its claim cancelled.
+/// An operation under way. When it is dropped, it goes on in the background with its claim cancelled.
 ///
 /// A caller's future can be dropped at any await. The operation must not stop there: a request that is on its way is
 /// executed by the server all the same. So the operation is polled within the caller's future while the caller waits,
 /// and moves to a task of its own when the caller goes away: no backend future is ever dropped half-way. That costs
-/// nothing in the usual case. What it then comes to, a guard for instance, is dropped by that task, which gives the lock
-/// back. When the runtime itself goes away, the armed claim goes to the keeper; when it is not driven any more, the
+/// nothing in the usual case. That task drops the result, a guard for instance, which releases the lock.
+/// When the runtime ends, the armed claim goes to the keeper; when it is not driven any more, the
 /// keeper gives the claim up after a moment.
 #[must_use = "an operation goes on in the background when it is dropped"]
 pub(crate) struct UnderWay<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     /// The claim to cancel, where that can make the operation end sooner.
     claim: Option<Claim>,
-    /// The claims beside that one which are to be given up if nobody goes on with the operation.
+    /// More claims, to be given up if the operation does not go on.
     others: Vec<Claim>,
-    /// Who is told if the keeper gives them up.
+    /// Told if the keeper gives them up.
     next: Option<Next>,
     releases: Arc<Releases>,
 }
 
-/// Whoever waits in this process for what the operation has, once it has something.
+/// The next task of this process in the queue for the lock, once the operation has the claim turn.
 pub(crate) type Next = Arc<OnceLock<Weak<dyn PassOn>>>;
 
 impl<T: Send + 'static> UnderWay<T> {

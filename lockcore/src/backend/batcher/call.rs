@@ -17,8 +17,8 @@ use super::{Batcher, Inner, Reply, Service, no_answer};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// How often a caller that waits polls the calls of its key, at first and later on. They belong to others, whose
-/// futures may not be polled any more although they are alive.
+/// How often a waiting caller polls the calls of its key, at first and later on. They belong to other callers, whose
+/// futures may not be polled any more although they have not been dropped.
 const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A request under way: a future of its answer. See [`Batcher::call`].
@@ -57,7 +57,7 @@ impl<S: Service> Call<S> {
         }
     }
 
-    /// Gets the calls of the key on as far as this caller has a part in that.
+    /// Does this caller's part for the calls of the key: begins one, polls one, or waits.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.drives.is_none() {
             let part = lock(&self.inner.queues).part(&self.inner, &self.entry.key, self.has_yielded);
@@ -65,7 +65,7 @@ impl<S: Service> Call<S> {
                 Part::Drive(flight, others_wait) => {
                     self.drives = Some(flight);
                     if others_wait && self.inner.bounds.under_way > 1 {
-                        // There may be place for another call.
+                        // There may be room for another call.
                         self.wake_next();
                     }
                 }
@@ -100,23 +100,23 @@ impl<S: Service> Call<S> {
     fn wake_one_of(&self, queues: MutexGuard<'_, Queues<S>>) {
         let next = queues.next(&self.entry.key, self.inner.bounds.under_way);
         drop(queues);
-        // The first that is still there. What it takes on it need not finish by itself.
+        // The first caller that is still there. It need not finish the call by itself.
         next.iter().any(|entry| !Arc::ptr_eq(entry, &self.entry) && entry.wake());
     }
 
-    /// Takes part in a call of others, in case that they do not poll it. Whoever polls a call last is woken by it, so
-    /// this caller goes on with it to its end.
+    /// Polls a call of other callers, in case that they do not. The call wakes whoever polled it last, so
+    /// this caller goes on polling it to its end.
     fn look_after(&mut self) {
         let flights = lock(&self.inner.queues).flights(&self.entry.key);
         self.drives = flights.choose(&mut rand::rng()).cloned();
         self.has_yielded = true;
     }
 
-    /// Waits for the deadline, or for the next look.
+    /// Waits for the deadline, or for the next check.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let left = self.entry.deadline.remaining();
-        // One that polls a call looks, too: another may have polled it since, and whoever is the last to poll is the one
-        // that is woken.
+        // A caller that polls a call checks, too: another may have polled it since, and the call wakes only the one that
+        // polled it last.
         let next = left.min(self.look_every);
         let timer = self.timer.get_or_insert_with(|| Box::pin(Clock::system().sleep_for(next)));
         std::task::ready!(timer.as_mut().poll(cx));
@@ -174,7 +174,7 @@ impl<S: Service> Future for Call<S> {
 }
 
 impl<S: Service> Call<S> {
-    /// The caller goes, with or without its answer. What it has begun goes on without it.
+    /// The caller leaves, with or without its answer. The call that it has begun goes on.
     fn end(&mut self) {
         if self.state != State::Asking {
             return;
@@ -184,7 +184,7 @@ impl<S: Service> Call<S> {
         self.entry.leave();
         let mut queues = lock(&self.inner.queues);
         queues.withdraw(&self.entry);
-        // Its own call, or one that was left to this caller, who has not polled it yet.
+        // Its own call, or one that another left to this caller, which has not polled it yet.
         let flight = self.drives.take().filter(|flight| !flight.has_ended());
         let Some(flight) = flight.or_else(|| queues.take_left(&self.entry.key)) else {
             return self.wake_one_of(queues);
@@ -195,8 +195,8 @@ impl<S: Service> Call<S> {
         if heirs.iter().any(|entry| entry.wake()) {
             return;
         }
-        // Nobody is left. A server that is silent is not waited for; one that may answer is, by a task, so that its
-        // connection stays good.
+        // No caller is left. A task waits for the answer of a server that may still answer, so that the
+        // connection stays usable. A silent server is not waited for.
         let left = self.entry.deadline.remaining();
         match Handle::try_current() {
             Ok(runtime) if !left.is_zero() => {

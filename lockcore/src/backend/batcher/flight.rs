@@ -13,7 +13,7 @@ use crate::backend::Backoff;
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// How often what met with others is tried again at most. A deadlock that comes back twenty times is a
+/// How often a request that collided with others is tried again at most. A deadlock that comes back twenty times is a
 /// failure of its own.
 const TRIES: u32 = 20;
 /// The first and the longest pause between two tries.
@@ -37,10 +37,10 @@ struct Slot<T> {
     answer: Option<Result<Reply<T>>>,
     /// It has, or had, its answer. A second one does not replace it.
     settled: bool,
-    /// What stood in the way last.
+    /// The last failure.
     last: Option<Error>,
     waker: Option<Waker>,
-    /// The caller has gone.
+    /// The caller has left.
     left: bool,
 }
 
@@ -93,14 +93,14 @@ impl<S: Service> Entry<S> {
         }
     }
 
-    /// Wakes the caller to take part. False if there is none any more.
+    /// Wakes the caller to take part in the call. False if it has left.
     pub(super) fn wake(&self) -> bool {
         let slot = lock(&self.slot);
         let (left, waker) = (slot.left, slot.waker.clone());
         drop(slot);
         match waker {
             Some(waker) if !left => waker.wake(),
-            // One that was not polled yet will look by itself.
+            // A caller that was not polled yet will check by itself.
             _ => return false,
         }
         true
@@ -124,7 +124,7 @@ impl<S: Service> Entry<S> {
         lock(&self.slot).left
     }
 
-    /// What stood in the way last.
+    /// The last failure.
     pub(super) fn last_error(&self) -> Option<Error> {
         lock(&self.slot).last.take()
     }
@@ -141,7 +141,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Flight<S: Service> {
     work: Mutex<Option<Work>>,
     pub(super) batch: Vec<Arc<Entry<S>>>,
-    /// Whether a caller has taken it on to poll it, and has not left since.
+    /// Whether a caller polls it, and has not left since.
     pub(super) driven: AtomicBool,
 }
 
@@ -175,7 +175,7 @@ impl<S: Service> Flight<S> {
         }
     }
 
-    /// Whether it has come to its end, or to nothing.
+    /// Whether it has ended or was dropped.
     pub(super) fn has_ended(&self) -> bool {
         match self.work.try_lock() {
             Ok(work) => work.is_none(),
@@ -184,7 +184,7 @@ impl<S: Service> Flight<S> {
         }
     }
 
-    /// Gives the call up, and the connection that it has in hand with it.
+    /// Drops the call, and with it the connection that it uses.
     pub(super) fn cancel(&self) {
         drop(lock(&self.work).take());
         for entry in &self.batch {
@@ -193,7 +193,7 @@ impl<S: Service> Flight<S> {
     }
 }
 
-/// Tries a batch until all of it has answers, or nobody waits for them any more.
+/// Tries a batch until all its requests have answers, or no caller waits for them any more.
 async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
     let mut parts = run_part(&inner, batch).await;
     while let Some(part) = parts.pop() {
@@ -212,7 +212,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
         let attempt =
             Attempt { began, until: open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER) };
         let prepared = service.prepare(&key, attempt).await;
-        // Nothing is sent, or sent again, for a caller that has gone: its release may be on its way already.
+        // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
         open.retain(|entry| is_wanted(service, entry));
         match prepared {
             Ok(()) if open.is_empty() => return Vec::new(),
@@ -279,7 +279,7 @@ fn is_wanted<S: Service>(service: &S, entry: &Entry<S>) -> bool {
     !entry.deadline.has_passed() && !entry.has_left()
 }
 
-/// Puts together what wants the same thing, the first to be tried last.
+/// Groups the requests that want the same thing, the first to be tried last.
 fn apart<S: Service>(service: &S, entries: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let mut parts: Vec<Vec<Arc<Entry<S>>>> = Vec::new();
     for entry in entries {

@@ -1,11 +1,11 @@
 //! Natural batching: requests that meet share a call.
 //!
-//! A request that finds nothing under way is sent at once, alone; what arrives meanwhile goes into the next call. Nobody
-//! waits for others to come.
+//! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
+//! request waits for others to come.
 //!
-//! There is no task behind it: *the callers drive the calls*. Whoever begins a call polls it; the others of its batch
-//! wait for their answers. A caller whose future is dropped, or is not polled any more, holds nobody up: another caller
-//! goes on with the same call. If nobody is left, a task finishes it, so that a connection is not left with half of an
+//! There is no task behind it: *the callers drive the calls*. The caller that begins a call polls it; the others of its batch
+//! wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller
+//! goes on with the same call. If no caller is left, a task finishes it, so that a connection is not left with half of an
 //! answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
@@ -25,9 +25,9 @@ use queues::Queues;
 
 use crate::{Error, ErrorKind, Moment, Result};
 
-/// What a backend does with its requests; a [`Batcher`] decides which of them travel together, and when.
+/// How a backend sends its requests; a [`Batcher`] decides which of them share a call, and when.
 pub trait Service: Send + Sync + Sized + 'static {
-    /// What must not wait for what: requests with different keys never do. A server node, a cluster slot, a
+    /// Requests with different keys never wait for each other. A key is a server node, a cluster slot or a
     /// connection.
     type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
     /// One request.
@@ -43,7 +43,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Of several requests that wait, those with the lowest number go first.
+    /// Of several requests that wait, those with the lowest number are sent first.
     fn urgency(&self, _request: &Self::Request) -> u8 {
         0
     }
@@ -53,11 +53,11 @@ pub trait Service: Send + Sync + Sized + 'static {
         true
     }
 
-    /// Notes that a request may have been carried out without our hearing of it, and is about to be repeated.
+    /// Notes that a request may have been carried out although its answer was lost, and is about to be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 
-    /// Makes sure that there is a connection. It is a step of its own, since it may take long: what is not wanted any
-    /// more when it is done is not sent, so that a request does not follow the release that cleans up after it.
+    /// Makes sure that there is a connection. It is a step of its own, since it may take long: a request that is not wanted any
+    /// more by then is not sent, so that it does not follow the release that cleans up after it.
     ///
     /// A [retryable](Error::is_retryable) error lets it be tried again; any other ends all requests of the batch.
     fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
@@ -67,8 +67,8 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Sends a batch at once, and returns an outcome for each request, in order.
     ///
-    /// It should return by [`Attempt::until`]. When all callers have gone by then, its future is dropped: a connection that
-    /// it has in hand must then not be used any more.
+    /// It should return by [`Attempt::until`]. When all callers have left, its future is dropped: a connection that
+    /// it uses must then not be used any more.
     fn call(
         &self,
         key: &Self::Key,
@@ -104,14 +104,14 @@ pub enum Outcome<T> {
     Answered(T),
     /// It failed, and trying again will not help.
     Failed(Error),
-    /// The server cannot do it now, while it starts for one, and has not carried it out. It is tried again until its
-    /// caller gives up.
+    /// The server cannot do it now, for instance while it starts, and has not carried it out. It is tried again until its
+    /// caller stops waiting.
     Unavailable(Error),
-    /// It met with others, in a deadlock for one, and was not carried out. It is tried again, but not for ever.
+    /// It collided with others, for instance in a deadlock, and was not carried out. It is tried again, but not for ever.
     Again(Error),
     /// Nobody knows whether it was carried out. It is tried again after a pause, in doubt.
     Unknown(Error),
-    /// It was not carried out, since something that a request of the batch wants is blocked. Each is tried again apart
+    /// It was not carried out, since something that a request of the batch wants is blocked. Each request is tried again apart
     /// from those that want something else.
     Blocked,
 }
@@ -129,7 +129,7 @@ impl<T> Reply<T> {
         self.answer
     }
 
-    /// Whether an earlier try may have been carried out without our hearing of it.
+    /// Whether an earlier try, whose answer was lost, may have been carried out.
     pub fn in_doubt(&self) -> bool {
         self.in_doubt
     }
@@ -179,11 +179,11 @@ impl Default for Bounds {
 
 /// Natural batching: requests that meet share a call. Clones are handles on the same batcher.
 ///
-/// A request that finds nothing under way is sent at once, alone; what arrives meanwhile goes into the next call. Nobody
-/// waits for others to come. Requests with different [keys](Service::Key) never wait for each other.
+/// A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
+/// request waits for others to come. Requests with different [keys](Service::Key) never wait for each other.
 ///
-/// There is no task behind it: the callers themselves poll the calls. A caller whose future is dropped, or is not polled
-/// any more, holds nobody up: another caller goes on with the same call.
+/// There is no task behind it: the callers themselves poll the calls. If the future of a caller is dropped, or is not
+/// polled any more, another caller goes on with the same call.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Inner<S>>);
@@ -240,7 +240,7 @@ impl<S: Service> Debug for Batcher<S> {
     }
 }
 
-/// What a caller is told who has no answer in time: what stood in the way last, if that says why.
+/// The error of a caller that has no answer in time, with the last failure as its cause if there is one.
 fn no_answer(last: Option<&Error>) -> Error {
     if let Some(last) = last
         && last.kind() == ErrorKind::Unreachable

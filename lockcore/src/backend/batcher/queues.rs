@@ -1,4 +1,4 @@
-//! What waits and what is under way, for each key.
+//! The requests that wait and the calls that are under way, for each key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::flight::{Entry, Flight};
 use super::{Inner, Service};
 use crate::Moment;
 
-/// A request that has waited for so long goes before those that are more urgent: nobody waits for ever.
+/// A request that has waited for so long is sent before more urgent ones: none waits for ever.
 const LONG: Duration = Duration::from_millis(250);
 
-/// How many of those who wait are looked at for the next batch: a queue that a silent server has made long must not cost
+/// How many waiting requests are considered for the next batch: a queue that a silent server has made long must not cost
 /// more for each call.
 const SCAN: usize = 1024;
 
@@ -29,21 +29,21 @@ pub(super) struct Queues<S: Service> {
 }
 
 struct KeyQueue<S: Service> {
-    /// Those who wait, and some who have [gone](Self::gone).
+    /// The requests that wait, and some whose callers have [left](Self::gone).
     waiting: VecDeque<Arc<Entry<S>>>,
-    /// How many of them have gone. They are taken out together, since each would have to be searched for.
+    /// For how many the caller has left. They are removed together, since each would have to be searched for.
     gone: usize,
     flights: Vec<Arc<Flight<S>>>,
     /// The callers of the last batch have just been answered, and often ask again at once. The next call begins when
-    /// they have had their turn, so that they meet in it.
+    /// they have run, so that their requests share it.
     settling: bool,
 }
 
 /// What a caller is to do.
 pub(super) enum Part<S: Service> {
-    /// Poll this call. Whether others wait, who may begin another.
+    /// Poll this call. The flag: other callers wait, which may begin another.
     Drive(Arc<Flight<S>>, bool),
-    /// Let others run first, and look again.
+    /// Let other tasks run first, and check again.
     Yield,
     /// Wait for the answer.
     Wait,
@@ -74,7 +74,7 @@ impl<S: Service> KeyQueue<S> {
         }
     }
 
-    /// Takes out the one that stands at this place, if it has not gone.
+    /// Removes the request at this position, if its caller has not left.
     fn take(&mut self, at: usize) -> Option<Arc<Entry<S>>> {
         let entry = self.waiting.remove(at)?;
         if entry.queued.swap(false, Ordering::Relaxed) {
@@ -84,7 +84,7 @@ impl<S: Service> KeyQueue<S> {
         None
     }
 
-    /// The most urgent of those who wait, and those that can share its call. What is left keeps its order.
+    /// The most urgent request, and those that can share its call. The others keep their order.
     fn take_batch(&mut self, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
         let service = &inner.service;
         let now = Moment::now();
@@ -132,7 +132,7 @@ impl<S: Service> Queues<S> {
         true
     }
 
-    /// Takes a request out that was not sent.
+    /// Removes a request that was not sent.
     pub(super) fn withdraw(&mut self, entry: &Arc<Entry<S>>) {
         if !entry.queued.swap(false, Ordering::Relaxed) {
             return;
@@ -143,15 +143,15 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// A call that its caller has left.
+    /// A call whose caller has left.
     pub(super) fn take_left(&mut self, key: &S::Key) -> Option<Arc<Flight<S>>> {
         self.queues.get(key)?.take_left()
     }
 
-    /// What a caller with this key is to do, which polls no call yet.
+    /// What a caller with this key, which polls no call yet, is to do.
     pub(super) fn part(&mut self, inner: &Arc<Inner<S>>, key: &S::Key, has_yielded: bool) -> Part<S> {
         let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
-        // A call that its caller has left comes first: others wait for it.
+        // A call whose caller has left comes first: other callers wait for it.
         if let Some(flight) = queue.take_left() {
             return Part::Drive(flight, !queue.is_empty());
         }
@@ -174,7 +174,7 @@ impl<S: Service> Queues<S> {
         self.queues.get(key).map_or_else(Vec::new, |queue| queue.flights.clone())
     }
 
-    /// Notes that a call has ended. Whoever is to begin the next one must be [woken](Self::next).
+    /// Notes that a call has ended. The caller that is to begin the next one must be [woken](Self::next).
     pub(super) fn finish(&mut self, key: &S::Key, flight: &Arc<Flight<S>>) {
         let Some(queue) = self.queues.get_mut(key) else { return };
         queue.flights.retain(|one| !Arc::ptr_eq(one, flight));
@@ -184,7 +184,7 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// Those who could begin the next call, if there is something to send and nothing in the way.
+    /// The callers that could begin the next call, if there is something to send and room for another call.
     pub(super) fn next(&self, key: &S::Key, under_way: usize) -> Vec<Arc<Entry<S>>> {
         match self.queues.get(key) {
             Some(queue) if queue.flights.len() < under_way => queue.live().take(8).cloned().collect(),
@@ -192,7 +192,7 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// Those who could go on with a call that its caller has left: those of its batch, and some who wait behind it.
+    /// The callers that could go on with a call whose caller has left: those of its batch, and some that wait behind it.
     pub(super) fn heirs(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
         flight.batch.iter().chain(waiting).cloned().collect()
