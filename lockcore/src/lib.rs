@@ -3,15 +3,15 @@
 //! * [`Locks`] is what applications use: `locks.lock("orders/42").await?` yields a [`LockGuard`].
 //! * [`DistributedLock`] is what backends implement: small, object safe, without policy.
 //!
-//! Everything between the two is written once, here: waiting, lease renewal on a [thread of its own](#the-keeper),
-//! loss, cancellation, clean-up. So a backend is mechanism only. What several backends need is in [`backend`].
+//! Everything between the two is implemented once, here: waiting, lease renewal on a [thread of its own](#the-keeper),
+//! loss, cancellation, clean-up. So a backend needs no policy. What several backends need is in [`backend`].
 //!
 //! # When not to use a distributed lock
 //!
 //! * **To protect data that one database can protect.** A transaction, a unique key or a conditional update does it
 //!   without a lease, a clock or a second system.
 //! * **For correctness without fencing.** Every lock with a lease can be held by two for a moment: a holder that was
-//!   paused does not know that its time is over until it runs again. Let the resource compare the
+//!   paused does not know that its lease has ended until it runs again. Let the resource compare the
 //!   [`FencingToken`], or lock where the data is (`verify_in` of the SQL backends).
 //! * **Within one process.** [`tokio::sync::Mutex`] is a thousand times cheaper.
 //! * **As a queue.** Workers that all wait for one lock do one thing at a time; a job queue does not.

@@ -11,9 +11,9 @@
 //! the clock may have been set forward between the two. The shorter of the two times counts.
 //!
 //! The sign of life may be one of several that were answered: an earlier one proves the same about a later lease. No
-//! other sign of life is enough. One that came after the lease had lapsed, and has made a new place in the queue, can meet
-//! an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor is one without an answer enough.
-//! And another connection may lead to another server, with another clock.
+//! other sign of life is enough. One that came after the lease had lapsed, and has made a new place in the queue, can
+//! meet an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor is one without an
+//! answer enough. And another connection may lead to another server, with another clock.
 //!
 //! `tests/hand_over_model` searches every order of events with this very code, and finds what breaks without each rule.
 

@@ -59,8 +59,8 @@ pub trait Queue: Sync {
         None
     }
 
-    /// Gives the server a sign of life of the waiter; false if the place is gone. Where each request for the lock is a sign of
-    /// life, a backend need not implement it.
+    /// Gives the server a sign of life of the waiter; false if the place is gone. Where each request for the lock is a
+    /// sign of life, a backend need not implement it.
     fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
         let _: (&Claim, &Self::Place) = (claim, place);
         std::future::ready(Ok(true))

@@ -251,7 +251,8 @@ impl Releases {
     }
 
     /// A request that was repeated on a new connection may still arrive from the old one, after the release. It then
-    /// takes the lock though no guard holds it. So the claim is released again, until the lease of such a late copy has ended.
+    /// takes the lock though no guard holds it. So the claim is released again, until the lease of such a late copy has
+    /// ended.
     pub(super) fn watch_for_copies(self: &Arc<Self>, claim: &Claim) {
         let Some(until) = claim.in_doubt_until() else { return };
         {

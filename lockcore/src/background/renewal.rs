@@ -1,7 +1,7 @@
 //! Which leases are renewed together, and one such batch.
 //!
-//! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed apart, in batches
-//! that are halved at each failure: so one lease that always fails is soon alone, and costs the others nothing.
+//! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed apart, in
+//! batches that are halved at each failure: so one lease that always fails is soon alone, and costs the others nothing.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
 const BATCH: usize = 500;
-/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one client. They are
-/// counted apart, so that leases in doubt do not delay the others.
+/// The most renewals of leases without failures, and of leases in doubt, that are under way at a time in one client.
+/// They are counted apart, so that leases in doubt do not delay the others.
 const UNDER_WAY: (usize, usize) = (32, 8);
 
 /// Renews leases of one client.

@@ -12,17 +12,17 @@ const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A task asks, for a lease of so many seconds; the hasty do not wait at all, or for nothing.
+    /// A task asks for the lock, with a lease of so many seconds; the flags: without waiting, or with a wait of zero.
     Ask(u64),
     TryNow,
     Hasty,
-    /// One of those who ask goes away.
+    /// The request of a task is dropped.
     Abort(prop::sample::Index),
     Release,
     DropGuard,
     /// A release that is dropped after its first poll.
     DropRelease,
-    /// Another process asks.
+    /// Another process asks for the lock.
     Other,
     /// The tasks run for so many rounds.
     Run(u8),
@@ -94,7 +94,7 @@ impl World {
         self.look().await;
     }
 
-    /// Collects what has been granted: to one at a time, and with rising tokens.
+    /// Collects the guards, and checks that there is one at a time, with rising tokens.
     async fn look(&mut self) {
         let mut at = 0;
         while at < self.asking.len() {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// All who still ask get the lock, and nothing is left behind.
+    /// All requests that are left get the lock, and nothing is left behind.
     async fn end(mut self) {
         tokio::time::timeout(LONG / 2, async {
             while !self.asking.is_empty() || self.held.is_some() {

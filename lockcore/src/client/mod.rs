@@ -19,9 +19,9 @@ use crate::{
 /// The lease that a lock gets when neither the request nor the configuration names one.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// A client of one lock server: cheap to clone, and the only thing that an application needs.
+/// A client of one lock server. Cloning is cheap; clones are the same client.
 ///
-/// It owns all policy: waiting, lease renewal, loss, cancellation, clean-up. The [`DistributedLock`] behind it owns
+/// It implements waiting, lease renewal, loss, cancellation and clean-up. The [`DistributedLock`] behind it implements
 /// the mechanism of one kind of server.
 ///
 /// ```
@@ -52,7 +52,7 @@ impl Locks {
         Ok(Self { background, defaults: Choices::new(DEFAULT_TTL, default_label()) })
     }
 
-    /// A client of this backend with the defaults and the demands of a configuration.
+    /// A client of this backend with the defaults and the requirements of a configuration.
     ///
     /// Fails if the backend does not promise what the configuration requires, or cannot honour its ttl; and as
     /// [`new`](Self::new) does.
@@ -84,14 +84,14 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// A client whose tasks queue in memory: of all tasks that want one name, one claim stands at the server.
+    /// A client whose tasks queue in memory: of all tasks that want one name, one at a time has a claim at the server.
     ///
     /// The queue is shared by this client's clones. It is for exclusive locks; readers, permits and campaigns go to the
-    /// server as ever. It spares the server a crowd. Between processes the turns are then shared out by process, not by task: a
-    /// process with sixty tasks in its queue gets no more than one with a single task.
+    /// server as before. It keeps the server's queue short. The server then serves processes in turn, not tasks: a
+    /// process with sixty tasks in its queue gets the lock as often as one with a single task.
     ///
-    /// A request in the queue must be polled or dropped: one that is kept without being polled may have the turn, and then
-    /// holds the others up.
+    /// A request in the queue must be polled or dropped: one that is neither may have the turn, and then
+    /// delays the others.
     ///
     /// [`try_now`](LockRequest::try_now) is refused when another task of this client claims or, with
     /// [`hand_over`](Self::hand_over), holds the name.
@@ -101,17 +101,17 @@ impl Locks {
         self
     }
 
-    /// A client that [coalesces](Self::coalesce), and passes a lock from task to task without asking the server: up to
+    /// A client that [coalesces](Self::coalesce), and hands a lock from task to task without asking the server: up to
     /// `max` times, and for up to `span`, before the lock goes back to the server.
     ///
     /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
-    /// [`token_blocks`](Capabilities::token_blocks): each claim uses up `max` more, whether the lock is passed on or
-    /// not, so no more than [`HandOver::MOST`] are counted. Elsewhere the tasks share the token of the claim.
+    /// [`token_blocks`](Capabilities::token_blocks): each claim reserves `max` more, whether the lock is handed on or
+    /// not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share the token of the claim.
     /// [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the task that claimed.
     ///
-    /// It is unfair to other processes within the bounds: one that comes first in the server's queue waits for up to
-    /// `max` holders, or for `span` and one holder. A lock is passed on only while its lease is fresh, that is for a
-    /// third of the ttl, and only to a task that asks for the same ttl and lock delay. When it is lost, whoever has it
+    /// It is unfair to other processes within these bounds: one that is first in the server's queue waits for up to
+    /// `max` holders, or for `span` and one holder. A lock is handed on only while its lease is fresh, that is for a
+    /// third of the ttl, and only to a task that asks for the same ttl and lock delay. When it is lost, its holder
     /// is told, and the next task claims it at the server.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
@@ -129,7 +129,7 @@ impl Locks {
         &self.background.backend
     }
 
-    /// A request for the lock, alone. Await it to wait for its turn; see [`LockRequest`] for the choices.
+    /// A request for the exclusive lock. Await it to wait for the lock; see [`LockRequest`] for the options.
     pub fn lock<N>(&self, name: N) -> LockRequest
     where
         N: TryInto<LockName>,
@@ -173,7 +173,7 @@ impl Locks {
         LockRequest::one(&self.background, &self.defaults, name, mode)
     }
 
-    /// A request for several locks, alone: all of them or none, within the wait.
+    /// A request for several exclusive locks: all of them or none, within the wait.
     ///
     /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
     /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
@@ -188,12 +188,12 @@ impl Locks {
         LockRequest::new(&self.background, &self.defaults, All::new(names))
     }
 
-    /// A new owner, for locks that may be taken again by who has them.
+    /// A new owner, for re-entrant locks: an owner may take a lock again that it holds already.
     pub fn owner(&self) -> Owner {
         Owner::new(&self.background, &self.defaults)
     }
 
-    /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the choices.
+    /// A campaign for leadership under this name. Await it to lead; see [`LockRequest`] for the options.
     pub fn campaign<N>(&self, name: N) -> LockRequest<Campaign>
     where
         N: TryInto<LockName>,
@@ -223,7 +223,7 @@ impl Locks {
         Observation::new(&self.background, name.try_into().map_err(Into::into))
     }
 
-    /// Who holds a lock and how many wait. It is history by the time it is read: show it, do not decide by it.
+    /// Who holds a lock and how many wait. The answer may be outdated when it arrives: show it, do not decide by it.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -237,7 +237,7 @@ impl Locks {
         self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
-    /// All locks that are held, in the order of their names, for a person who looks: see [`inspect`](Self::inspect). It asks the
+    /// All locks that are held, in the order of their names, for people: see [`inspect`](Self::inspect). It asks the
     /// server about each of them, one after the other.
     ///
     /// # Cancel safety
@@ -253,16 +253,16 @@ impl Locks {
                 Ok(status) if status.is_held() => held.push(status),
                 Ok(_) => (),
                 Err(error) if error.is_retryable() => return Err(error),
-                // What another program keeps under the name must not hide the others.
+                // A record of another program under one name must not hide the others.
                 Err(error) => tracing::info!(lock = %name, error = format!("{error:#}"), "not looked at"),
             }
         }
         Ok(held)
     }
 
-    /// Frees a lock whoever holds it, and says how many held it: for an operator who knows that the holder is dead.
+    /// Frees a lock from all its holders, and returns how many there were: for an operator who knows that they are dead.
     ///
-    /// A holder that is alive is told that it lost the lock at its next renewal; until then, or until its deadline,
+    /// A holder that is alive learns that it lost the lock at its next renewal; until then, or until its deadline,
     /// its guard says that the lock is held.
     ///
     /// # Cancel safety
@@ -284,9 +284,9 @@ impl Locks {
     }
 
     /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It is
-    /// what a program calls last: a release that a dropped guard has begun would otherwise end with the program.
+    /// the last call of a program: the end of the program would cut off a release that a dropped guard has begun.
     ///
-    /// It closes all clones of this client: what they ask for from now on is refused as
+    /// It closes all clones of this client: later requests are refused as
     /// [`Closed`](crate::ErrorKind::Closed). Guards that are still alive lose their locks at their deadlines. It takes
     /// five seconds at most; see [`close_within`](Self::close_within).
     ///
@@ -318,7 +318,7 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// Host and process: what an operator looks for first.
+/// Host and process.
 fn default_label() -> Arc<str> {
     static LABEL: OnceLock<Arc<str>> = OnceLock::new();
     Arc::clone(LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into()))

@@ -1,4 +1,4 @@
-//! Watching who leads.
+//! A stream of leaders.
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::{Error, FencingToken, Holder, LockName, Operation, Result};
 
 /// How often an observer asks.
 const EVERY: Duration = Duration::from_secs(1);
-/// The shortest pause between two questions, so that an observer does not keep its thread for itself.
+/// The shortest pause between two questions, so that an observer does not occupy its thread.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Who leads, as the server knows it.
@@ -33,10 +33,10 @@ impl From<Holder> for Leader {
     }
 }
 
-/// A stream of who leads: first the present state, then every change that is seen. `None` says that nobody leads.
+/// A stream of leaders: first the present one, then every change that is seen. `None`: nobody leads.
 ///
 /// It asks the server once a second, or as often as [`every`](Self::every) says, while somebody polls it; so changes
-/// that are shorter than that may be missed, and what it says is history. Decide by the token at the resource, not by
+/// that are shorter than that may be missed, and an item may be outdated. Decide by the token at the resource, not by
 /// this. An error does not end the stream; the next poll asks again, after the same pause.
 #[must_use = "nothing is asked until the stream is polled"]
 pub struct Observation {
@@ -44,7 +44,7 @@ pub struct Observation {
     name: Result<LockName>,
     every: Duration,
     asked: bool,
-    /// Whether anything has been said, and what was said last.
+    /// The last item, if there was one.
     told: bool,
     seen: Option<Leader>,
     asking: Option<Asking>,

@@ -1,4 +1,4 @@
-//! How far a lock may travel within a process.
+//! How often a lock may be handed on within a process.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Result};
 
-/// How far a lock may travel within the process before it goes back to the server, as in `1000/20ms`: see
+/// How often, and for how long, a lock may be handed on within the process before it is released, as in `1000/20ms`: see
 /// [`Locks::hand_over`](crate::Locks::hand_over).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 /// # Ok::<_, lockcore::Error>(())
 /// ```
 ///
-/// The same choices can stand in the URL: `memory://?ttl=10s&require=fencing,fifo`. Saying one twice is an error.
+/// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places is an error.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -41,10 +41,10 @@ pub struct LockConfig {
     /// Whether the tasks of a client queue in memory: see [`Locks::coalesce`](crate::Locks::coalesce).
     #[serde(default)]
     pub coalesce: bool,
-    /// How far they pass a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
+    /// How often they hand a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
-    /// What the application relies on. Connecting to a backend that does not promise it fails.
+    /// What the application requires of the backend. Connecting to a backend that does not promise it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
 }
@@ -113,14 +113,14 @@ impl LockConfig {
         self
     }
 
-    /// Lets tasks queue in memory, and pass locks on. More than [`HandOver::MOST`] hand-overs are not counted.
+    /// Lets tasks queue in memory, and hand locks on, [`HandOver::MOST`] times at most.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
         self.hand_over = Some(HandOver::new(max, span));
         self
     }
 
-    /// Adds a demand.
+    /// Adds a requirement.
     #[must_use]
     pub fn require(mut self, requirement: Requirement) -> Self {
         self.require.push(requirement);

@@ -1,4 +1,4 @@
-//! What an application writes down: addresses, options, files.
+//! Configuration: addresses, options, files.
 
 mod hand_over;
 mod lock_config;

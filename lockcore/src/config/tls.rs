@@ -12,7 +12,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The names of the options, where the database has no custom of its own.
+    /// The usual names of the options, where the database has no other ones.
     pub const OPTIONS: [&'static str; 3] = ["ca", "cert", "key"];
 
     /// Reads the names of the files, not yet what is in them. `names` are those of the options.
@@ -44,7 +44,7 @@ impl TlsFiles {
         self.identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()))
     }
 
-    /// Refuses files that are not there, or hold something else.
+    /// Refuses files that are missing, or contain something else.
     pub fn check(&self) -> Result<()> {
         self.ca.as_deref().map(read_certificates).transpose()?;
         if let Some((cert, key)) = &self.identity {
@@ -75,7 +75,7 @@ fn read_pem(file: &str, mark: &str, complaint: &str) -> Result<String> {
     if text.contains(mark) { Ok(text) } else { Err(unusable(file, &complaint)) }
 }
 
-/// An error that says which file is no good for TLS.
+/// An error that names the file which cannot be used for TLS.
 pub fn unusable(what: &str, why: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("{what} cannot be used for TLS")).with_source(why.to_string())
 }
@@ -86,7 +86,7 @@ pub fn unusable(what: &str, why: &dyn std::fmt::Display) -> Error {
 pub fn choose_provider() {
     use rustls::crypto::{CryptoProvider, aws_lc_rs};
     if CryptoProvider::get_default().is_none() {
-        // It fails if somebody else chooses at this moment, which is as good.
+        // It fails if another thread chooses at this moment, which does as well.
         drop(aws_lc_rs::default_provider().install_default());
     }
 }

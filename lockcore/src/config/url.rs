@@ -22,7 +22,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text, for the one place that needs it.
+    /// The text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -71,7 +71,7 @@ pub struct ServerUrl {
 }
 
 impl ServerUrl {
-    /// What stands before `://`, in lower case.
+    /// The part before `://`, in lower case.
     pub fn scheme(&self) -> &str {
         &self.scheme
     }

@@ -6,8 +6,8 @@
 //!
 //! Underneath, each [`Case`] is an async function over a [`Harness`], which stands for one lock server. Only
 //! [`client`](Harness::client) is a must. Those of [`cases`] whose [needs](Case::needs) are met by what the harness
-//! [`offers`](Harness::offers) are run, each on a multi-threaded tokio runtime of its own. A case that fails panics, and says
-//! what happened.
+//! [`offers`](Harness::offers) are run, each on a multi-threaded tokio runtime of its own. A case that fails panics,
+//! and says what happened.
 //!
 //! ```no_run
 //! use std::sync::Arc;

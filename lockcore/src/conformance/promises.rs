@@ -62,8 +62,8 @@ pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
     );
 }
 
-/// A backend that promises to be free of herds has one waiter ask when a lock becomes free, and not all of them: a hand-over
-/// takes no more requests with many waiters than with few.
+/// A backend that promises to be free of herds has one waiter ask when a lock becomes free, and not all of them: a
+/// hand-over takes no more requests with many waiters than with few.
 pub(super) async fn a_release_wakes_one_waiter_as_promised(stage: Stage) {
     const FEW: usize = 2;
     const MANY: usize = 16;

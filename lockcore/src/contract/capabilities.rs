@@ -1,4 +1,4 @@
-//! What a backend promises, and what an application demands.
+//! What a backend promises, and what an application requires.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,25 +22,25 @@ pub struct Capabilities {
     pub downgrade: bool,
     /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
     pub fencing: bool,
-    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that those who pass a lock on
+    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that tasks which hand a lock on
     /// within a process have one each.
     pub token_blocks: bool,
     /// Waiters are served in the order in which the server saw them.
     pub fifo: bool,
-    /// A waiter is woken by the server rather than by asking again and again.
+    /// The server notifies a waiter, which need not ask again and again.
     pub push: bool,
     /// The server itself tells a holder of its loss (see [`DistributedLock::lost`](crate::DistributedLock::lost)).
     pub loss_push: bool,
-    /// One release wakes one waiter, not all of them.
+    /// A release notifies one waiter, not all of them.
     pub herd_free: bool,
     /// Processes on different hosts exclude each other.
     pub across_hosts: bool,
     /// A lock survives a clean restart of the server.
     pub durable: bool,
-    /// The failure of a server, and another's taking its place, never grants a lock twice. This assumes, as every lease
+    /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every lease
     /// does, that no clock steps forward.
     pub failover_safe: bool,
-    /// A lock lives on a session of its client and ends with it, so that it cannot outlive the process.
+    /// A lock belongs to a session of its client and ends with it, so that it cannot outlive the process.
     pub session_bound: bool,
     /// The shortest lease.
     pub min_ttl: Duration,
@@ -49,7 +49,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// A backend that promises mutual exclusion and nothing else. A backend switches on what it adds.
+    /// A backend that promises mutual exclusion and nothing else. A backend adds its other promises.
     pub fn minimal(backend: &'static str) -> Self {
         Self {
             backend,
@@ -71,7 +71,7 @@ impl Capabilities {
         }
     }
 
-    /// Switches these promises on.
+    /// Adds these promises.
     ///
     /// ```
     /// use lockcore::{Capabilities, Requirement};
@@ -125,10 +125,10 @@ impl Capabilities {
         }
     }
 
-    /// Checks that everything demanded is promised. The error names all that is missing.
+    /// Checks that all requirements are promised. The error names those that are not.
     ///
-    /// This is what makes a change of backend in the configuration safe: an application that relies on fencing fails
-    /// at start-up, not in the night.
+    /// This makes a change of backend in the configuration safe: an application that relies on fencing fails
+    /// at start-up, not later.
     ///
     /// ```
     /// use lockcore::{Capabilities, Requirement};
@@ -174,7 +174,7 @@ impl Capabilities {
         Ok(())
     }
 
-    /// Refuses a lock delay that makes the lease at the server longer than the backend can.
+    /// Refuses a lock delay that makes the lease at the server longer than the backend's longest.
     pub(crate) fn check_lock_delay(&self, ttl: Duration, lock_delay: Duration) -> Result<()> {
         if ttl.saturating_add(lock_delay) <= self.max_ttl {
             return Ok(());
@@ -189,7 +189,7 @@ impl Capabilities {
     }
 }
 
-/// Something that an application can demand of its backend, by its name in a configuration file.
+/// Something that an application can require of its backend, by its name in a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -202,15 +202,15 @@ pub enum Requirement {
     Downgrade,
     /// Strictly rising tokens.
     Fencing,
-    /// Each of those who pass a lock on within a process has a token of its own.
+    /// Each of the tasks that hand a lock on within a process has a token of its own.
     TokenBlocks,
     /// Waiters are served in order.
     Fifo,
-    /// Waiters are woken by the server.
+    /// The server notifies waiters.
     Push,
-    /// The server tells a holder of its loss.
+    /// The server notifies a holder of its loss.
     LossPush,
-    /// One release wakes one waiter.
+    /// A release notifies one waiter.
     HerdFree,
     /// Works across hosts.
     AcrossHosts,

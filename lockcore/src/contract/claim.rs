@@ -14,7 +14,7 @@ use crate::{Clock, Error, ErrorKind, LockName, Mode, Moment, OwnerId, Result};
 /// How much longer than a lease a late copy of a request is expected.
 const COPY_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long an answer that is on its way is waited for when the claim's wait has ended.
+/// For how long a claim whose wait has ended still waits for an answer that is on its way.
 const GRACE: Duration = Duration::from_millis(12);
 
 /// A request that has been under way for longer than this when the wait ends says that the server does not answer.
@@ -32,10 +32,10 @@ pub enum Wait {
     Forever,
 }
 
-/// One attempt to take a lock: who, what, how, for how long, and the wish to stop waiting.
+/// One attempt to take a lock: the name, the mode, the owner, the lease, the wait, and whether it was cancelled.
 ///
-/// A claim is made by `lockcore` before the first byte is sent, and is what a release refers to: a backend can clean
-/// up after a claim whether it was granted, queued, or nobody knows. Clones are handles on the same claim.
+/// `lockcore` makes a claim before the first byte is sent, and releases by it: a backend can clean
+/// up after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles on the same claim.
 #[derive(Clone)]
 pub struct Claim(Arc<Inner>);
 
@@ -77,8 +77,8 @@ impl Claim {
         }))
     }
 
-    /// The claim of an owner that took a lock earlier, perhaps in another process, so that it can be released. It may not be
-    /// used to acquire.
+    /// The claim of an owner that took a lock earlier, perhaps in another process, so that it can be released. It may
+    /// not be used to acquire.
     pub fn of_owner(name: LockName, mode: Mode, owner: OwnerId) -> Self {
         let mut claim = Self::new(name, mode, Duration::ZERO, Wait::No, "".into());
         if let Some(inner) = Arc::get_mut(&mut claim.0) {
@@ -98,7 +98,7 @@ impl Claim {
         self
     }
 
-    /// The same claim with so many tokens to be reserved for it, for backends that promise
+    /// The same claim with this number of tokens to be reserved for it, for backends that promise
     /// [`token_blocks`](crate::Capabilities::token_blocks). A claim that others have a handle on already is left as it
     /// is.
     #[must_use]
@@ -167,12 +167,12 @@ impl Claim {
     }
 
     /// The lock delay: how long the lock stays taken after the lease of a holder that died. It is
-    /// the last part of the ttl, in which the holder does not count as such. Backends need not know of it.
+    /// the last part of the ttl, in which the lock is not held any more. Backends need not know of it.
     pub fn lock_delay(&self) -> Duration {
         self.0.lock_delay
     }
 
-    /// How many tokens the grant reserves: the counter of the name rises by so many. See [`Grant::new`].
+    /// How many tokens the grant reserves: the counter of the name rises by this number. See [`Grant::new`].
     ///
     /// [`Grant::new`]: crate::Grant::new
     pub fn tokens(&self) -> NonZeroU32 {
@@ -184,7 +184,7 @@ impl Claim {
         self.0.wait
     }
 
-    /// A text for people that says who claims: host and process, unless the application chose another.
+    /// A text for people that names the client: host and process, unless the application chose another.
     pub fn label(&self) -> &str {
         &self.0.label
     }
@@ -205,7 +205,7 @@ impl Claim {
     }
 
     /// Notes that the server may now hold a place in a queue for this claim. A backend calls it *before* it sends
-    /// the request that queues, so that a claim which is given up is known to need cleaning up.
+    /// the request that queues, so that `lockcore` knows that the claim needs a clean-up.
     pub fn note_queued(&self) {
         self.0.queued.store(true, Ordering::Release);
     }
@@ -220,16 +220,16 @@ impl Claim {
         self.0.queued.load(Ordering::Acquire)
     }
 
-    /// Notes that a request which takes the lock is in doubt: it has no answer, and its connection was given up, so a
+    /// Notes that a request which takes the lock is in doubt: it has no answer, and its connection was discarded, so a
     /// copy of it may reach the server after the release. A backend calls it when it repeats such a request.
     ///
-    /// `lockcore` then asks for the release again, in the background, until the lease of such a copy has ended.
+    /// `lockcore` then repeats the release in the background, until the lease of such a copy has ended.
     pub fn note_in_doubt(&self) {
         let until = self.0.clock.now().after(self.0.ttl).after(COPY_MARGIN);
         self.0.in_doubt_until.fetch_max(until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Until when a late copy of a request may take the lock for nobody; `None` if no request was in doubt.
+    /// Until when a late copy of a request may take the lock although no guard holds it; `None` if no request was in doubt.
     pub fn in_doubt_until(&self) -> Option<Moment> {
         match self.0.in_doubt_until.load(Ordering::Acquire) {
             0 => None,
@@ -237,18 +237,18 @@ impl Claim {
         }
     }
 
-    /// Says that nobody wants this claim any more. The backend stops waiting.
+    /// Cancels the claim: its caller has left. The backend stops waiting.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         self.0.bell.notify_waiters();
     }
 
-    /// Whether nobody wants this claim any more.
+    /// Whether the claim was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Resolves when the claim is no longer worth waiting for: cancelled, or its wait has ended.
+    /// Resolves when the wait is over: its end has come, or the claim was cancelled.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -263,8 +263,8 @@ impl Claim {
         }
     }
 
-    /// For backends: waits for the answer to a request, but not for longer than the claim is worth waiting for, plus a
-    /// moment for an answer that is on its way. The request is then dropped, and what it may have done is unknown.
+    /// For backends: waits for the answer to a request until the wait is over, plus a
+    /// moment for an answer that is on its way. The request is then dropped, and its outcome is unknown.
     pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         if self.0.wait == Wait::No {
             return answer.await;
@@ -276,7 +276,7 @@ impl Claim {
         }
     }
 
-    /// For backends: goes on with some work for as long as the claim is worth waiting for, plus a moment for an answer that
+    /// For backends: goes on with some work until the wait is over, plus a moment for an answer that
     /// is on its way. `None`: that time was over first.
     pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
@@ -307,7 +307,7 @@ impl Claim {
         }
     }
 
-    /// Whether the claim is no longer worth waiting for.
+    /// Whether the wait is over: its end has come, or the claim was cancelled.
     pub fn is_wait_over(&self) -> bool {
         let over = match self.0.wait {
             Wait::No => true,

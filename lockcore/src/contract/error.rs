@@ -21,7 +21,7 @@ pub enum ErrorKind {
     NotHeld,
     /// The name is in use as another kind of lock: a mutex here, a semaphore there, or one with another limit.
     KindClash,
-    /// The claim would wait for its own owner: for ever. An upgrade of a reader to a writer is one.
+    /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an example.
     WouldDeadlock,
     /// A name, duration, URL or option is not acceptable. Nothing was sent.
     InvalidInput,
@@ -35,11 +35,11 @@ pub enum ErrorKind {
     Misconfigured,
     /// The request may or may not have taken effect. It is being cleaned up in the background.
     UnknownOutcome,
-    /// Nobody wanted the claim any more when its request was to be sent. Nothing was sent.
+    /// The claim was cancelled before its request was sent. Nothing was sent.
     Cancelled,
     /// Too many requests wait already. Nothing was sent.
     Overloaded,
-    /// The server refused since others did something at the same time: a serialization failure, a deadlock. Nothing was
+    /// The server refused because of concurrent requests: a serialization failure, a deadlock. Nothing was
     /// done, and the same may succeed when it is tried again.
     Conflict,
     /// The client was closed.
@@ -85,11 +85,11 @@ pub enum Operation {
     Renew,
     /// Turning a writer into a reader.
     Downgrade,
-    /// Giving a claim up.
+    /// Releasing a claim.
     Release,
-    /// Looking at a lock.
+    /// Reading the status of a lock.
     Inspect,
-    /// Freeing a lock whoever holds it.
+    /// Freeing a lock from all its holders.
     ForceRelease,
     /// Creating the lock's tables or nodes.
     CreateSchema,
@@ -215,7 +215,7 @@ impl Error {
         &self.0.message
     }
 
-    /// The same error once more, for several callers that met one failure. The cause becomes text.
+    /// A copy of the error, for several callers of one call that failed. The cause becomes text.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let mut copy = Self::new(self.kind(), self.message());

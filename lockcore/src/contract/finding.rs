@@ -1,9 +1,9 @@
-//! What an examination of a server finds.
+//! The findings of an examination of a server.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// How far the clock of a server may be from ours before it is worth a word.
+/// How far the clock of a server may be from ours before a finding says so.
 const SKEW: Duration = Duration::from_secs(1);
 
 /// How much a finding matters.
@@ -12,7 +12,7 @@ const SKEW: Duration = Duration::from_secs(1);
 pub enum Severity {
     /// As it should be.
     Good,
-    /// Locks work, and something makes them weaker or slower than they could be, or could not be looked at.
+    /// Locks work, but something makes them weaker or slower than they could be, or could not be checked.
     Doubtful,
     /// Locks can be lost or granted twice.
     Bad,
@@ -28,11 +28,11 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that was looked at when a server was [examined](crate::DistributedLock::examine) as a place for locks.
+/// One thing that was checked when a server was [examined](crate::DistributedLock::examine).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a word: `persistence`, `eviction`, `replication`, `clock`, `session`, `rights`, `push`, ...
+    /// What was checked, in a word: `persistence`, `eviction`, `replication`, `clock`, `session`, `rights`, `push`, ...
     pub subject: &'static str,
     /// How much it matters.
     pub severity: Severity,

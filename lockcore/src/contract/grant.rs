@@ -1,4 +1,4 @@
-//! What backends answer.
+//! The answers of backends.
 
 use std::any::Any;
 use std::fmt;
@@ -22,8 +22,8 @@ pub struct Grant {
 impl Grant {
     /// A grant that answers a request sent at `sent`.
     ///
-    /// `last_token` is what the counter of the name stands at now. If the claim [reserves](Claim::tokens) several
-    /// tokens, the counter has been raised by so many, and the grant begins with the lowest of them.
+    /// `last_token` is the present value of the name's counter. If the claim [reserves](Claim::tokens) several
+    /// tokens, the counter has been raised by this number, and the grant begins with the lowest of them.
     ///
     /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
     /// started the lease later than that, so the validity ends before the lease at the server does.
@@ -82,7 +82,7 @@ impl Grant {
         Self { token, ..self.clone() }
     }
 
-    /// The same grant as it stands after renewals: valid from `sent` to `deadline`.
+    /// The same grant after renewals: valid from `sent` to `deadline`.
     #[must_use]
     pub(crate) fn renewed(self, sent: Moment, deadline: Moment) -> Self {
         Self { sent, deadline, ..self }
@@ -140,7 +140,7 @@ pub enum Renewal {
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.
     Lost,
-    /// Nobody knows. The old deadline stands, and the keeper tries again.
+    /// The outcome is unknown. The old deadline stands, and the keeper tries again.
     Unknown(Error),
 }
 
@@ -148,11 +148,11 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The claim held the lock, or a place in its queue, and gave it up, now or in an earlier call whose answer was
+    /// The claim held the lock, or a place in its queue, and it was released, now or in an earlier call whose answer was
     /// lost.
     Released,
-    /// The claim holds nothing, and nobody knows whether that is the doing of an earlier call whose answer was lost, or
-    /// whether the lock was lost before. It counts as released for one that was held when its release began.
+    /// The claim holds nothing, and it is unknown whether an earlier call released it, whose answer was lost, or
+    /// whether the lock was lost before. If the lock was held when the release began, it counts as released.
     InDoubt,
     /// The claim held nothing.
     NotHeld,
@@ -164,7 +164,7 @@ pub enum Released {
 pub struct Holder {
     /// The fencing token of the grant.
     pub token: FencingToken,
-    /// Who it is, for people.
+    /// A text for people that names the holder.
     pub label: String,
     /// How it holds the lock.
     pub mode: Mode,
@@ -188,7 +188,7 @@ impl Holder {
     }
 }
 
-/// Who holds a lock and how many wait for it. It is history by the time it is read: show it, do not decide by it.
+/// Who holds a lock and how many wait for it. It may be outdated when it is read: show it, do not decide by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStatus {
@@ -196,7 +196,7 @@ pub struct LockStatus {
     pub name: LockName,
     /// Its holders.
     pub holders: Vec<Holder>,
-    /// How many claims stand in its queue.
+    /// How many claims are in its queue.
     pub waiters: usize,
 }
 

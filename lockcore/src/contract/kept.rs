@@ -1,13 +1,13 @@
-//! An error that gives something back.
+//! An error that returns something.
 
 use std::fmt;
 
 use crate::Error;
 
-/// An error of an operation that had something in hand, and what is left of it.
+/// An error of an operation, with the value that the operation had.
 ///
-/// `run` gives back the value of work that was finished when the loss of the lock was noticed, and `downgrade` the
-/// guard that it could not change. With `?` it becomes a plain [`Error`], and what is left is dropped.
+/// `run` returns the value of work that was finished when the loss of the lock was noticed, and `downgrade` the
+/// guard that it could not change. With `?` it becomes a plain [`Error`], and the value is dropped.
 pub struct ErrorWith<T> {
     error: Error,
     left: Option<T>,
@@ -23,12 +23,12 @@ impl<T> ErrorWith<T> {
         &self.error
     }
 
-    /// What is left, if anything is.
+    /// The value, if there is one.
     pub fn into_left(self) -> Option<T> {
         self.left
     }
 
-    /// What went wrong, and what is left.
+    /// The error and the value.
     pub fn into_parts(self) -> (Error, Option<T>) {
         (self.error, self.left)
     }
@@ -60,7 +60,7 @@ impl<T> fmt::Display for ErrorWith<T> {
     }
 }
 
-/// What is left need not be printable, and is not printed.
+/// The value need not be printable, and is not printed.
 impl<T> fmt::Debug for ErrorWith<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ErrorWith")

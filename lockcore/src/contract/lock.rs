@@ -13,13 +13,13 @@ use crate::{
 /// One kind of lock server: the trait that every backend implements.
 ///
 /// It is small, object safe and without policy. Applications do not call it: they use [`Locks`](crate::Locks), which
-/// adds renewal, loss, cancellation and clean-up, once for all backends. `Arc<dyn DistributedLock>` is what a
-/// configuration yields.
+/// adds renewal, loss, cancellation and clean-up, once for all backends. `Arc<dyn DistributedLock>` is the result of
+/// a configuration.
 ///
 /// # What a backend must keep
 ///
 /// 1. **Ownership is per acquisition.** It frees and renews by [`Claim::owner`], never by name alone.
-/// 2. **Idempotent by owner.** An `acquire` that is asked again for the same claim, after a lost reply, answers with
+/// 2. **Idempotent by owner.** An `acquire` that is repeated for the same claim, after a lost reply, answers with
 ///    a grant of the same claim, which replaces the earlier one. Its token is the same; only where votes decide it can be
 ///    higher, since another majority may have voted. A `release` that is repeated is harmless.
 /// 3. **A release never overtakes its acquire**: same ordered connection, or after the acquire's answer, or the
@@ -30,12 +30,12 @@ use crate::{
 ///    record.
 /// 6. **Every call is bounded.** `acquire` returns by the end of the claim's wait or soon after its cancellation;
 ///    all other calls within a few seconds, whatever the network does.
-/// 7. **Refused means clean.** With [`Wait::No`](crate::Wait::No), a refused claim leaves nothing at the server. A
+/// 7. **A refusal leaves nothing.** With [`Wait::No`](crate::Wait::No), a refused claim has no record at the server. A
 ///    claim that is about to queue calls [`Claim::note_queued`] first.
 ///
 /// 8. **No runtime depends on another.** `renew` and `release` are called on the keeper thread as well, which has a
 ///    runtime of its own, and an application may use one client on several runtimes. A runtime that is blocked, not
-///    driven or gone must cost the callers on others nothing. Connections that depend on the runtime that made them are
+///    driven or gone must not delay the callers on others. Connections that depend on the runtime that made them are
 ///    kept [per runtime](crate::backend::PerRuntime).
 /// 9. **The end of a lease shows soon.** When a lease has ended at the server, the lock is granted to another, and is no
 ///    longer shown as held, within a second. A server that counts in whole seconds makes its leases longer, never shorter,
@@ -47,9 +47,11 @@ use crate::{
 ///    [`Unreachable`](crate::ErrorKind::Unreachable), [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) or
 ///    [`TimedOut`](crate::ErrorKind::TimedOut), never [`Lost`](crate::ErrorKind::Lost). A stop of the server that is
 ///    shorter than the lease costs neither holders nor waiters anything, and after a restart clients go on.
-/// 12. **A release that is repeated** says [`Released`](crate::Released::Released) if an earlier copy of it, whose answer was
+/// 12. **A release that is repeated** says [`Released`](crate::Released::Released) if an earlier copy of it, whose
+///     answer was
 ///    lost, may have done it.
-/// 13. **What is shown** ([`inspect`](Self::inspect)) names the holders by their tokens and labels. How long a lock has been
+/// 13. **What is shown** ([`inspect`](Self::inspect)) names the holders by their tokens and labels. How long a lock has
+///     been
 ///    held counts from its grant, not from the beginning of the wait, and does not start again with a renewal.
 ///
 /// Leases may be as short as the backend allows, with a shortest of five seconds at most. The
@@ -57,12 +59,12 @@ use crate::{
 #[cfg_attr(not(feature = "conformance"), doc = "conformance suite (feature `conformance`)")]
 /// checks all of this.
 ///
-/// `lockcore` polls the future of `acquire` and `release` to its end: when a caller goes away, the rest of it moves to a
-/// task of its own, with the claim cancelled. Only the shutdown of a runtime drops it half-way; the keeper then
+/// `lockcore` polls the futures of `acquire` and `release` to their ends: when a caller leaves, its future moves to a
+/// task of its own, with the claim cancelled. Only the end of a runtime drops it half-way; the keeper then
 /// calls `release`.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
-    /// What this backend promises. Core refuses, before any I/O, what a backend cannot honour.
+    /// What this backend promises. `lockcore` refuses, before any I/O, what a backend cannot honour.
     fn capabilities(&self) -> Capabilities;
 
     /// `async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>>`
@@ -84,14 +86,15 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// Extends many leases in as few round trips as the server allows. One answer per grant, in order.
     ///
-    /// It returns by `until`, which lockcore derives from the validity of the leases: what has no answer by then is
-    /// [`Unknown`](Renewal::Unknown), and what has one is told all the same. A part of the server that hangs must not
-    /// take the answers of the other parts with it. After `until` lockcore drops the future, and takes all for unknown.
+    /// It returns by `until`, which lockcore derives from the validity of the leases: a lease without an answer by then is
+    /// [`Unknown`](Renewal::Unknown), and the answers of the others are returned. A part of the server that hangs must not
+    /// delay the answers of the other parts. After `until` lockcore drops the future, and all leases count as unknown.
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal>;
 
     /// `async fn release(&self, claim: &Claim) -> Result<Released>`
     ///
-    /// Gives a claim up: granted, queued, or nobody knows. Idempotent. Never frees another owner's lock.
+    /// Releases a claim, whether it was granted, queued, or the outcome is unknown. Idempotent. Never frees another
+    /// owner's lock.
     async fn release(&self, claim: &Claim) -> Result<Released>;
 
     /// `async fn downgrade(&self, grant: &Grant) -> Result<Grant>`
@@ -113,15 +116,15 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn names(&self) -> Result<Vec<LockName>>`
     ///
-    /// The names of all locks that are held now, for a person who looks. It may name some more, and miss what changes
-    /// meanwhile. It changes nothing, and may cost the server a look at all of its records.
+    /// The names of all locks that are held now, for people. It may name some more, and miss changes
+    /// while it runs. It changes nothing, and may read all records of the server.
     async fn names(&self) -> Result<Vec<LockName>> {
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot list the locks that are held"))
     }
 
     /// `async fn examine(&self) -> Result<Vec<Finding>>`
     ///
-    /// What the server says about itself as a place for locks, for an operator: whether it keeps what it has acknowledged, its
+    /// Checks the server for an operator: whether it keeps what it has acknowledged, its
     /// replication, its clock, and what else can weaken its locks. It changes nothing.
     async fn examine(&self) -> Result<Vec<Finding>> {
         Ok(Vec::new())
@@ -129,7 +132,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn force_release(&self, name: &LockName) -> Result<usize>`
     ///
-    /// Operator action: frees `name` whoever holds it, and says how many held it. Their next renewal tells them.
+    /// For operators: frees `name` from all its holders, and returns how many there were. Their next renewal fails as lost.
     async fn force_release(&self, name: &LockName) -> Result<usize>;
 
     /// `async fn lost(&self, grant: &Grant)`
@@ -151,13 +154,14 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         std::future::pending::<()>().await;
     }
 
-    /// The clock that leases and waits are counted with. Another than the machine's is for tests.
+    /// The clock for leases and waits. Only tests use another than the machine's.
     fn clock(&self) -> Clock {
         Clock::system()
     }
 
     /// `async fn close(&self)`
     ///
-    /// Ends the connections and sessions of all runtimes in an orderly way. What is still held runs out by its lease.
+    /// Ends the connections and sessions of all runtimes in an orderly way. Locks that are still held end with their
+    /// leases.
     async fn close(&self) {}
 }

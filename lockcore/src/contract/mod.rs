@@ -1,4 +1,4 @@
-//! What applications, lockcore and the backends have in common: the vocabulary, and the trait between them.
+//! The types that applications, lockcore and the backends have in common, and the trait for backends.
 
 mod capabilities;
 mod claim;

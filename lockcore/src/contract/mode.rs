@@ -5,15 +5,15 @@ use std::num::NonZeroU32;
 
 use crate::{Error, ErrorKind};
 
-/// How a claim wants to hold its lock.
+/// How a claim holds its lock.
 ///
 /// One type covers the mutex, the reader-writer lock and the semaphore, so a backend implements one acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Alone: a mutex, or the writer of a reader-writer lock.
+    /// Exclusive: a mutex, or the writer of a reader-writer lock.
     Exclusive,
-    /// Together with other readers, never with a writer.
+    /// Shared with other readers, never with a writer.
     Shared,
     /// One of `limit` permits: a semaphore. All claims on a name must name the same limit.
     Permit {
@@ -25,8 +25,8 @@ pub enum Mode {
 impl Mode {
     /// Whether claims of the two modes can meet on one name at all, now or later.
     ///
-    /// A mutex and a reader-writer lock can: the mutex is a writer. A semaphore is another kind of thing, and so is a
-    /// semaphore with another limit: mixing them up is a mistake in the program, and an error, not a wait.
+    /// A mutex and a reader-writer lock can: the mutex is a writer. A semaphore is another kind of lock, and so is a
+    /// semaphore with another limit: mixing them up is a mistake in the program, so the claim fails instead of waiting.
     pub fn is_same_kind(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permit { limit: a }, Self::Permit { limit: b }) => a == b,
@@ -45,7 +45,7 @@ impl Mode {
         }
     }
 
-    /// The error for a name that is in use in another way: it says both.
+    /// The error for a name that is in use in another mode: it names both.
     pub fn clash(in_use: Self, asked: Self) -> Error {
         let message = format!("the name is in use as {in_use}, and was asked for as {asked}");
         Error::new(ErrorKind::KindClash, message)

@@ -1,4 +1,4 @@
-//! Who made an acquisition.
+//! The identity of an acquisition.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What happened in the background, in numbers.
+//! Counters of the work in the background.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,20 +42,20 @@ impl Counters {
     }
 }
 
-/// What a client did in the background since it was made. See [`Locks::stats`](crate::Locks::stats).
+/// Counters of a client's work in the background since it was made. See [`Locks::stats`](crate::Locks::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Leases that are kept alive now.
+    /// Leases that are renewed now.
     pub held: usize,
     /// Leases extended.
     pub renewals: u64,
     /// Calls to the backend that extended them: each carries up to 500 leases.
     pub renewal_calls: u64,
-    /// Renewals without an answer, or with one that says nothing; each was tried again.
+    /// Renewals whose outcome is unknown; each was tried again.
     pub renewal_failures: u64,
     /// Leases that were lost.
     pub lost: u64,
-    /// Failed tries to give a claim up in the background; each was tried again.
+    /// Failed releases in the background; each was tried again.
     pub release_failures: u64,
 }

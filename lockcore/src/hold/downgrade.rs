@@ -11,15 +11,15 @@ impl LockGuard {
     /// Turns a writer into a reader without a gap: no other writer comes in between, and readers who wait at the head
     /// of the queue come in. The token stays. Reports of progress and the longest hold begin anew.
     ///
-    /// A reader stays what it is. The other way, from reader to writer, does not exist: two readers who both wait for
-    /// the other to leave would wait for ever. Release, take the lock as a writer, and look at the data again.
+    /// A reader stays a reader. There is no way from reader to writer: two readers that both wait for
+    /// the other to leave would wait for ever. Release, take the lock as a writer, and read the data again.
     ///
-    /// Views of the writer's lock ([`held`](Self::held)) end; take new ones.
+    /// [Handles](Self::handle) of the writer's lock end; take new ones.
     ///
     /// # Errors
     /// A permit cannot become a reader ([`InvalidInput`](ErrorKind::InvalidInput)), and some backends cannot downgrade
-    /// ([`Unsupported`](ErrorKind::Unsupported)). The guard is then [given back](ErrorWith::into_left), as it was. After
-    /// any other error the lock is given up.
+    /// ([`Unsupported`](ErrorKind::Unsupported)). The error then [contains](ErrorWith::into_left) the guard, as it was.
+    /// After any other error the lock is given up.
     ///
     /// # Cancel safety
     /// When this future is dropped, the lock is given up in the background.
@@ -60,9 +60,9 @@ fn check(guard: &LockGuard, background: &Background) -> Result<()> {
     Ok(())
 }
 
-/// Nothing renews the lease meanwhile.
+/// The lease is not renewed meanwhile.
 ///
-/// Until the answer is here, the server may have either of the two on record. So both claims are armed.
+/// Until there is an answer, the server may have recorded either of the two. So both claims are armed.
 async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> Result<LockGuard> {
     let background = Arc::clone(writer.background());
     let reader = Armed::new(Arc::clone(&background), grant.claim().downgraded());

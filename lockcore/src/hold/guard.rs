@@ -19,20 +19,20 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A held lock. Dropping it gives the lock up.
 ///
-/// While the guard lives, the keeper thread renews the lease. If it cannot, the guard tells: [`lease_state`] turns
-/// `Suspect` and then `Lost`, [`is_held`] turns false at the deadline, [`lost`] resolves. After that another process
-/// may hold the lock: stop, and let the resource refuse you by the [`token`].
+/// While the guard lives, the keeper thread renews the lease. If that fails, the guard shows it: [`lease_state`] turns
+/// `Suspect` and then `Lost`, [`is_held`] is false from the deadline on, [`lost`] resolves. After that another process
+/// may hold the lock: stop, and let the resource refuse stale writes by the [`token`].
 ///
 /// # What drop does, and what it does not promise
 ///
 /// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is normally
-/// free within a round trip. On a runtime that is not driven any more the keeper does it, after a tenth of a second.
-/// Nobody is told if the release fails; the keeper tries again, and at worst the lock ends with its lease, since
+/// free within a round trip. On a runtime that is not driven any more the keeper releases it, after a tenth of a second.
+/// A failure of the release is not reported; the keeper tries again, and at worst the lock ends with its lease, since
 /// nothing renews it any more. A guard that is forgotten ([`std::mem::forget`]) is renewed for as long as the process
-/// lives. To know that the lock is free, call [`release`] and look at the answer.
+/// lives. To know that the lock is free, call [`release`] and check the answer.
 ///
-/// A program that ends right after a drop may end before the release was sent. Let it call
-/// [`Locks::close`](crate::Locks::close) last, which waits for the releases under way.
+/// A program that ends right after a drop may end before the release was sent. So it should call
+/// [`Locks::close`](crate::Locks::close) at its end, which waits for the releases under way.
 ///
 /// A forked child has no keeper: guards are of no use in it, and must not be dropped there.
 ///
@@ -79,15 +79,15 @@ impl LockGuard {
         self.handle.token()
     }
 
-    /// Whether the lock is held now, by the clock. It costs a look at the clock and no I/O.
+    /// Whether the lock is held now, by the clock. It reads the clock and does no I/O.
     ///
-    /// True was right when the clock was read; a pause may follow. What must never be written by a
-    /// stale holder is to be guarded by the [`token`](Self::token) at the resource.
+    /// The answer is right for the moment at which the clock was read; a pause may follow. A resource that a
+    /// stale holder must never change should check the [`token`](Self::token).
     pub fn is_held(&self) -> bool {
         self.handle.is_held()
     }
 
-    /// How sure the holder can be now.
+    /// Whether the lock is held, in doubt, lost or released.
     pub fn lease_state(&self) -> LeaseState {
         self.handle.lease_state()
     }
@@ -115,7 +115,7 @@ impl LockGuard {
         self.handle.clone()
     }
 
-    /// What the backend granted: for helpers that check the lock at the resource.
+    /// The grant of the backend, for helpers that check the lock at the resource.
     pub fn grant(&self) -> &Grant {
         self.handle.grant()
     }
@@ -168,7 +168,7 @@ impl LockGuard {
         }
         match self.release().await {
             Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
-            // The work was done under the lock. What became of the release is the keeper's business.
+            // The work was done under the lock. The keeper repeats a release that failed.
             _ => Ok(value),
         }
     }
@@ -189,7 +189,7 @@ impl LockGuard {
         self.background.as_ref()
     }
 
-    /// Ends the hold: by handing the lock on to a task of this process that waits for it, or with a claim that is to be
+    /// Ends the hold: hands the lock on to a waiting task of this process, or returns the claim that is to be
     /// given up.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
@@ -201,14 +201,14 @@ impl LockGuard {
         Some((armed.then(Some(hand_off.turn)), left))
     }
 
-    /// Ends the hold for a change of what is held: nobody of this process gets the lock before that is done.
+    /// Ends the hold for a downgrade: no task of this process gets the lock before that is done.
     pub(super) fn end_for_change(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
         let next = self.hand_off.take().map(|hand_off| hand_off.turn as Arc<dyn PassOn>);
         Some((armed.then(next), left))
     }
 
-    /// Stops the renewals, and arms the clean-up in their place. Says what is left of the lease; nothing if it was lost.
+    /// Stops the renewals, and arms the release instead. Returns the rest of the lease too; `None` if it was lost.
     fn end(&mut self) -> Option<(Armed, Option<Left>)> {
         let background = self.background.take()?;
         let held = self.handle.lock();
@@ -225,7 +225,7 @@ impl LockGuard {
 /// Releases a claim; the keeper goes on if that fails.
 async fn release(background: &Background, armed: Armed, was_held: bool) -> Result<Released> {
     let mut releasing = UnderWay::new(background, Vec::new(), armed.release(was_held));
-    // The first look is free of a timer: a backend in memory needs none.
+    // The first poll is without a timer: a backend in memory needs none.
     if let Poll::Ready(answer) = poll_once(&mut releasing).await {
         return answer;
     }

@@ -1,4 +1,4 @@
-//! A held lock on its way from one task to the next of the same process.
+//! The hand-off of a held lock from one task to the next of the same process.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
-    /// For a lock that was just claimed, where handing on is wanted. Otherwise the turn goes on at once, and the next
-    /// of this process goes to the server.
+    /// For a lock that was just claimed, if hand-offs are wanted. Otherwise the claim turn is passed on at once, and
+    /// the next task claims at the server.
     pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
         let hand_over = turn.hand_over()?;
         let until = clock.now().after(hand_over.span());
@@ -30,7 +30,7 @@ impl HandOff {
     }
 
     /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes it, its claim
-    /// comes back, to be given up.
+    /// is returned, to be given up.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         if self.times == 0 || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
@@ -45,20 +45,20 @@ impl HandOff {
             until: self.until,
             turn: Some(turn),
         };
-        // One who has gone drops the lock, and so releases it.
+        // A waiter that has left drops the lock, and so releases it.
         drop(waiter.give(Turn::Handed(handed)));
         None
     }
 }
 
-/// The lease of the waiter is the same as the one that is on offer.
+/// Whether the waiter asks for the same lease as the lock has.
 fn fits(waiter: &Waiter<HandedLock>, grant: &Grant) -> bool {
     waiter.claim.ttl() == grant.claim().ttl()
         && waiter.claim.lock_delay() == grant.claim().lock_delay()
         && !waiter.has_gone()
 }
 
-/// A held lock between two tasks. Nobody renews it meanwhile, which is right, since it is fresh and the way is short.
+/// A held lock between two tasks. It is not renewed meanwhile: its lease is fresh, and the hand-off is short.
 /// Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct HandedLock {
@@ -70,7 +70,7 @@ pub(crate) struct HandedLock {
 }
 
 impl HandedLock {
-    /// Makes a guard of it; or, if the way was too long, what is needed to claim the lock anew.
+    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock anew.
     pub(crate) fn take(mut self, limits: Limits) -> Result<LockGuard, Option<ClaimTurn<Self>>> {
         let turn = self.turn.take();
         if self.grant.claim().clock().has_passed(self.grant.deadline()) {
@@ -87,7 +87,7 @@ impl HandedLock {
 impl Drop for HandedLock {
     fn drop(&mut self) {
         if let Some(armed) = self.armed.take() {
-            // The next claim comes after the release, or after the keeper has it.
+            // The next task claims after the release, or after the keeper has taken it over.
             let next = self.turn.take().map(|turn| Arc::new(turn) as Arc<dyn PassOn>);
             armed.then(next).give_up(Outcome::Answered);
         }

@@ -36,7 +36,7 @@ impl LockHandle {
         self.lock.is_held()
     }
 
-    /// How sure the holder can be now.
+    /// Whether the lock is held, in doubt, lost or released.
     pub fn lease_state(&self) -> LeaseState {
         self.lock.lease_state()
     }
@@ -51,8 +51,8 @@ impl LockHandle {
         self.lock.on(self.lock.clock().now(), Event::Progress);
     }
 
-    /// Resolves when the lock is lost. Pending for ever if it is given up instead: a task that waits for nothing else
-    /// then never ends. Such a task waits for the [end](Self::ended).
+    /// Resolves when the lock is lost. Pending for ever if it is released instead: a task that waits for nothing else
+    /// then never ends. Such a task should wait for the [end](Self::ended).
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -63,7 +63,7 @@ impl LockHandle {
         }
     }
 
-    /// Resolves when the hold ends: `Some` if the lock is lost, `None` if it is given up.
+    /// Resolves when the hold ends: `Some` if the lock is lost, `None` if it is released.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -74,7 +74,7 @@ impl LockHandle {
         }
     }
 
-    /// What the backend granted: for helpers that check the lock at the resource.
+    /// The grant of the backend, for helpers that check the lock at the resource.
     pub fn grant(&self) -> &Grant {
         self.lock.grant()
     }

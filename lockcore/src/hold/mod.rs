@@ -1,4 +1,4 @@
-//! What a holder has: the guard of a lock, handles to it, several guards together, and the way of a lock from task to
+//! Held locks: the guard, handles to it, several guards together, and the hand-off of a lock from task to
 //! task within a process.
 
 mod downgrade;

@@ -1,4 +1,4 @@
-//! Several locks in one hand.
+//! Several locks in one guard.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use futures_util::future::{join_all, select_all};
 use crate::lease::Limits;
 use crate::{Error, FencingToken, LockGuard, LockName, Loss, Result};
 
-/// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it gives all of
-/// them up.
+/// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it releases all of
+/// them.
 ///
 /// Each lock has its own token and can be lost by itself. What is done under several locks is right only while all are
 /// held.
@@ -59,13 +59,13 @@ impl LockAllGuard {
         (self.guards[which].name().clone(), loss)
     }
 
-    /// The guards by themselves, to be released one by one.
+    /// The single guards, to be released one by one.
     pub fn into_guards(self) -> Vec<LockGuard> {
         self.guards
     }
 
-    /// Gives all locks up, at the same time, and waits for the answers. The first error, in the order of the names, is
-    /// returned; all others are given up all the same. See [`LockGuard::release`].
+    /// Releases all locks at the same time, and waits for the answers. The first error, in the order of the names, is
+    /// returned; the others are released all the same. See [`LockGuard::release`].
     ///
     /// # Cancel safety
     /// The releases go on in the background when this future is dropped; only the answers are lost.

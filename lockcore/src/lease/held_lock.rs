@@ -13,33 +13,33 @@ use crate::contract::Counters;
 use crate::system::lock;
 use crate::{Clock, Grant, Moment, LeaseState};
 
-/// Whoever waits in this process for what comes after a hold: the next task in the local queue.
+/// The next task in the local queue, which waits for the end of a hold.
 pub(crate) trait PassOn: Debug + Send + Sync {
-    /// The hold is over. Saying it twice does nothing.
+    /// The hold is over: passes the claim turn on. A second call does nothing.
     fn pass_on(&self);
 }
 
-/// One held lock: what was granted, and how sure we are of it.
+/// One held lock: its grant, and the state of its lease.
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     grant: Grant,
-    /// Told when the lock is lost: those who wait in this process are not to wait for a guard that is stuck.
+    /// Told when the lock is lost: tasks of this process must not wait for a guard that is never dropped.
     next: Option<Arc<dyn PassOn>>,
     counters: Arc<Counters>,
     lease: Mutex<Lease>,
-    /// A copy of the lease's deadline, zero once the lock is lost or given up: `is_held` is one load and one look at
+    /// A copy of the lease's deadline, zero once the lock is lost or released: `is_held` loads it and reads
     /// the clock.
     valid_until: AtomicU64,
-    /// The place in the keeper's table.
+    /// The index in the keeper's table.
     slot: AtomicUsize,
-    /// The most leases that it is renewed with.
+    /// The largest batch in which it is renewed.
     batch_limit: AtomicUsize,
     changed: Notify,
-    /// When the lease first needs something.
+    /// When the lease is due for the first time.
     first_due: Moment,
 }
 
-/// What an event came to: what to do next, and the new state if that has changed.
+/// The result of an event: what to do next, and the new state if that has changed.
 pub(crate) type Step = (Advice, Option<LeaseState>);
 
 impl HeldLock {
@@ -77,7 +77,7 @@ impl HeldLock {
         self.grant.claim().clock()
     }
 
-    /// The lease itself, for questions.
+    /// A copy of the lease.
     pub(crate) fn lease(&self) -> Lease {
         *lock(&self.lease)
     }
@@ -86,7 +86,7 @@ impl HeldLock {
         lock(&self.lease).limits()
     }
 
-    /// Sets limits that count from now. The keeper is to look at the lease again.
+    /// Sets limits that count from now. The keeper must sweep again.
     pub(crate) fn limit(&self, limits: Limits) {
         let mut lease = lock(&self.lease);
         *lease = lease.limited(self.clock().now(), limits);
@@ -103,7 +103,7 @@ impl HeldLock {
         &self.slot
     }
 
-    /// The most leases that it is renewed with. Those whose renewal failed travel in batches that are halved each time.
+    /// The largest batch in which it is renewed. After each failure it is halved.
     pub(crate) fn batch_limit(&self) -> usize {
         self.batch_limit.load(Ordering::Relaxed)
     }
@@ -112,10 +112,11 @@ impl HeldLock {
         self.batch_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be [told](Self::tell).
+    /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be
+    /// [told](Self::tell).
     ///
     /// Both in one step: from then on the keeper cannot end it by a limit any more. That would release the
-    /// claim, which the next holder in this process may have by then.
+    /// claim, which the next task of this process may hold by then.
     pub(crate) fn end(&self, now: Moment) -> (Option<Left>, Option<LeaseState>) {
         let mut lease = lock(&self.lease);
         (lease.left(now), self.step_locked(&mut lease, now, Event::Released).1)
@@ -149,7 +150,7 @@ impl HeldLock {
         (advice, change)
     }
 
-    /// Steps the lease, and tells those who watch it if that changed how sure we are.
+    /// Steps the lease, and notifies those who watch it if the state has changed.
     pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
         let (advice, change) = self.step(now, event);
         if let Some(state) = change {
@@ -158,7 +159,7 @@ impl HeldLock {
         advice
     }
 
-    /// Tells those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
+    /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
     /// a waker that panics ends nothing but its own notification.
     pub(crate) fn tell(&self, state: LeaseState) {
         let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
@@ -192,14 +193,14 @@ impl HeldLock {
         self.valid_until().since(self.clock().now())
     }
 
-    /// How sure we are now. The clock decides, even if the keeper has not had its turn.
+    /// The state now. The clock decides, even if the keeper has not run yet.
     pub(crate) fn lease_state(&self) -> LeaseState {
         lock(&self.lease).state_at(self.clock().now())
     }
 
-    /// Resolves when the lock is lost or given up.
+    /// Resolves when the lock is lost or released.
     ///
-    /// It waits for the keeper's word and for the deadline, whichever comes first: so it holds even if the keeper
+    /// It waits for the keeper and for the deadline, whichever comes first: so it works even if the keeper
     /// thread gets no processor time.
     pub(crate) async fn ended(&self) -> LeaseState {
         loop {

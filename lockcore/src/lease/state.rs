@@ -12,9 +12,9 @@ pub enum Loss {
     Expired,
     /// The server says that the claim no longer holds the lock.
     Taken,
-    /// The lock was held for the longest time that its request allows. It has been given up.
+    /// The lock was held for the longest time that its request allows. It has been released.
     HeldTooLong,
-    /// The application has not reported progress for as long as its request allows. The lock has been given up.
+    /// The application has not reported progress for as long as its request allows. The lock has been released.
     NoProgress,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) progress: Option<Duration>,
 }
 
-/// What is left of a lease when its holder gives it up.
+/// What is left of a lease when the hold ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// The start of the validity that is left.
@@ -38,7 +38,7 @@ pub(crate) struct Left {
     pub(crate) fresh: bool,
 }
 
-/// How sure a holder can be.
+/// The state of a lease, as its holder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseState {
@@ -48,7 +48,7 @@ pub enum LeaseState {
     Suspect,
     /// The lock is lost: stop.
     Lost(Loss),
-    /// The lock was given up.
+    /// The lock was released.
     Released,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Event {
     Gone,
     /// The application reports progress.
     Progress,
-    /// The holder gave the lock up.
+    /// The holder released the lock.
     Released,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum Advice {
     Sleep(Moment),
     /// Send a renewal, and tell by [`Event::Sent`].
     Renew,
-    /// Nothing ever again: lost or given up.
+    /// Nothing more: lost or released.
     Done,
 }
 
@@ -154,7 +154,7 @@ impl Lease {
         self.deadline.min(self.hold_ends).min(self.progress_ends)
     }
 
-    /// Why validity ends at its deadline.
+    /// Why the validity ends at its deadline.
     fn loss(&self) -> Loss {
         match self.deadline() {
             end if end == self.deadline => Loss::Expired,
@@ -173,12 +173,12 @@ impl Lease {
         self.failures
     }
 
-    /// How sure the holder can be, as of the last event.
+    /// The state as of the last event.
     pub(crate) fn state(&self) -> LeaseState {
         self.state
     }
 
-    /// How sure the holder can be at `now`, even if no event has told the lease that its time is over.
+    /// The state at `now`, even if no event has told the lease that its deadline has passed.
     pub(crate) fn state_at(&self, now: Moment) -> LeaseState {
         match self.state {
             LeaseState::Held | LeaseState::Suspect if now >= self.deadline() => LeaseState::Lost(self.loss()),
@@ -191,7 +191,7 @@ impl Lease {
         self.limits
     }
 
-    /// What there is to inherit for one who holds the same lock next; `None` if it is lost or given up at `now`.
+    /// What is left of the lease for the next task that holds the lock; `None` if it is lost or released at `now`.
     pub(crate) fn left(&self, now: Moment) -> Option<Left> {
         let state = self.state_at(now);
         let fresh = state == LeaseState::Held && self.renewing.is_none() && now < self.renew_at;
@@ -199,7 +199,7 @@ impl Lease {
         matches!(state, LeaseState::Held | LeaseState::Suspect).then_some(left)
     }
 
-    /// How long a renewal that is sent at `now` may take before it is taken for failed. This is the one place where
+    /// How long a renewal that is sent at `now` may take before it counts as failed. This is the one place where
     /// that is decided.
     ///
     /// The first one may take a quarter of the validity. Those in doubt may take a quarter of the time that is left: a
@@ -216,7 +216,7 @@ impl Lease {
         pause.mul_f64(0.5 + spread / 2.0)
     }
 
-    /// How far ahead of time a renewal may be sent along with others, so that the leases of a client travel together.
+    /// How far ahead of time a renewal may be sent along with others, so that a client renews many leases in one call.
     fn batch_window(&self) -> Duration {
         self.validity / 8
     }
@@ -228,13 +228,13 @@ impl Lease {
         }
         match event {
             Event::Gone => self.state = LeaseState::Lost(Loss::Taken),
-            // Past the deadline nothing counts any more, not even the good news of an answer that came late: the
-            // holder may have been told already that its time was over.
+            // Past the deadline nothing counts any more, not even the success of a renewal whose answer came late: the
+            // holder may have been told already that the lock is lost.
             _ if now >= self.deadline() => self.state = LeaseState::Lost(self.loss()),
             Event::Released => self.state = LeaseState::Released,
             Event::Tick => return self.advise(now),
             Event::Progress => {
-                // Of reports that meet, the latest counts.
+                // Of concurrent reports, the latest counts.
                 let ends = self.limits.progress.map_or(Moment::NEVER, |span| now.after(span));
                 self.progress_ends = self.progress_ends.max(ends);
             }
@@ -278,7 +278,7 @@ impl Lease {
         } else if now >= self.renew_at {
             return Advice::Renew;
         }
-        // Healthy leases travel together. Those in doubt keep the pause between two tries.
+        // Leases without failures are renewed together. Those in doubt keep the pause between two tries.
         let near = now >= self.not_before && now.after(self.batch_window()) >= self.renew_at;
         if self.renewing.is_none() && self.state == LeaseState::Held && near {
             return Advice::Renew;
@@ -294,7 +294,7 @@ impl Lease {
         })
     }
 
-    /// When a renewal under way is reason for doubt, although it has not failed yet.
+    /// When a renewal under way puts the lease in doubt, although it has not failed yet.
     fn overdue(&self, sent: Moment) -> Moment {
         sent.after((self.validity / 8).clamp(RENEWAL_TIMEOUT.0, RENEWAL_TIMEOUT.1))
     }

@@ -19,7 +19,7 @@ impl<T> ClaimTurn<T> {
         Self { queues: Arc::clone(queues), name: name.clone(), number }
     }
 
-    /// How far a lock may be handed on, if it may.
+    /// How often a lock may be handed on, if it may.
     pub(crate) fn hand_over(&self) -> Option<HandOver> {
         self.queues.hand_over()
     }

@@ -1,10 +1,10 @@
 //! The queue of the tasks of one process, in front of the server's.
 //!
-//! Tasks that want the same name line up here, and one of them stands for all at the server. Who that is, is decided
-//! by the *claim turn*, of which there is one for each name. It is passed on when its owner is done with it, by being
-//! dropped at the latest: so a task that is cancelled anywhere does not hold up the others.
+//! Tasks that want the same name queue here, and one of them claims the lock at the server. Which one, is decided by
+//! the *claim turn*, of which there is one for each name. The task that has it passes it on when it is done, at the
+//! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
 //!
-//! The queue knows nothing of locks: what a task hands to the next beside the turn, a held lock, is its parameter `T`.
+//! The queue does not depend on locks: what a task hands to the next beside the turn, a held lock, is its parameter `T`.
 
 mod claim_turn;
 
@@ -28,7 +28,7 @@ pub(crate) struct LocalQueues<T> {
 #[derive(Debug)]
 struct Names<T> {
     queues: HashMap<LockName, Queue<T>>,
-    /// Numbers turns and waiters. A turn that has been passed on is told from the new one by its number.
+    /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
     last: u64,
 }
 
@@ -39,14 +39,14 @@ impl<T> Names<T> {
     }
 }
 
-/// The queue for a name. It exists while somebody has the claim turn.
+/// The queue for a name. It exists while a task has the claim turn.
 #[derive(Debug)]
 struct Queue<T> {
     turn: u64,
     waiters: BTreeMap<u64, Waiter<T>>,
 }
 
-/// Somebody in the queue.
+/// A task in the queue.
 #[derive(Debug)]
 pub(crate) struct Waiter<T> {
     pub(crate) claim: Claim,
@@ -63,12 +63,12 @@ pub(crate) enum Turn<T> {
 }
 
 impl<T> Waiter<T> {
-    /// Whether nobody waits any more: the request was dropped, even if what is left of it has not run yet.
+    /// Whether the waiter has left: its request was dropped, even if its task has not run yet.
     pub(crate) fn has_gone(&self) -> bool {
         self.claim.is_cancelled() || self.gets.is_closed()
     }
 
-    /// Hands the waiter its turn. If it has gone, the turn comes back.
+    /// Hands the waiter its turn. If it has left, the turn is returned.
     pub(crate) fn give(self, turn: Turn<T>) -> Result<(), Turn<T>> {
         self.gets.send(turn)
     }
@@ -88,7 +88,7 @@ impl<T> LocalQueues<T> {
         lock(&self.names).queues.is_empty()
     }
 
-    /// Waits for the turn of this claim; `None` when it is not worth waiting for any more.
+    /// Waits for the turn of this claim; `None` when its wait is over.
     pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Option<Turn<T>> {
         let (number, mut turn) = {
             let mut names = lock(&self.names);
@@ -146,14 +146,14 @@ impl<T> LocalQueues<T> {
                 Next::Waiter(number, waiter) if waiter.has_gone() => turn = number,
                 Next::Waiter(number, waiter) => {
                     match waiter.give(Turn::Claim(ClaimTurn::new(self, name, number))) {
-                        // It has gone in this moment.
+                        // It has left in this moment.
                         Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
                         _ => return,
                     }
                 }
                 Next::Nobody => {
                     let mut names = lock(&self.names);
-                    // Somebody may have come in between.
+                    // Another may have come in between.
                     let idle = |queue: &Queue<T>| queue.turn == turn && queue.waiters.is_empty();
                     if !names.queues.get(name).is_some_and(idle) {
                         continue;
@@ -167,13 +167,13 @@ impl<T> LocalQueues<T> {
     }
 }
 
-/// Who comes next.
+/// The next one in the queue.
 enum Next<T> {
     /// This turn is not the valid one any more.
     Gone,
     /// Nobody waits.
     Nobody,
-    /// Somebody who wants something else.
+    /// The first waiter does not fit.
     Other,
     /// The number of the turn, and who has it now.
     Waiter(u64, Waiter<T>),

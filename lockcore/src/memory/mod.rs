@@ -1,4 +1,4 @@
-//! The in-memory backend: the executable specification of the others, and the floor of the comparison.
+//! The in-memory backend: the executable specification of the others, and the lower bound of the comparison.
 
 mod store;
 
@@ -17,8 +17,8 @@ use crate::{
 
 /// A lock server in the memory of this process.
 ///
-/// It keeps leases, queues and tokens like the others do, so a program can be written and tested against it and
-/// then be pointed at a real server. It excludes the tasks and threads of one process.
+/// It has leases, queues and tokens like the others, so a program can be written and tested with it and
+/// then use a real server. It excludes the tasks and threads of one process from each other.
 pub struct MemoryLock {
     store: Arc<Mutex<Store>>,
     clock: Clock,
@@ -71,8 +71,8 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
-/// Waits in the queue. The turn comes by a message from whoever frees the lock; behind it stands a timer on the
-/// leases of the holders, since the dead send no message.
+/// Waits in the queue. A release sends the turn as a message; the fallback is a timer on the
+/// leases of the holders, since holders that died send no message.
 async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
     let Place { mut turn, recheck } = place;
     loop {

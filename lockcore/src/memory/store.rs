@@ -13,7 +13,7 @@ use crate::{
 /// How many names are kept while nobody holds them.
 const IDLE_KEPT: usize = 1024;
 
-/// What an acquire comes to at once.
+/// The immediate answer to an acquire.
 pub(super) enum Answer {
     Granted(Grant),
     Refused,
@@ -23,7 +23,7 @@ pub(super) enum Answer {
 /// A place in a queue, as the waiter sees it.
 pub(super) struct Place {
     pub(super) turn: oneshot::Receiver<Grant>,
-    /// Rings when this place has become the first or the holder has changed: the lease to watch is another one now.
+    /// Notified when this place has become the first or the holder has changed: the lease to watch is another one now.
     pub(super) recheck: Arc<Notify>,
 }
 
@@ -82,10 +82,10 @@ impl Entry {
             let token = next(last_token, &claim);
             let grant = self.grant(&claim, token, now);
             if turn.send(grant).is_err() {
-                // The waiter is gone; its place must not be.
+                // The waiter has left; its place stays until it is removed.
                 self.holders.pop();
             }
-            // One of those who wait keeps an eye on the lease: the first.
+            // The first waiter watches the lease.
             if let Some(head) = self.queue.front() {
                 head.recheck.notify_one();
             }
@@ -197,7 +197,7 @@ impl Store {
     pub(super) fn leave_queue(&mut self, claim: &Claim) {
         if let Some(entry) = self.locks.get_mut(claim.name()) {
             leave(&mut entry.queue, claim);
-            // Whoever stood behind this claim may be admissible now.
+            // Waiters behind this claim may be admissible now.
             self.promote(claim.name(), claim.clock().now());
         }
     }

@@ -12,13 +12,13 @@ use crate::lease::Limits;
 
 use crate::{Clock, Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
 
-/// How often those who wait for more look whether they still hold what they have.
+/// How often a request that waits for more locks checks whether it still holds those that it has.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Several locks, all of them or none.
 #[derive(Debug)]
 pub struct All {
-    /// In order, each name once: all who lock several names take them in this order, so no two wait for each other.
+    /// In order, each name once: all requests for several names take them in this order, so no two wait for each other.
     pub(crate) names: Result<Vec<LockName>>,
 }
 
@@ -54,8 +54,9 @@ impl LockRequest<All> {
         Ok(names.clone())
     }
 
-    /// Asks for all locks at the same time, without waiting: one round trip where all are free. What is returned are
-    /// the first so many, without a gap; the others are given back, so that nobody holds one and waits for an earlier.
+    /// Asks for all locks at the same time, without waiting: one round trip where all are free. Returns the locks
+    /// before the first refusal; those after it are released, so that no request holds a lock and waits for an earlier
+    /// one.
     async fn at_once(&self, names: &[LockName]) -> Result<Vec<LockGuard>> {
         let answers = if self.choices.local.is_some() {
             let ask = |name: &LockName| {
@@ -75,7 +76,7 @@ impl LockRequest<All> {
 
     async fn acquire(mut self) -> Result<LockAllGuard> {
         let names = self.checked()?;
-        // Nobody can report progress for a lock before it has the guard.
+        // The application cannot report progress for a lock before it has the guard.
         let limits = std::mem::take(&mut self.choices.limits);
         let wait = self
             .choices
@@ -116,8 +117,8 @@ impl LockRequest<All> {
     }
 }
 
-/// Waits until one of the locks is lost. It looks at all of them now and then, which is cheap: there may be thousands, and
-/// this is asked anew for each that is waited for.
+/// Waits until one of the locks is lost. It checks all of them now and then, which is cheap: there may be thousands, and
+/// this begins anew for each lock that the request waits for.
 async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
         clock.sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! What a request says beside the name.
+//! The options of a request.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 255;
 
-/// The choices of a request, and the defaults of a client.
+/// The options of a request, and the defaults of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     pub(crate) ttl: Duration,
@@ -33,7 +33,7 @@ impl Choices {
         Self { ttl, wait: None, wait_is_chosen: false, label, lock_delay, limits, local: None }
     }
 
-    /// Refuses what the backend cannot honour, and what makes no sense.
+    /// Refuses options that the backend cannot honour, or that make no sense.
     pub(crate) fn check(&self, background: &Background, mode: Mode) -> Result<()> {
         background.capabilities.check(mode, self.ttl)?;
         background.capabilities.check_lock_delay(self.ttl, self.lock_delay)?;
@@ -41,7 +41,7 @@ impl Choices {
         check_label(&self.label)
     }
 
-    /// Begins to acquire, with choices that have been checked.
+    /// Begins to acquire, with options that have been checked.
     pub(crate) fn begin(
         &self,
         background: &Arc<Background>,
@@ -49,7 +49,7 @@ impl Choices {
         mode: Mode,
         wait: Wait,
     ) -> Acquiring {
-        // Readers and permits come in together; a queue in front of the server's would only keep them apart.
+        // Readers and permits can hold a lock together; a queue of this process would only serialize them.
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
         let mut claim = self.claim(background, name, mode, wait);
         if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())

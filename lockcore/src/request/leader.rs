@@ -19,13 +19,13 @@ pub struct Campaign(One);
 impl Campaign {
     pub(crate) fn request(request: LockRequest<One>) -> LockRequest<Self> {
         let LockRequest { background, mut choices, what } = request;
-        // Candidates stand at the server, each for itself: what observers see there is who leads, and by which token.
+        // Each candidate has its own claim at the server, so that observers see there who leads, and with which token.
         choices.local = None;
         LockRequest { background, choices, what: Self(what) }
     }
 }
 
-/// The pauses after a campaign that failed in a way that may pass.
+/// The pauses after a campaign that failed with a retryable error.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl LockRequest<Campaign> {
@@ -48,9 +48,9 @@ impl LockRequest<Campaign> {
     ///
     /// A campaign goes on for as long as it takes, whatever the configuration says, unless this request says
     /// [`wait`](LockRequest::wait): one that has no success within that time ends with an error of kind
-    /// [`TimedOut`](ErrorKind::TimedOut). A campaign that fails in a way that may pass, as when the server cannot be
+    /// [`TimedOut`](ErrorKind::TimedOut). A campaign that fails with a retryable error, as when the server cannot be
     /// reached, is repeated after a pause of up to five seconds. Other errors are returned. Work whose end comes after
-    /// the loss of leadership is work of a former leader, and is done again.
+    /// the loss of leadership does not count, and is done again.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and leadership is resigned in the background.
@@ -142,7 +142,7 @@ impl Leadership {
         &self.0
     }
 
-    /// Makes way for the next candidate, and waits for the server's answer. See [`LockGuard::release`].
+    /// Resigns, and waits for the server's answer. See [`LockGuard::release`].
     ///
     /// # Cancel safety
     /// The resignation goes on in the background when this future is dropped; only the answer is lost.

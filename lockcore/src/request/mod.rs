@@ -1,4 +1,4 @@
-//! Requests: what is asked for, with its choices.
+//! Requests for locks, and their options.
 
 mod all;
 mod choices;
@@ -22,11 +22,11 @@ pub use owner::{Reentrant, Owner, ReentrantGuard};
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
 ///
-/// Await it to wait for the lock's turn, or end it in one of the other ways that it has. Nothing is sent before that.
-/// Every bad choice, a name or a duration that is not allowed, is an error of the end, before any request is sent.
+/// Await it to wait for the lock, or call `try_now` or `run`. Nothing is sent before that.
+/// A bad name or option is an error of that call, before any request is sent.
 ///
-/// `W` is what is asked for: [`One`] lock, [`All`] of several, the same lock [`Reentrant`] by its owner, or leadership by a
-/// [`Campaign`](crate::Campaign).
+/// `W` is the kind of request: for [`One`] lock, for [`All`] of several, for a [`Reentrant`] lock of an owner, or for
+/// leadership by a [`Campaign`](crate::Campaign).
 ///
 /// # Cancel safety
 ///
@@ -72,7 +72,7 @@ impl<W> LockRequest<W> {
     /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
     /// third of it.
     ///
-    /// Short leases free the locks of the dead soon, and cost renewals; long leases survive long pauses and outages.
+    /// Short leases free the locks of dead holders soon, and cost renewals; long leases survive long pauses and outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.choices.ttl = ttl;
         self
@@ -93,33 +93,33 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// A text for people that says who holds the lock. The default is host and process.
+    /// A text for people that names the holder. The default is host and process.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
         self.choices.label = label.as_ref().into();
         self
     }
 
-    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and given up, even if the holder is
-    /// alive and the server well.
+    /// The longest hold: after it the lock is [lost](crate::Loss::HeldTooLong) and released, even if the holder is
+    /// alive and the server works.
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.choices.limits.max_hold = Some(longest);
         self
     }
 
-    /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this often. Without
-    /// it the lock is [lost](crate::Loss::NoProgress) and given up: a worker that is stuck does not keep its lock for
-    /// ever just because the process lives.
+    /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this often.
+    /// Without it the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does not keep its
+    /// lock for ever just because the process lives.
     pub fn progress(mut self, at_least_every: Duration) -> Self {
         self.choices.limits.progress = Some(at_least_every);
         self
     }
 
-    /// The lock delay: after a holder that died or lost its lock, the lock stays taken for this long before another gets it.
-    /// Requests of the dead that are still on their way have time to arrive, or to fail. A release frees the lock
-    /// at once.
+    /// The lock delay: after a holder that died or lost its lock, the lock stays taken for this long before another
+    /// gets it. Requests of that holder that are still on their way have time to arrive, or to fail. A release frees
+    /// the lock at once.
     ///
-    /// It makes failures dearer and proves nothing; where the resource can compare [tokens](crate::FencingToken), let
-    /// it. (The idea is that of Chubby and Consul.)
+    /// It makes failures more expensive and proves nothing; where the resource can compare
+    /// [tokens](crate::FencingToken), let it. (The idea is that of Chubby and Consul.)
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.choices.lock_delay = delay;
         self

@@ -32,9 +32,9 @@ impl LockRequest<One> {
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
-    /// `work` gets a [`LockHandle`] to look at. If the lock is lost, the future of `work` is dropped at its next await, and
-    /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it look at
-    /// [`LockHandle::is_held`]. If the loss is noticed when the work has come to its end, its value is in the
+    /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await, and
+    /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it check
+    /// [`LockHandle::is_held`]. If the loss is noticed when the work is done, its value is in the
     /// [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
@@ -53,7 +53,7 @@ impl LockRequest<One> {
         Ok(self.checked(wait)?.begin())
     }
 
-    /// Checks everything. Nothing has been sent.
+    /// Checks the name and the options. Nothing has been sent.
     pub(crate) fn checked(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Checked> {
         let Self { background, choices, what: One { name, mode } } = self;
         let bad = |error, name| background.decorate(error, Operation::Acquire, name);
@@ -68,7 +68,7 @@ impl LockRequest<One> {
     }
 }
 
-/// A request that is in order.
+/// A request that has been checked.
 pub(crate) struct Checked {
     pub(crate) background: Arc<Background>,
     pub(crate) choices: Choices,
@@ -82,7 +82,7 @@ impl Checked {
         self.choices.begin(&self.background, self.name.clone(), self.mode, self.wait)
     }
 
-    /// Lets the wait begin anew, for the next try.
+    /// Begins the wait anew, for the next try.
     pub(super) fn wait_anew(&mut self) -> Result<()> {
         self.wait = self.choices.until(&self.background)?;
         Ok(())
@@ -98,7 +98,7 @@ impl IntoFuture for LockRequest<One> {
     }
 }
 
-/// The future of a [`LockRequest`]: waits for the lock's turn. The wait begins when it is first polled.
+/// The future of a [`LockRequest`]: waits for the lock. The wait begins when it is first polled.
 ///
 /// # Cancel safety
 /// See [`LockRequest`].
@@ -111,13 +111,13 @@ enum State {
         work: Acquiring,
         background: Arc<Background>,
         wait: Option<Duration>,
-        /// Fires a little after the end of the wait, in case that the backend does not.
+        /// Fires a little after the end of the wait, in case that the backend has not answered.
         end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     },
 }
 
-/// How long after the end of the wait the backend's own answer is waited for. It knows more than "timed out": that the
-/// server cannot be reached, for one.
+/// For how long after the end of the wait to wait for the backend's own answer. It says more than "timed out": that the
+/// server cannot be reached, for instance.
 const GRACE: Duration = Duration::from_millis(20);
 
 impl Future for Acquire {
@@ -158,7 +158,7 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Waits for work that does not know the end of this wait, but not for longer than that and a moment.
+/// Waits for work that does not know the end of this wait, until that end and a moment longer.
 pub(crate) async fn within<T>(
     clock: &Clock,
     wait: Wait,
@@ -176,7 +176,7 @@ pub(crate) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Opt
     end_of_wait("still held by another after a wait of", wait, backend, name)
 }
 
-/// The backend has not said what stands in the way.
+/// The backend has given no reason.
 fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
     end_of_wait("the backend has no answer after a wait of", wait, backend, name)
 }

@@ -1,4 +1,4 @@
-//! Acquires, from the claim to what its answer comes to.
+//! Acquires, from the claim to the guard.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ pub(crate) fn acquire(
     limits: Limits,
     local: Option<Arc<LockQueues>>,
 ) -> Acquiring {
-    // Only a claim with a turn in the queue of this process has somebody to tell.
+    // Only a claim with a turn in the queue of this process has a next task to tell.
     let next = local.as_ref().map(|_| Next::default());
     let (shared, asked, known) = (Arc::clone(&background), claim.clone(), next.clone());
     let work = async move {
@@ -61,7 +61,7 @@ pub(crate) fn acquire_each(
     })
 }
 
-/// What the answer to an acquire comes to. There is no await in here: the armed claim and the guard change places in one
+/// Makes a guard of the answer to an acquire. There is no await in here: the guard replaces the armed claim in one
 /// step.
 fn settle(
     armed: Armed,
@@ -73,7 +73,7 @@ fn settle(
         Ok(Some(grant)) => {
             let background = armed.background();
             if let Err(error) = background.check_open() {
-                // It waited when the client was closed. Nobody would renew it.
+                // The client was closed while it waited. It would not be renewed.
                 let error = decorate(&armed, error);
                 armed.give_up(Outcome::Answered);
                 return Err(error);
@@ -84,7 +84,7 @@ fn settle(
                 armed.disarm();
                 return Ok(Some(guard));
             }
-            // The answer was under way for longer than the lease lasts: it grants nothing any more.
+            // The answer was under way for longer than the lease lasts: the lock is not held any more.
             let text = "the lock was granted, but the answer came after the lease had ended";
             decorate(&armed, Error::new(ErrorKind::Unreachable, text))
         }

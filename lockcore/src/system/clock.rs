@@ -1,4 +1,4 @@
-//! Where a client reads the time, and how it sleeps.
+//! The clock of a client, and its sleeps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ const PIECE: Duration = Duration::from_secs(1);
 
 /// The clock of a client: the machine's boot clock or, in tests, a [`TestClock`].
 ///
-/// A backend names its clock ([`DistributedLock::clock`](crate::DistributedLock::clock)), and everything that is done
-/// for its locks follows that one: leases, waits, renewals.
+/// A backend provides its clock ([`DistributedLock::clock`](crate::DistributedLock::clock)), and everything that is done
+/// for its locks uses that one: leases, waits, renewals.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<TestTime>>);
 
@@ -90,9 +90,9 @@ impl fmt::Debug for Clock {
 
 /// Sleeps by the timers of the runtime, as long as they agree with the machine's clock.
 ///
-/// A runtime whose clock is paused, as `#[tokio::test(start_paused = true)]` makes it, lets its timers fire at once
-/// when nothing else is to be done. Asking such a timer again and again would be a busy loop that moves the paused
-/// clock on by hours. So after the first one that fires early, the keeper's timers are used instead.
+/// A runtime whose clock is paused, by `#[tokio::test(start_paused = true)]`, lets its timers fire at once
+/// when there is no other work. Setting such a timer again and again would be a busy loop that moves the paused
+/// clock by hours. So after the first one that fires early, the keeper's timers are used instead.
 async fn sleep_system(until: Moment) {
     let mut runs_ahead = false;
     loop {
@@ -143,12 +143,12 @@ impl TestClock {
         Self(Arc::new(TestTime { now, moved: Notify::new() }))
     }
 
-    /// What is given to the backend under test.
+    /// The clock for the backend under test.
     pub fn clock(&self) -> Clock {
         Clock(Some(Arc::clone(&self.0)))
     }
 
-    /// Moves the clock. Whoever sleeps until then wakes; what they do happens when the test awaits something.
+    /// Moves the clock. Tasks that sleep until then wake; they run when the test awaits something.
     ///
     /// A renewal is due after a third of a lease. A clock that jumps over the whole lease ends it, as a pause of the
     /// machine does.
@@ -178,7 +178,7 @@ impl TestTime {
 
     async fn sleep_until(&self, until: Moment) {
         loop {
-            // Made before the look at the clock, so that a move in between is not missed.
+            // Made before the clock is read, so that a move in between is not missed.
             let moved = self.moved.notified();
             if self.now() >= until {
                 return;

@@ -1,8 +1,8 @@
-//! Events of threads that must not wait for a subscriber.
+//! Log events of threads that must not wait for a subscriber.
 //!
 //! A `tracing` subscriber is code of the application: it may write to a full pipe or take a lock, and so block. On the
-//! keeper thread that would stop the renewals of all locks. So such a thread has a subscriber of its own, which writes
-//! each event down and hands it to the thread `lockwell-events`. That one tells the application's subscriber.
+//! keeper thread that would stop the renewals of all locks. So such a thread has a subscriber of its own, which copies
+//! each event and sends it to the thread `lockwell-events`. That one calls the application's subscriber.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -15,15 +15,15 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Event, Metadata, Subscriber, dispatcher};
 
-/// The most events that wait to be told. Those beyond are counted, and the count is told.
+/// The most events that wait for the subscriber. Events beyond that are only counted, and the count is logged.
 const WAITING: usize = 4096;
 
-/// From now on, and until the answer is dropped, the events of this thread are handed to another.
+/// From now on, and until the returned guard is dropped, the events of this thread are sent to another.
 pub(super) fn from_this_thread() -> DefaultGuard {
     set_default(Forward)
 }
 
-/// An event: where in the code it comes from, and what it says.
+/// An event: its place in the code, and its fields.
 struct Line {
     metadata: &'static Metadata<'static>,
     fields: Vec<(Field, String)>,
@@ -31,7 +31,7 @@ struct Line {
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// The way to the telling thread; `None` if it cannot be started.
+/// The channel to that thread; `None` if it cannot be started.
 fn teller() -> Option<&'static SyncSender<Line>> {
     static TELLER: OnceLock<Option<SyncSender<Line>>> = OnceLock::new();
     let start = || {
@@ -42,7 +42,7 @@ fn teller() -> Option<&'static SyncSender<Line>> {
     TELLER.get_or_init(start).as_ref()
 }
 
-/// The most fields of an event that are told.
+/// The most fields of an event that are forwarded.
 const FIELDS: usize = 16;
 
 fn tell(lines: &Receiver<Line>) {
@@ -60,12 +60,12 @@ fn tell(lines: &Receiver<Line>) {
 }
 
 impl Line {
-    /// Makes the event anew, with the place in the code that it comes from: filters by target go on working.
+    /// Emits the event again, with its place in the code, so that filters by target work.
     fn tell(&self, subscriber: impl Fn(&Event<'_>)) {
         let values: Vec<(&Field, DisplayValue<&String>)> =
             self.fields.iter().map(|(field, text)| (field, display(text))).collect();
         let Some((first, _)) = values.first() else { return };
-        // The length must be fixed. A field without a value is not told.
+        // The length must be fixed. A field without a value is not forwarded.
         let mut fixed: [(&Field, Option<&dyn Value>); FIELDS] = [(first, None); FIELDS];
         for (place, (field, value)) in fixed.iter_mut().zip(&values) {
             *place = (field, Some(value));
@@ -108,7 +108,7 @@ impl Subscriber for Forward {
     fn exit(&self, _: &Id) {}
 }
 
-/// The fields of an event, written down.
+/// The fields of an event, as text.
 struct Fields(Vec<(Field, String)>);
 
 impl Visit for Fields {

@@ -1,4 +1,4 @@
-//! What the machine gives: clocks, threads, locks that do not poison.
+//! Clocks, threads, and mutexes that do not poison.
 
 mod clock;
 mod forward;

@@ -1,8 +1,8 @@
 //! Points in time.
 //!
-//! A lease goes on running while a laptop sleeps or a virtual machine is suspended, so the clock that says "I still
-//! hold it" must go on, too. [`std::time::Instant`] is `CLOCK_MONOTONIC` on Linux and stands still during suspend;
-//! [`Moment`] is `CLOCK_BOOTTIME`. The wall clock is never used: it can be stepped.
+//! A lease goes on running while a laptop sleeps or a virtual machine is suspended, so the clock that decides whether a
+//! lock is still held must go on, too. [`std::time::Instant`] is `CLOCK_MONOTONIC` on Linux and stands still during
+//! suspend; [`Moment`] is `CLOCK_BOOTTIME`. The wall clock is never used: it can be stepped.
 
 use std::time::Duration;
 

@@ -11,10 +11,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// A thread that drives a runtime of its own for as long as the process lives.
 ///
-/// What it runs goes on while the application's runtime is blocked, not driven, or gone. It must never block.
+/// Its futures go on while the application's runtime is blocked, not driven, or gone. They must never block.
 ///
-/// The thread never calls a `tracing` subscriber itself: a subscriber that blocks would stop it. Its events are handed
-/// to another thread, which passes them on.
+/// The thread never calls a `tracing` subscriber itself: a subscriber that blocks would stop it. Its events are sent
+/// to another thread, which calls the subscriber.
 #[derive(Clone, Debug)]
 pub struct OwnRuntime {
     handle: Handle,
@@ -55,10 +55,10 @@ impl OwnRuntime {
     }
 }
 
-/// A thread that is started when it is first needed, and shared by all of the process.
+/// A thread that is started when it is first needed, and shared by the whole process.
 ///
-/// A forked child does not inherit threads. Whoever asks in the child gets a new one; what was made in the parent and
-/// is used in the child has none.
+/// A forked child does not inherit threads. A call in the child starts a new one; objects that were made in the parent and
+/// are used in the child have none.
 #[derive(Debug)]
 pub struct SharedRuntime {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! What a test has asked for.
+//! The faults that a test has set.
 
 use std::sync::Mutex;
 use std::time::Duration;

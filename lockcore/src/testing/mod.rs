@@ -1,4 +1,4 @@
-//! For tests of applications: a lock server that does what the test says, and a clock in the test's hand.
+//! For tests of applications: a lock server whose faults and clock the test controls.
 
 mod faults;
 
@@ -18,8 +18,8 @@ use crate::{
 
 /// A lock server in memory, for tests of applications: it can be told to fail, to be slow, and to take locks away.
 ///
-/// Its time stands still until the test [moves](Self::advance) it: leases, waits and renewals follow that clock. What the
-/// application does about a lock that it cannot get, or has lost, is then tested without a server and without sleeping.
+/// Its time stands still until the test [moves](Self::advance) it: leases, waits and renewals use that clock. So a test
+/// can check without a server and without sleeping what the application does when it cannot get a lock, or loses one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -53,7 +53,7 @@ struct Inner {
     memory: MemoryLock,
     clock: TestClock,
     faults: Faults,
-    /// Called when locks have been taken away.
+    /// Notified when locks have been taken away.
     taken: Notify,
 }
 
@@ -65,7 +65,7 @@ impl TestServer {
         Self(Arc::new(Inner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
     }
 
-    /// A new client. Each stands for a process of its own; all share the server and its clock.
+    /// A new client, like that of another process; all share the server and its clock.
     pub fn locks(&self) -> Result<Locks> {
         Locks::new(self.backend())
     }
@@ -94,30 +94,30 @@ impl TestServer {
         self.0.faults.add(operation, Fault::Fails(kind), None);
     }
 
-    /// The same for so many calls.
+    /// The same for this number of calls.
     pub fn fail_times(&self, operation: Operation, kind: ErrorKind, times: u32) {
         self.0.faults.add(operation, Fault::Fails(kind), Some(times));
     }
 
-    /// From now on, until [`heal`](Self::heal), the answer to this operation takes so long, by the clock of the test.
+    /// From now on, until [`heal`](Self::heal), the answer to this operation takes this long, by the clock of the test.
     /// [`Duration::MAX`] is a server that never answers.
     pub fn delay(&self, operation: Operation, span: Duration) {
         self.0.faults.add(operation, Fault::Takes(span), None);
     }
 
-    /// Does away with all faults. What is being delayed goes on being so.
+    /// Removes all faults. Calls that are being delayed stay delayed.
     pub fn heal(&self) {
         self.0.faults.clear();
     }
 
-    /// Takes a lock away from its holders, who are told at once, as by an operator. Says how many there were.
+    /// Takes a lock away from its holders, as an operator does, and notifies them at once. Returns how many there were.
     pub async fn lose(&self, name: impl AsRef<str>) -> Result<usize> {
         let freed = self.0.memory.force_release(&LockName::new(name.as_ref())?).await?;
         self.0.taken.notify_waiters();
         Ok(freed)
     }
 
-    /// What stands in the way of this operation now.
+    /// The fault that this operation meets now.
     async fn meet(&self, operation: Operation) -> Result<()> {
         let (takes, fails) = self.0.faults.of(operation);
         if !takes.is_zero() {
@@ -205,7 +205,7 @@ impl DistributedLock for TestLock {
 
     async fn lost(&self, grant: &Grant) {
         loop {
-            // Made before the look, so that a loss in between is not missed.
+            // Made before the check, so that a loss in between is not missed.
             let taken = self.0.0.taken.notified();
             let mut taken = std::pin::pin!(taken);
             taken.as_mut().enable();

@@ -3,9 +3,9 @@
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
 //! request waits for others to come.
 //!
-//! There is no task behind it: *the callers drive the calls*. The caller that begins a call polls it; the others of its batch
-//! wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller
-//! goes on with the same call. If no caller is left, a task finishes it, so that a connection is not left with half of an
+//! There is no task behind it: *the callers drive the calls*. The caller that begins a call polls it; the others of its
+//! batch wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller goes
+//! on with the same call. If no caller is left, a task finishes it, so that a connection is not left with half of an
 //! answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
@@ -56,8 +56,8 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Notes that a request may have been carried out although its answer was lost, and is about to be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 
-    /// Makes sure that there is a connection. It is a step of its own, since it may take long: a request that is not wanted any
-    /// more by then is not sent, so that it does not follow the release that cleans up after it.
+    /// Makes sure that there is a connection. It is a step of its own, since it may take long: a request that is not
+    /// wanted any more by then is not sent, so that it does not follow the release that cleans up after it.
     ///
     /// A [retryable](Error::is_retryable) error lets it be tried again; any other ends all requests of the batch.
     fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
@@ -111,8 +111,8 @@ pub enum Outcome<T> {
     Again(Error),
     /// Nobody knows whether it was carried out. It is tried again after a pause, in doubt.
     Unknown(Error),
-    /// It was not carried out, since something that a request of the batch wants is blocked. Each request is tried again apart
-    /// from those that want something else.
+    /// It was not carried out, since something that a request of the batch wants is blocked. Each request is tried
+    /// again apart from those that want something else.
     Blocked,
 }
 

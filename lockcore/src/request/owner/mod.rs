@@ -1,4 +1,4 @@
-//! Owners: locks that may be taken again by who holds them already.
+//! Owners: re-entrant locks.
 
 mod reentrant;
 mod table;
@@ -18,16 +18,17 @@ tokio::task_local! {
     static CURRENT: Owner;
 }
 
-/// Somebody who may take a lock again that it holds already. [`Locks::owner`](crate::Locks::owner) makes one; clones are the same owner.
+/// An owner of re-entrant locks: it may take a lock again that it holds. [`Locks::owner`](crate::Locks::owner) makes
+/// one; clones are the same owner.
 ///
-/// Taking a name again succeeds at once, without a word to the server, and yields the same [token]; it is the same hold,
-/// with the ttl and the limits of the first request. The lock is free when the last guard of the owner has gone. Two
+/// Taking a name again succeeds at once, without a request to the server, and yields the same [token]; it is the same hold,
+/// with the ttl and the limits of the first request. The lock is free when the last guard of the owner is dropped. Two
 /// owners exclude each other, in one process as in two. An owner can be shared by tasks: then they are one holder
 /// together, and are *not* excluded from each other.
 ///
 /// A writer may take its lock again as a reader; it stays a writer. A reader that wants to become a writer is refused
-/// by an error of kind [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): two readers who both wait for the other to leave
-/// would wait for ever.
+/// by an error of kind [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): two readers that both wait for the other to
+/// leave would wait for ever.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -70,7 +71,7 @@ impl Owner {
         Reentrant::request(&self.0.table, one)
     }
 
-    /// A request for the lock, alone. Taken again by this owner, it is the same one.
+    /// A request for the exclusive lock. If this owner holds it already, it is the same lock.
     pub fn lock<N>(&self, name: N) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
@@ -97,7 +98,7 @@ impl Owner {
         self.request(name, Ok(Mode::Shared))
     }
 
-    /// A request for a permit of a semaphore. Taken again by this owner, it is the same permit.
+    /// A request for a permit of a semaphore. If this owner holds one already, it is the same permit.
     pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest<Reentrant>
     where
         N: TryInto<LockName>,
@@ -106,8 +107,8 @@ impl Owner {
         self.request(name, permit(limit))
     }
 
-    /// Runs a future as this owner: what it calls can find it by [`current`](Self::current). Tasks that it spawns do
-    /// not inherit it.
+    /// Runs a future as this owner: functions that it calls get the owner from [`current`](Self::current). Tasks that
+    /// it spawns do not inherit it.
     pub async fn scope<F: Future>(self, future: F) -> F::Output {
         CURRENT.scope(self, future).await
     }

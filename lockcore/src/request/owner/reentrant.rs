@@ -37,7 +37,7 @@ impl LockRequest<Reentrant> {
 
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
-        // A sibling that takes the lock may wait for longer than this task wants to.
+        // Another task of the owner that takes the lock may wait for longer than this one.
         within(&checked.background.clock, checked.wait, take(&table, &checked)).await?.ok_or_else(|| {
             timed_out(checked.choices.wait, checked.background.capabilities.backend, Some(&checked.name))
         })
@@ -63,7 +63,7 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
         (Err(_), Wait::No) => return Ok(None),
         (Err(_), _) => owned.taking.lock().await,
     };
-    // A sibling may have taken it meanwhile.
+    // Another task may have taken it meanwhile.
     if let Some(held) = owned.hold() {
         return again(held, checked);
     }

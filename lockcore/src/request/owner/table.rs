@@ -1,4 +1,4 @@
-//! What an owner holds, by name.
+//! The locks of an owner, by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::{Error, ErrorKind, LockGuard, LockName, Mode, Result};
 #[derive(Debug, Default)]
 pub(super) struct Table(Mutex<HashMap<LockName, Arc<OwnedName>>>);
 
-/// What an owner knows of one name.
+/// The state of one name.
 #[derive(Debug, Default)]
 pub(super) struct OwnedName {
-    /// Held by the task of the owner that takes the lock; its siblings wait for it, and then share the lock.
+    /// Locked by the task of the owner that takes the lock; its other tasks wait for it, and then share the lock.
     pub(super) taking: tokio::sync::Mutex<()>,
     hold: Mutex<Weak<Hold>>,
 }
@@ -54,10 +54,10 @@ impl Table {
         Arc::new(Hold { guard: Some(guard), name, table: Arc::downgrade(self) })
     }
 
-    /// Forgets a name that nobody of this owner holds or waits for.
+    /// Removes a name that no task of this owner holds or waits for.
     pub(super) fn forget(&self, name: &LockName) {
         let mut names = lock(&self.0);
-        // One handle is the table's own; whoever is about to take the lock has another.
+        // One handle is the table's own; a task that is about to take the lock has another.
         let unused =
             |owned: &Arc<OwnedName>| Arc::strong_count(owned) == 1 && lock(&owned.hold).strong_count() == 0;
         if names.get(name).is_some_and(unused) {
@@ -105,9 +105,10 @@ impl Drop for Hold {
     }
 }
 
-/// One of the guards by which an [`Owner`](crate::Owner) holds a lock. The lock is given up when the last of them is dropped.
+/// One of the guards by which an [`Owner`](crate::Owner) holds a lock. The lock is released when the last of them is
+/// dropped.
 ///
-/// It shows what the [`LockGuard`] behind it shows.
+/// It dereferences to the [`LockGuard`].
 #[must_use = "if unused the lock is released immediately"]
 #[clippy::has_significant_drop]
 pub struct ReentrantGuard(Arc<Hold>);
@@ -122,7 +123,7 @@ impl ReentrantGuard {
         Arc::strong_count(&self.0)
     }
 
-    /// Drops this guard. If it is the last one, the lock is given up as by [`LockGuard::release`], and the answer is the
+    /// Drops this guard. If it is the last one, the lock is released as by [`LockGuard::release`], and the answer is the
     /// server's.
     ///
     /// # Cancel safety
@@ -131,7 +132,7 @@ impl ReentrantGuard {
         // Of guards that are released at the same time, one is the last.
         let Some(mut hold) = Arc::into_inner(self.0) else { return Ok(()) };
         match hold.guard.take() {
-            // The hold is dropped behind it, which forgets the name, whether the answer comes or nobody waits for it.
+            // The hold is dropped after it, which removes the name, even if the caller does not wait for the answer.
             Some(guard) => guard.release().await,
             None => Ok(()),
         }
