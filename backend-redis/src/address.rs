@@ -1,4 +1,4 @@
-//! What an address of Redis says.
+//! The addresses of Redis servers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// How long the kernel waits for the other side to acknowledge what was sent before it gives the connection up.
+/// How long the kernel waits for the other side to acknowledge what was sent before it resets the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which servers there are, and what they are to each other.
+/// The kind of installation, and its servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Topology {
     Node(ConnectionAddr),
@@ -33,7 +33,8 @@ pub(crate) struct Address {
     sentinel_user: Option<String>,
     sentinel_password: Option<Secret>,
     pub(crate) db: i64,
-    /// With TLS: whom to trust, and who we are. Where no file says it, those are trusted whom Mozilla trusts.
+    /// With TLS: the certificates to trust, and our own. Without a file, the certificate authorities of Mozilla are
+    /// trusted.
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -125,7 +126,7 @@ impl Address {
         Self { topology: Topology::Node(addr), ..self.clone() }
     }
 
-    /// Where another member of the group named this host.
+    /// The address of a host that another member of the group named.
     pub(crate) fn node(&self, host: String, port: u16) -> ConnectionAddr {
         node(host, port, self.tls.is_some())
     }
@@ -143,7 +144,7 @@ impl Address {
         })
     }
 
-    /// What the client crate needs to know of one server.
+    /// The connection settings of one server for the client crate.
     pub(crate) fn info(&self, addr: &ConnectionAddr) -> redis::RedisResult<ConnectionInfo> {
         let mut login = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
@@ -169,7 +170,7 @@ impl Address {
     }
 }
 
-/// Without these, two requests that meet wait for each other's acknowledgement, and a dead peer is noticed late.
+/// Without these, a request waits for the acknowledgement of the one before, and a dead peer is noticed late.
 pub(crate) fn tcp() -> TcpSettings {
     let settings = TcpSettings::default().set_nodelay(true);
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! What the scripts' answers mean.
+//! The scripts' answers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) enum ClaimAnswer {
 }
 
 impl ClaimAnswer {
-    /// Another holds it. Nothing more is known of that.
+    /// Another holds it. Nothing more is known.
     pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false });
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum ReleaseAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
     pub(crate) ticket: i64,
-    /// What a release has granted to it. Without that it asks.
+    /// What a release has granted to it. Without a grant, the waiter asks the server.
     pub(crate) granted: Option<PushedGrant>,
 }
 
@@ -63,11 +63,11 @@ impl Notification {
 /// Why a claim has to wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Busy {
-    /// The time left of the holder's lease, where it has an end that is worth waiting for.
+    /// The time left of the holder's lease, if it ends.
     pub(crate) left: Option<Duration>,
-    /// Whether the claim stands first in the queue.
+    /// Whether the claim is the first in the queue.
     pub(crate) first: bool,
-    /// Whether the holder is another program, which tells nobody when it is done.
+    /// Whether the holder is another program, which notifies nobody of its release.
     pub(crate) foreign: bool,
 }
 
@@ -159,7 +159,7 @@ fn number(value: Option<&Value>) -> Result<u64> {
     text(value)?.parse().map_err(|_| unexpected())
 }
 
-/// What a lock's value says: who holds it, since when, with which token.
+/// The parts of a lock's value: its holder, since when, and with which token.
 struct Record<'a> {
     owner: &'a str,
     token: u64,
@@ -221,7 +221,7 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     Ok(LockView { holders, waiters })
 }
 
-/// What a majority of nodes agrees on: the owners who hold the lock at so many of them.
+/// The status on which a majority of nodes agrees: the owners that hold the lock at so many of them.
 pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: usize) -> LockStatus {
     let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
     let waiters = views.iter().map(|view| view.waiters).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The calls of one runtime at a server, a master or a cluster: taking locks and giving them up.
+//! The calls of one runtime to a server, a master or a cluster: taking and releasing locks.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Client {
         async move {
             let answer = call.await?;
             let (claimed, clock) = answers::claimed(&answer.value, mode)?;
-            // Of a request that was repeated, nobody knows which copy the server has seen last.
+            // After a request was repeated, it is unknown which copy the server has seen last.
             if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt) {
                 let Answer { sent, generation, .. } = answer;
                 waiter.note_sign(SignOfLife::new(number, sent, clock).over(generation));
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Gives up what a claim holds, and its place.
+    /// Releases what a claim holds, and its place in the queue.
     pub(crate) async fn give_up(&self, claim: &Claim, queued: bool) -> Result<bool> {
         let mut in_doubt = false;
         if !queued && is_simple(claim) && !self.hot.is_hot(claim.name()) {
@@ -88,14 +88,15 @@ impl Client {
         Ok(released || in_doubt || answer.in_doubt)
     }
 
-    /// Tells waiters of this client what a script has answered for them.
+    /// Delivers the notifications for waiters of this client in a script's answer.
     fn deliver(&self, notifications: Vec<Notification>) {
         for notification in notifications {
             self.subscriber.deliver(notification);
         }
     }
 
-    /// Calls a script for one lock that frees something. Says how many were freed; an earlier try may have done it.
+    /// Calls a script for one lock that frees something. Returns how many holders were freed; an earlier try may have
+    /// done it.
     pub(crate) async fn free(&self, item: Item) -> Result<(usize, Answer)> {
         let answer = self.calls.call(item).await?;
         let (freed, notifications) = answers::freed_all(&answer.value, answer.generation)?;

@@ -1,10 +1,10 @@
-//! The scripts' calls.
+//! Calls of scripts.
 //!
-//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot travel on one
-//! connection, and a call that is made when another has ended is carried out after it: a release comes after the acquire
-//! that it cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on a second
-//! connection can be met by its own copy from the first one even after its release: such a claim is noted as
-//! [in doubt](Claim::note_in_doubt), and is released again.
+//! Every script is idempotent for its owner, so calls are repeated after a failure. All calls for a slot are sent over
+//! one connection, and a call that is made when another has ended is carried out after it: a release comes after the
+//! acquire that it cleans up. Calls that are under way at the same time keep no order. An acquire that was repeated on
+//! a second connection may still be carried out a second time, from the first connection, after its release: such a
+//! claim is noted as [in doubt](Claim::note_in_doubt), and is released again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::wire::Wire;
 /// How often a call is sent to another node of a cluster before it pauses.
 const REDIRECTS: usize = 5;
 
-/// How many calls of a script are on their way at a time: enough to fill the time of a round trip, few enough that
-/// requests meet. And the most items in one call: enough to share its cost, few enough not to hold the server up.
+/// How many calls of a script are under way at a time: enough to fill the time of a round trip, few enough that
+/// requests share calls. And the most items in one call: enough to share its cost, few enough not to block the server.
 const BOUNDS: Bounds = Bounds::new().under_way(2).batch(128);
 
 /// One item of a script call. Its first keys and arguments may concern the whole call (see
@@ -34,7 +34,7 @@ pub(crate) struct Item {
     pub(crate) slot: u16,
     pub(crate) keys: Arc<Vec<String>>,
     pub(crate) args: Arc<Vec<String>>,
-    /// The claim that may have the lock by it.
+    /// The claim that the item may grant the lock to.
     pub(crate) takes: Option<Claim>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Answer {
     pub(crate) value: Value,
     /// When the call that brought the answer was sent.
     pub(crate) sent: Moment,
-    /// Whether an earlier try may have been carried out without our hearing of it.
+    /// Whether an earlier try, whose answer was lost, may have been carried out.
     pub(crate) in_doubt: bool,
-    /// The connection that it came over: whose, and its number.
+    /// The server that it came from, and the number of the connection.
     pub(crate) wire: Arc<Wire>,
     pub(crate) generation: u64,
 }
@@ -79,7 +79,7 @@ impl Calls {
         self.call_within(item, self.timeout)
     }
 
-    /// Calls a script, which is given up after `limit`. The item is in the queue when this returns: items that are put
+    /// Calls a script, with an answer within `limit`. The item is in the queue when this returns: items that are put
     /// there before the first of them is polled share a call.
     pub(crate) fn call_within(
         &self,
@@ -120,11 +120,11 @@ impl std::ops::Deref for OneServer {
     }
 }
 
-/// What may share a call, and what does not wait for what: the items of a script in a slot.
+/// The key of the batcher: items of one script in one slot can share a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     slot: u16,
-    /// Scripts are statics, so their places tell them apart.
+    /// Scripts are statics, so their addresses identify them.
     script: usize,
 }
 
@@ -177,7 +177,7 @@ impl Service for Scripts {
         for _ in 0..REDIRECTS {
             let CallOutcome::Elsewhere(error) = &called else { break };
             let Some(next) = Box::pin(self.follow(key.slot, error, &path, end)).await else { break };
-            // What is not wanted any more is not sent again: its release may be on its way.
+            // Items that are not wanted any more are not sent again: their releases may be on their way.
             if !batch.iter().all(|item| self.is_wanted(item)) {
                 break;
             }
@@ -202,7 +202,7 @@ impl Service for Scripts {
             CallOutcome::NotDone(error) | CallOutcome::Elsewhere(error) => {
                 of_all(&|| Outcome::Unavailable(no_answer(Some(&error))))
             }
-            // Each of these locks can be renewed apart.
+            // Each of these locks can be renewed by itself.
             CallOutcome::Torn(error) if batch.iter().all(|item| renews_several(item)) => {
                 of_all(&|| Outcome::Failed(no_answer(Some(&error))))
             }

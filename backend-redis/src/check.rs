@@ -1,4 +1,4 @@
-//! What a server says about itself when a client connects: whether locks are safe on it.
+//! The check of a server when a client connects: whether locks are safe on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::route::Route;
 use crate::script::RIGHTS;
 use crate::wire::Wire;
 
-/// How long masters of a cluster that hang are waited for when one has answered.
+/// How long to wait for masters of a cluster that hang when one has answered.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The fields of `INFO`.
@@ -67,7 +67,7 @@ pub(crate) async fn route(
     }
 }
 
-/// Checks the masters of a cluster: all at once, and those that hang do not hold up for long. One must answer.
+/// Checks all masters of a cluster at once, without waiting for long for those that hang. One must answer.
 async fn masters(
     masters: &[Arc<Wire>],
     keys: &Keys,
@@ -127,10 +127,10 @@ pub(crate) async fn server(
     Ok(())
 }
 
-/// Checks that the user has every right that will be needed: one that came to light at a release would leave a lock
+/// Checks that the user has every right that will be needed: a right that is missing at a release would leave a lock
 /// behind.
 pub(crate) async fn rights(wire: &Arc<Wire>, keys: &Keys, more: &[&str], timeout: Duration) -> Result<()> {
-    // By its text: a look that leaves nothing to the next one.
+    // By its text, so that the check leaves no script at the server.
     let mut command = RIGHTS.call(true, 0, (0, 0));
     command.arg(keys.probe()).arg(keys.channel("rights")).arg(more);
     let answer = match ask(wire, &command, timeout).await? {
@@ -165,7 +165,7 @@ pub(crate) async fn info(wire: &Arc<Wire>, timeout: Duration) -> Result<Info> {
 }
 
 /// Asks again while the server is loading, busy or just restarting. The inner error is the server's final word. A
-/// connection that stays silent is given up by that, like one that does not answer calls.
+/// connection that stays silent is discarded, like one that does not answer calls.
 pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> Result<RedisResult<Value>> {
     let end = Moment::now().after(timeout);
     let mut last = None;

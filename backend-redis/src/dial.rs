@@ -58,7 +58,7 @@ pub(crate) async fn open(
 fn client(address: &Address, info: ConnectionInfo) -> RedisResult<Client> {
     match &address.tls {
         Some(files) => {
-            // They were good when the client was made; a file that is being replaced is worth another try.
+            // They were good when the client was made, so a file is probably being replaced: try again.
             let unusable = |error| RedisError::from(std::io::Error::other(format!("{error:#}")));
             Client::build_with_tls(info, crate::tls::certificates(files).map_err(unusable)?)
         }
@@ -71,7 +71,7 @@ fn client(_: &Address, info: ConnectionInfo) -> RedisResult<Client> {
     Client::open(info)
 }
 
-/// There is no server just now; there may be one in a moment.
+/// There is no server at the moment.
 pub(crate) fn unreachable_now() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::NotConnected).into()
 }

@@ -1,4 +1,4 @@
-//! Whether a server may lose locks, as far as it tells.
+//! Whether a server may lose locks, according to its settings.
 
 use lockcore::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
@@ -7,7 +7,7 @@ use crate::check::{Info, one_text};
 use crate::error::{STRICT, UNCHECKED};
 use crate::wire::Link;
 
-/// What is demanded of a server that keeps locks: by `strict=true` on every connection, otherwise for a warning.
+/// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a warning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demands {
     /// How many replicas must have a grant before it counts.
@@ -17,7 +17,7 @@ pub(crate) struct Demands {
 }
 
 impl Demands {
-    /// What is wrong with keeping locks on this server. `every_change`: whether it answers only after its change is on
+    /// The reasons against locks on this server. `every_change`: whether it answers only after its change is on
     /// the disk; `None` if it does not say.
     pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
         let findings = self.findings(info, every_change).into_iter();
@@ -54,7 +54,7 @@ impl Demands {
             Err(error) if is_denied(&error) => return unchecked(),
             answer => Info::parse(&one_text(answer?)),
         };
-        // What is no master at all is told apart.
+        // A server that is no master gets an error of its own.
         if info.get("role") != "master" || info.get("redis_mode") == "sentinel" {
             return Ok(());
         }

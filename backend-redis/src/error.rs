@@ -12,7 +12,7 @@ pub(crate) const UNCHECKED: &str = "LOCKWELLUNCHECKED";
 /// The same: sentinels that ask for another login.
 pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 
-/// What is to be done about an error.
+/// What an error means for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The server does not know the script.
@@ -23,7 +23,7 @@ pub(crate) enum ErrorClass {
     Torn,
     /// Not done: another node of the cluster serves the slot.
     Elsewhere,
-    /// The connection is of no use any more. Nobody knows what became of the request.
+    /// The connection cannot be used any more. The outcome of the request is unknown.
     Broken,
     /// It will not work.
     Fatal,
@@ -32,16 +32,16 @@ pub(crate) enum ErrorClass {
 pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
     match error.kind() {
         Kind::Server(ServerErrorKind::NoScript) => ErrorClass::NoScript,
-        // Somebody's script runs for long; ours has not begun.
+        // Another script is running; ours has not begun.
         _ if error.code() == Some("BUSY") => ErrorClass::Retry,
-        // The server closes the connection behind this word.
+        // The server closes the connection after this error.
         _ if is_full(error) => ErrorClass::Broken,
         Kind::Server(
             ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown,
         ) => ErrorClass::Retry,
         Kind::Server(ServerErrorKind::TryAgain) => ErrorClass::Torn,
         Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => ErrorClass::Elsewhere,
-        // After a failover the old connection leads to a replica. Whoever can ask for the new master does.
+        // After a failover the old connection leads to a replica. A client that can find the new master reconnects.
         Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => ErrorClass::Broken,
         Kind::Io => ErrorClass::Broken,
         // A server that is shutting down or not yet up may cut its answer short.
@@ -50,14 +50,14 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
     }
 }
 
-/// What a call fails with that needs several keys of a slot while they are at two nodes.
+/// The error of a call that needs several keys of a slot while they are at two nodes.
 pub(crate) const SLOT_MOVES: &str = "the slot of this lock is being moved to another node of the cluster";
 
 fn is_full(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
-/// What became of a request that reached no answer in time.
+/// The error of a request without an answer in time.
 pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     let Some(cause) = cause else {
         return Error::new(ErrorKind::Unreachable, "Redis cannot be reached or does not answer");
@@ -78,7 +78,7 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
     Error::new(ErrorKind::Unreachable, text).with_source(cause.to_string())
 }
 
-/// Why there is no connection.
+/// The error if there is no connection.
 pub(crate) fn no_link(error: &RedisError) -> Error {
     match classify(error, true) {
         ErrorClass::Retry | ErrorClass::Torn | ErrorClass::Broken => no_answer(Some(error)),
@@ -86,7 +86,7 @@ pub(crate) fn no_link(error: &RedisError) -> Error {
     }
 }
 
-/// An error that trying again will not help, of the command or of the script that was to run.
+/// A final error of the command, or of the script that was to run.
 pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     let (kind, hint) = match error.kind() {
         Kind::AuthenticationFailed => (ErrorKind::Refused, WRONG_PASSWORD),
@@ -106,7 +106,7 @@ pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     Error::new(kind, hint).with_source(error.to_string())
 }
 
-/// The error that a script caught for one of its claims. It says whether it was the lock's own key that is in the way.
+/// The error that a script caught for one of its claims. It says whether the lock's own key has another type.
 pub(crate) fn of_claim(text: &str, at_lock: bool) -> Error {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
     match (code, at_lock) {
@@ -124,7 +124,7 @@ const SPOILT: &str = "one of the keys beside the lock holds something else than 
 
 fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
     let call = script.and_then(|script| script.call_at(line_of(detail)?));
-    // What a command in a script is refused with has no code of its own, and other words since Redis 8.
+    // A refusal of a command in a script has no code of its own, and another text since Redis 8.
     let denied = code == "NOPERM"
         || detail.contains("ACL failure in script")
         || detail.contains("The user executing the script can't")

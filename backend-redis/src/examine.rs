@@ -1,4 +1,4 @@
-//! What a person asks a server: which locks are held, and whether it is a good place for locks.
+//! Questions of operators to a server: which locks are held, and whether it is safe for locks.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,10 +12,10 @@ use crate::error::fatal;
 use crate::keys::{Keys, SEPARATOR};
 use crate::wire::Wire;
 
-/// About how many keys the server looks at before it serves others again.
+/// About how many keys the server scans before it serves others again.
 const PORTION: usize = 500;
 
-/// The names of the locks at a server. It looks at all keys of its database.
+/// The names of the locks at a server. The server scans all keys of its database.
 pub(crate) async fn names(wire: &Arc<Wire>, keys: &Keys, timeout: Duration) -> Result<Vec<LockName>> {
     let namespace = keys.namespace();
     let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
@@ -39,7 +39,7 @@ pub(crate) async fn names(wire: &Arc<Wire>, keys: &Keys, timeout: Duration) -> R
     }
 }
 
-/// A text that a pattern takes as it is.
+/// Escapes a text for a pattern.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -51,7 +51,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What a server says about itself.
+/// Examines a server.
 pub(crate) async fn examine(wire: &Arc<Wire>, demands: Demands, timeout: Duration) -> Result<Vec<Finding>> {
     let info = info(wire, timeout).await?;
     let mut findings = if info.get("role").is_empty() {

@@ -13,8 +13,8 @@ use crate::script::FENCED_WRITE;
 
 /// A write to Redis that is refused when a later holder of the lock has written already.
 ///
-/// A lease alone cannot stop a holder that was paused between its last look at the lock and its write. This can: beside
-/// the data it keeps the highest token that has written, and compares in the same step. It works with the lock of any
+/// A lease alone cannot stop a holder that was paused between its last check of the lock and its write. This can: beside
+/// the data it stores the highest token that has written, and compares in the same step. It works with the lock of any
 /// backend, on any Redis, on the application's own connection.
 ///
 /// The rule: a token above the highest is accepted, or the highest itself from the holder that it came from.
@@ -42,13 +42,13 @@ impl FencedWrite {
         Self { fence: fence_key(&key), key, value: value.into(), life: None }
     }
 
-    /// Lets the data expire. What remembers the highest token does not.
+    /// Lets the data expire. The highest token does not expire.
     pub fn expires_after(mut self, life: Duration) -> Self {
         self.life = Some(life);
         self
     }
 
-    /// The key that remembers the highest token, instead of one beside the data. Several data keys can share one. In a
+    /// The key that stores the highest token, instead of one beside the data. Several data keys can share one. In a
     /// cluster both must be in one slot.
     pub fn fence_key(mut self, fence: impl Into<String>) -> Self {
         self.fence = fence.into();
@@ -62,7 +62,7 @@ impl FencedWrite {
     /// same write can be repeated.
     ///
     /// # Cancel safety
-    /// Not known to be done when dropped; it can be repeated.
+    /// When this future is dropped, the write may or may not be done; it can be repeated.
     pub async fn run(&self, grant: &Grant, conn: &mut (impl ConnectionLike + Send)) -> Result<()> {
         let context =
             |error: Error| error.during(Operation::Verify).for_lock(grant.claim().name()).on_backend("redis");

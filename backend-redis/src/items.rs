@@ -1,4 +1,4 @@
-//! What scripts are told of leases, and what is told of all claims.
+//! Arguments of scripts: for renewals, and those of all claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::calls::Item;
 use crate::keys::{Keys, LockKeys};
 use crate::script::{INSPECT, RENEW};
 
-/// How often the first in the queue asks while another program holds the lock, since that will not tell.
+/// How often the first waiter asks while another program holds the lock, which sends no notifications.
 const FOREIGN: Duration = Duration::from_millis(50);
 
-/// The owner as the scripts know it.
+/// The owner as the scripts write it.
 pub(crate) fn owner(claim: &Claim) -> String {
     claim.owner().as_uuid().simple().encode_lower(&mut [0; 32]).to_owned()
 }
@@ -27,18 +27,18 @@ pub(crate) fn is_exclusive(claim: &Claim) -> bool {
     claim.mode() == Mode::Exclusive
 }
 
-/// How long to wait for a notification. One that stands first watches the holder's lease, since the dead send none.
+/// How long to wait for a notification. The first waiter watches the holder's lease, since a dead holder sends none.
 pub(crate) fn recheck(busy: &Busy) -> Duration {
     if !busy.first {
         return KEEP_EVERY;
     }
     let most = if busy.foreign { FOREIGN } else { KEEP_EVERY };
-    // A little later than the end, so that waiters of several processes do not meet.
+    // A little later than the end, so that waiters of several processes do not ask at the same time.
     let jitter = Duration::from_millis(1).mul_f64(1.0 + 4.0 * rand::random::<f64>());
     busy.left.map_or(most, |left| left.saturating_add(jitter).min(most))
 }
 
-/// The question who holds a lock.
+/// Asks who holds a lock.
 pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
     let LockKeys { lock, queue, waiters, slot, .. } = keys.of(name);
     let [members, details] = keys.group(name);
@@ -46,7 +46,7 @@ pub(crate) fn inspection(keys: &Keys, name: &LockName) -> Item {
     Item { script: &INSPECT, slot, keys: keys.into(), args: Arc::default(), takes: None }
 }
 
-/// The extending of leases, each of its round where there are rounds.
+/// Extends leases, each of its round where there are rounds.
 pub(crate) fn renewal<'a>(
     keys: &Keys,
     leases: impl IntoIterator<Item = (&'a Claim, String)>,

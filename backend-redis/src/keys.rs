@@ -1,16 +1,16 @@
-//! Where things are kept in Redis.
+//! The names of the keys in Redis.
 
 use std::sync::LazyLock;
 
 use lockcore::{Error, ErrorKind, LockName, Result};
 
-/// Stands between the parts of our own keys. Lock names hold no control characters, so no lock can have such a key.
+/// Separates the parts of our own keys. Lock names have no control characters, so no lock can have such a key.
 pub(crate) const SEPARATOR: &str = "\u{1f}";
 
 /// How many slots a cluster has.
 pub(crate) const SLOTS: u16 = 16384;
 
-/// Into how many buckets lock names fall for the token counters of Redlock.
+/// The number of token counters of Redlock, among which lock names are distributed.
 const BUCKETS: u16 = 256;
 
 /// For how long a token counter that nobody uses is kept in a cluster, where there is one for each slot.
@@ -80,8 +80,8 @@ impl Keys {
         }
     }
 
-    /// In a cluster, what brings a key to this slot. The lock's own key is left as it is, for other clients; the others
-    /// follow it by a tag in front. The name itself cannot serve as the tag, since it may hold braces.
+    /// In a cluster, the tag that puts a key into this slot. The lock's own key is left as it is, for other clients;
+    /// the others follow it by a tag in front. The name itself cannot serve as the tag, since it may hold braces.
     fn tag(&self, slot: u16) -> Option<&str> {
         self.cluster.then(|| TAGS[usize::from(slot)].as_str())
     }
@@ -90,7 +90,7 @@ impl Keys {
         &self.namespace
     }
 
-    /// A key that stands for all of the namespace in a question about rights.
+    /// A pattern for all keys of the namespace, for the check of rights.
     pub(crate) fn probe(&self) -> &str {
         &self.token
     }
@@ -131,7 +131,7 @@ impl Keys {
         if self.cluster { TOKEN_LIFE } else { "" }
     }
 
-    /// The channel on which a client hears that it is the turn of one of its waiters.
+    /// The channel for notifications to the waiters of a client.
     pub(crate) fn channel(&self, client: impl std::fmt::Display) -> String {
         format!("{}{SEPARATOR}wake{SEPARATOR}{client}", self.namespace)
     }
@@ -140,8 +140,8 @@ impl Keys {
 /// Refuses a namespace that would keep the keys of a lock from being in one slot of a cluster.
 ///
 /// The first opening brace of a key, with the next closing one, says in which slot it is. One that the namespace opens
-/// must be closed there, around something: otherwise the name of the lock decides where that ends, and the tags of
-/// the keys beside the lock are of no use.
+/// must be closed there, around something: otherwise the name of the lock decides where the tag ends, and the tags of
+/// the keys beside the lock do not work.
 pub(crate) fn check_for_cluster(namespace: &str) -> Result<()> {
     let Some((_, rest)) = namespace.split_once('{') else { return Ok(()) };
     if rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()) {

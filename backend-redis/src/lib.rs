@@ -5,7 +5,7 @@
 //! * [`FencedWrite`]: a write that only the latest holder of a lock can make.
 //!
 //! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
-//! them. Everything that decides runs in scripts in the server, on the server's clock (`src/scripts`).
+//! them. All decisions are made by scripts in the server, on the server's clock (`src/scripts`).
 
 mod address;
 mod answers;

@@ -1,4 +1,4 @@
-//! One server: alone, behind sentinels, or the cluster that acts as one.
+//! Locks on one server, on the master behind sentinels, or in a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Settings {
         self.options.strict || self.wait_replicas > 0
     }
 
-    /// What is to be said of a server that keeps these locks.
+    /// What a server that keeps these locks must fulfil.
     fn demands(&self) -> Demands {
         let by_sentinels = matches!(self.address.topology, Topology::Sentinel { .. });
         Demands { wait_replicas: self.wait_replicas, by_sentinels }
@@ -61,12 +61,12 @@ pub(crate) struct Common {
     pub(crate) keys: Keys,
 }
 
-/// What one runtime has of the server.
+/// The connection, the batcher and the waiters of one runtime.
 pub(crate) struct Client {
     pub(crate) common: Arc<Common>,
     pub(crate) calls: Calls,
     pub(crate) waiters: Arc<Waiters>,
-    /// Where and how this client is told of its grants.
+    /// Receives the notifications for this client.
     pub(crate) subscriber: Subscriber,
     pub(crate) tickets: AtomicI64,
     pub(crate) hot: Hot,
@@ -162,7 +162,7 @@ impl DistributedLock for RedisLock {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let client = self.client()?;
-        // Where somebody waited a moment ago, it is likely to wait, too, and queues with its first call.
+        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first call.
         let hot = client.hot.is_hot(claim.name()) && client.calls.route().is_listening(client.slot(claim));
         let place = if hot && claim.wait() != Wait::No {
             claim.note_queued();
@@ -244,7 +244,7 @@ impl DistributedLock for RedisLock {
         if holders.is_empty() {
             return Ok(0);
         }
-        // It names them, so that a repeated call does not free a successor.
+        // The call names the holders, so that a repeated call does not free a successor.
         let (freed, answer) = client.free(client.requests().force(name, &holders)).await?;
         Ok(if answer.in_doubt { holders.len() } else { freed })
     }

@@ -1,4 +1,4 @@
-//! What the options of an address may say.
+//! The options of an address.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const SHARED: [&str; 4] = ["db", "namespace", "strict", "timeout"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// What stands before every key.
+    /// The prefix of every key.
     pub(crate) namespace: String,
     /// How long one request may take, reconnecting and repeating included.
     pub(crate) timeout: Duration,

@@ -1,4 +1,4 @@
-//! Extending leases: in one call, or in a cluster in one for each slot.
+//! Extends leases: in one call, or in a cluster in one for each slot.
 
 use futures_util::future::join_all;
 use lockcore::backend::valid_until;
@@ -11,7 +11,7 @@ impl Client {
     /// Extends leases, each of which is answered for by `until`.
     ///
     /// The calls for different slots share nothing: a node that hangs leaves its own leases unknown, and those on the
-    /// others are extended. All answers are waited for, so that a hung node delays them, but by `until` at most; a
+    /// others are extended. It waits for all answers, so a hung node delays them, but until `until` at most; a
     /// lease counts from the sending of its own call.
     pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();

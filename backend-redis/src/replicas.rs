@@ -13,10 +13,10 @@ use crate::error::{ErrorClass, fatal, classify};
 use crate::lock::Client;
 use crate::wire::Wire;
 
-/// How often a grant is asked for whose connection is replaced again and again while replicas are to confirm it.
+/// How often a claim is repeated whose connection is replaced again and again before replicas have confirmed the grant.
 const CONFIRMATIONS: u32 = 5;
 
-/// What replicas have said of a write.
+/// Whether replicas have confirmed a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Confirmed {
     Yes,
@@ -28,13 +28,13 @@ enum Confirmed {
 ///
 /// `WAIT` is about the writes of its own connection, and so it goes over the very connection of the write, to that server
 /// only. On another one, which has written nothing, it would promise nothing. If that connection was replaced, the caller
-/// has to write again on the new one, and to wait there: an idempotent script does that by being asked again. If the lock
+/// has to write again on the new one, and to wait there: it calls the idempotent script again. If the lock
 /// still stands, the script writes (it extends the lease), and so whatever the server is by now, it has the lock, and its
 /// replicas have the lock when they have that write, which comes later in the order of the server's writes. If the lock
 /// is gone, the script says so.
 ///
 /// A shortfall is an unknown outcome, not a refusal: the lock stands at the master, and may or may not survive a
-/// failover. The caller gives it up. The server answers other calls of this connection only afterwards.
+/// failover. The caller releases it. The server answers other calls of this connection only afterwards.
 async fn confirm(wire: &Arc<Wire>, generation: u64, wanted: u32, limit: Duration) -> Result<Confirmed> {
     let unknown = |text: &str| Error::new(ErrorKind::UnknownOutcome, text);
     let Some((mut link, present)) = wire.ready() else { return Ok(Confirmed::Replaced) };
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Has a grant confirmed. One that came over a connection that has been replaced since is asked for again (see
+    /// Waits until a grant is confirmed. If its connection has been replaced since, the claim is repeated (see
     /// [`confirm`]).
     async fn confirmed(
         &self,
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// The same where asking again is left to the caller.
+    /// The same, without repeating the claim.
     pub(crate) async fn confirm_once(
         &self,
         wire: &Arc<Wire>,
@@ -127,7 +127,7 @@ pub(crate) fn time_to_confirm(claim: &Claim) -> Duration {
     (claim.ttl() / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
 }
 
-/// The outcome of a write whose connection was replaced, where asking again is not worth it.
+/// The error of a write whose connection was replaced, if it is not repeated.
 fn lost() -> Error {
     Error::new(ErrorKind::UnknownOutcome, LOST)
 }

@@ -1,4 +1,4 @@
-//! What a claim asks of a server, a master or a cluster: which script serves it, and what that is told.
+//! The requests of a claim: which script serves it, and with which arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,16 @@ use crate::items::{is_exclusive, millis, owner};
 use crate::keys::{Keys, LockKeys};
 use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, GIVE_UP, RELEASE, Script};
 
-/// The longest provisional lease: that of a waiter to whom a release has granted the lock. One that is gone costs the
-/// others so much. It counts from the waiter's last sign of life, so it is longer than the time between two of them.
+/// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is gone
+/// delays the others by this time. It counts from the waiter's last sign of life, so it is longer than the time between
+/// two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
-/// What one client asks. At a node of Redlock, a request names the round that it is about; `""` is none, or all of them.
+/// The requests of one client. At a node of Redlock, a request names its round; `""` is none, or all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests<'a> {
     pub(crate) keys: &'a Keys,
-    /// Where this client is told of its grants.
+    /// The channel for notifications to this client.
     pub(crate) channel: &'a str,
     /// Whether the server's count of listeners is to be trusted: not in a cluster.
     pub(crate) exact: bool,
@@ -30,14 +31,14 @@ pub(crate) fn is_simple(claim: &Claim) -> bool {
     is_exclusive(claim) && claim.tokens().get() == 1
 }
 
-/// What the scripts that take a lock in any mode are told of a claim.
+/// The arguments of a claim for the scripts that take a lock in any mode.
 pub(crate) fn wanted(claim: &Claim) -> [String; 5] {
     let (tokens, mode) = (claim.tokens().to_string(), claim.mode().code().to_string());
     [owner(claim), millis(claim.ttl()), claim.label().to_owned(), tokens, mode]
 }
 
 impl Requests<'_> {
-    /// The taking of an exclusive lock that is free. What is refused leaves no trace.
+    /// Takes an exclusive lock that is free. A refused claim leaves no record.
     pub(crate) fn acquire(&self, claim: &Claim) -> Item {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
         let keys = vec![self.keys.token(slot), self.keys.lock(name), self.keys.waiters(slot, name)];
@@ -51,9 +52,9 @@ impl Requests<'_> {
         Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
     }
 
-    /// The taking of a lock in any mode. With a place the claim queues, and gives a sign of life of this number.
+    /// Takes a lock in any mode. With a place the claim queues, and gives a sign of life of this number.
     pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Waiter, u64)>) -> Item {
-        // Waiters of ours that come in along with the claim are told by messages, as others are.
+        // Waiters of this client that are granted the lock along with the claim are notified by messages, as others are.
         let mut args = self.lead("");
         args.extend(wanted(claim));
         if let Some((waiter, sign)) = place {
@@ -70,14 +71,14 @@ impl Requests<'_> {
         Item { takes: Some(claim.clone()), ..self.all_of(&CLAIM, claim.name(), args) }
     }
 
-    /// The releasing of an exclusive lock that nobody waits for, whatever round it is from.
+    /// Releases an exclusive lock without waiters, of any round.
     pub(crate) fn release(&self, claim: &Claim) -> Item {
         let (name, slot) = (claim.name(), self.keys.slot(claim.name()));
         let keys = vec![self.keys.lock(name), self.keys.waiters(slot, name)];
         Item { script: &RELEASE, slot, keys: keys.into(), args: Arc::new(vec![owner(claim)]), takes: None }
     }
 
-    /// The giving up of what a claim holds, by this round, and of its place if it may have one.
+    /// Releases what a claim holds by this round, and its place if it may have one.
     pub(crate) fn give_up(&self, claim: &Claim, queued: bool, round: &str) -> Item {
         let mut args = self.lead(self.channel);
         let queued = if queued { "1" } else { "" };
@@ -91,14 +92,14 @@ impl Requests<'_> {
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
-    /// The freeing of a lock that these hold, see [`LockView::names`](crate::answers::LockView::names).
+    /// Frees a lock from these holders, see [`LockView::names`](crate::answers::LockView::names).
     pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
         let mut args = self.lead(self.channel);
         args.extend_from_slice(holders);
         self.all_of(&FORCE, name, args)
     }
 
-    /// What all calls are told that know of waiters.
+    /// The arguments of all calls that notify waiters.
     pub(crate) fn lead(&self, channel: &str) -> Vec<String> {
         let exact = if self.exact { "exact" } else { "" };
         let keep = PLACE_TTL.as_micros().to_string();

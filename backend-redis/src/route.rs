@@ -7,10 +7,10 @@ use redis::RedisResult;
 use crate::cluster::Cluster;
 use crate::wire::Wire;
 
-/// The way to the server of a slot.
+/// Finds the server of a slot.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// One server has everything.
+    /// One server has all slots.
     One(Arc<Wire>),
     /// Each slot of a cluster is at one of its masters.
     Cluster(Arc<Cluster>),

@@ -28,8 +28,8 @@ impl Script {
         Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, lead }
     }
 
-    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart. There is
-    /// room in it for so many keys and arguments, of so many bytes.
+    /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
+    /// There is room in it for so many keys and arguments, of so many bytes.
     pub(crate) fn call(&self, by_text: bool, keys: usize, room: (usize, usize)) -> Cmd {
         let (name, script) = if by_text { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = Cmd::with_capacity(room.0 + 3, room.1 + name.len() + script.len() + 20);
@@ -87,17 +87,17 @@ scripts! {
     ACQUIRE = "acquire.lua", Some((1, 1));
     /// Takes locks in any mode, or joins their queues.
     CLAIM = "claim.lua", Some((1, 4));
-    /// Gives exclusive locks up that nobody waits for.
+    /// Releases exclusive locks that nobody waits for.
     RELEASE = "release.lua", Some((0, 0));
-    /// Gives claims in any mode up, and grants to those who wait.
+    /// Releases claims in any mode, and grants to waiters.
     GIVE_UP = "give_up.lua", Some((1, 4));
     /// Extends leases.
     RENEW = "renew.lua", None;
     /// Turns a writer into a reader.
     DOWNGRADE = "downgrade.lua", None;
-    /// Says who holds a lock.
+    /// Reads who holds a lock.
     INSPECT = "inspect.lua", None;
-    /// Frees a lock whoever holds it.
+    /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.
     VOTE = "redlock/vote.lua", Some((0, 0));
@@ -111,7 +111,7 @@ scripts! {
     COUNTERS = "redlock/counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.
     MEND = "redlock/mend.lua", None;
-    /// Says which rights are missing.
+    /// Checks which rights are missing.
     RIGHTS = "rights.lua", None;
     /// Writes data if the token is acceptable.
     FENCED_WRITE = "fenced_write.lua", None;

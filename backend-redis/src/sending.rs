@@ -1,4 +1,4 @@
-//! Sending one call to the server of its slot, wherever that is.
+//! Sends one call to the server of its slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub(crate) struct CallPath {
     pub(crate) wire: Arc<Wire>,
     pub(crate) link: Link,
     pub(crate) generation: u64,
-    /// Whether the node is only receiving the slot, and answers to those who say that they know.
+    /// Whether the node is only receiving the slot, and answers only after `ASKING`.
     pub(crate) asking: bool,
 }
 
-/// What became of a call at one node.
+/// The outcome of a call at one node.
 pub(crate) enum CallOutcome {
     Answered(Value),
     Failed(RedisError),
@@ -40,7 +40,7 @@ pub(crate) enum CallOutcome {
     Unknown(Option<RedisError>),
 }
 
-/// A call without an answer. Dropping it notes the silence: also when the callers' time is over before ours, and the
+/// A call without an answer. Dropping it notes the silence: also when the callers' time limit ends before ours, and the
 /// call is dropped with them.
 struct Silence<'a> {
     route: &'a Route,
@@ -72,7 +72,7 @@ impl Scripts {
         self.route.note_trouble();
         match linked {
             Ok(linked) => linked.map(drop).map_err(|error| no_link(&error)),
-            // What the last attempt failed with says more than that this one takes long.
+            // The error of the last attempt says more than that this one takes long.
             Err(_) => Err(match self.route.wire(slot).and_then(|wire| wire.failure()) {
                 Some(error) => no_link(&error),
                 None => no_answer(None),
@@ -80,7 +80,7 @@ impl Scripts {
         }
     }
 
-    /// Sends a call over a connection. Also says when.
+    /// Sends a call over a connection. Also returns when it was sent.
     pub(crate) async fn call_at(&self, path: &mut CallPath, batch: &[&Item], end: Moment) -> (CallOutcome, Moment) {
         let sent = Moment::now();
         let generation = path.generation;

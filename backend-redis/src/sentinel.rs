@@ -1,4 +1,4 @@
-//! Finding the master by its sentinels.
+//! Finds the master by its sentinels.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::wire::{Link, Subscriber};
 /// How long one sentinel may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What came of one sentinel.
+/// The answer of one sentinel.
 enum SentinelAnswer {
     /// The connection to the master that it names.
     Master(Link),
@@ -32,7 +32,7 @@ enum SentinelAnswer {
 
 /// Makes a connection to the master.
 ///
-/// All sentinels are asked at once, so that those that hang or are down cost nothing. The first connection to a server
+/// All sentinels are asked at once, so that those that hang or are down do not delay it. The first connection to a server
 /// that says by itself that it is a master wins: a sentinel that is cut off may name the one that was.
 pub(crate) async fn connect(
     address: &Address,
@@ -61,7 +61,7 @@ pub(crate) async fn connect(
         let text = "no sentinel knows a master of this name";
         return Err((ErrorKind::MasterNameNotFoundBySentinel, text).into());
     }
-    // It is down, or a replica by now: it will have a successor in a moment.
+    // It is down, or a replica by now: there will be another master in a moment.
     Err(failures.pop().unwrap_or_else(unreachable_now))
 }
 
@@ -106,11 +106,11 @@ fn is_master(role: Option<&Value>) -> bool {
     matches!(role, Some(Value::BulkString(word)) if word == b"master")
 }
 
-/// Where the sentinel says that the master is; `None` if it knows none of this name.
+/// The address of the master according to the sentinel; `None` if it knows none of this name.
 ///
-/// It is asked without a login first, and logged in to only when it demands that. So no password goes where none is
-/// wanted. Where the address has none for the sentinels, the master's is tried: it is no secret to a sentinel, which is
-/// trusted to say where the master's password is sent.
+/// It is asked without a login first, and with a login only when it requires one. So no password is sent to a sentinel
+/// that needs none. If the address has none for the sentinels, the master's is tried: it is no secret to a sentinel,
+/// which is trusted to name the server that gets the master's password.
 async fn master_of(
     address: &Address,
     sentinel: &ConnectionAddr,

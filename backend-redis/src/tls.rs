@@ -4,9 +4,9 @@ use lockcore::Result;
 use lockcore::tls::{TlsFiles, choose_provider, read_certificates, read_key, unusable};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 
-/// What the files hold. They are read anew for each connection, so that renewed ones are used.
+/// The contents of the files. They are read anew for each connection, so that renewed ones are used.
 ///
-/// Without a `ca`, those are trusted that Mozilla trusts.
+/// Without a `ca`, the certificate authorities of Mozilla are trusted.
 pub(crate) fn certificates(files: &TlsFiles) -> Result<TlsCertificates> {
     choose_provider();
     let root_cert = files.ca().map(read_certificates).transpose()?.map(String::into_bytes);

@@ -1,4 +1,4 @@
-//! Waiting for a turn at a server, a master or a cluster.
+//! Waits for the turn of a claim at a server, a master or a cluster.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Queue for Client {
         Ok(self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Where a grant counts only when it is confirmed, the claim asks, which extends the lease.
+    /// If a grant counts only when it is confirmed, the claim asks the server, which extends the lease.
     fn taken(&self, claim: &Claim, place: &Waiter) -> Option<Grant> {
         if self.common.settings.confirms() {
             return None;
@@ -80,12 +80,12 @@ impl Queue for Client {
 }
 
 impl Client {
-    /// Whether the slot of a lock was found to be on its way to another node lately.
+    /// Whether a call found lately that the slot of a lock is being moved to another node.
     fn is_moving(&self, claim: &Claim) -> bool {
         self.calls.route().is_moving(self.slot(claim))
     }
 
-    /// Ends a wait for a slot that is on its way to another node in time to say so.
+    /// Ends a wait for a slot that is being moved to another node early enough for an error that says so.
     async fn within_wait<T>(&self, claim: &Claim, call: impl Future<Output = Result<T>>) -> Result<T> {
         if claim.wait() == Wait::No {
             return call.await;
@@ -99,7 +99,7 @@ impl Client {
         if self.is_moving(claim) { Err(Error::new(ErrorKind::Unreachable, SLOT_MOVES)) } else { call.await }
     }
 
-    /// Says why a wait came to nothing, if the slot of its lock was on its way to another node at its end.
+    /// Adds to the error of a wait that the slot of its lock was being moved at its end.
     pub(crate) fn explained(&self, claim: &Claim, error: Error) -> Error {
         let vague = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
         if vague && self.is_moving(claim) { Error::new(ErrorKind::Unreachable, SLOT_MOVES) } else { error }

@@ -16,8 +16,8 @@ use crate::answers::Notification;
 use crate::dial::{self, CONNECT};
 use crate::doubts::Demands;
 
-/// A connection is replaced when so many calls in a row had no answer in time and the first of them was sent so long ago,
-/// or when one call has waited for half of that.
+/// A connection is replaced when this number of calls in a row had no answer in time and the first of them was sent
+/// this long ago, or when one call has waited for half of that.
 const SILENCES: u32 = 2;
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -51,7 +51,7 @@ impl Link {
     }
 }
 
-/// Who receives what the server pushes.
+/// Receives what the server pushes.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriber {
     pub(crate) waiters: Arc<Waiters>,
@@ -61,7 +61,7 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Tells a waiter what it is to know.
+    /// Delivers a notification to its waiter.
     pub(crate) fn deliver(&self, notification: Notification) {
         match notification.granted {
             Some(granted) => self.waiters.grant(notification.ticket, granted),
@@ -85,7 +85,7 @@ impl AsyncPushSender for Subscriber {
                     None => self.waiters.notify_all(),
                 }
             }
-            // What was said meanwhile is lost.
+            // Notifications that were sent meanwhile are lost.
             PushKind::Disconnection => self.waiters.notify_all(),
             _ => (),
         }
@@ -93,11 +93,11 @@ impl AsyncPushSender for Subscriber {
     }
 }
 
-/// The way to a server. It holds at most one connection, made when it is first needed.
+/// The connection to a server, made when it is first needed, and replaced when it fails.
 pub(crate) struct Wire {
     pub(crate) address: Address,
     subscriber: Option<Subscriber>,
-    /// What every connection is to be examined for.
+    /// What the server behind every connection must fulfil.
     demands: Option<Demands>,
     slot: Mutex<Slot>,
 }
@@ -220,8 +220,8 @@ impl Wire {
         (slot.heard, slot.silences) = (Moment::now(), 0);
     }
 
-    /// Notes that a call had no answer in time, and gives the connection up when that looks final. What an earlier
-    /// connection did not answer says nothing about this one.
+    /// Notes that a call had no answer in time, and discards the connection after several such calls. What an earlier
+    /// connection did not answer does not count for this one.
     pub(crate) fn note_silence(&self, generation: u64, waited: Duration) {
         let mut slot = self.slot();
         if slot.generation != generation {
@@ -251,7 +251,7 @@ impl Wire {
         if slot.link.is_none() { slot.failed.clone() } else { None }
     }
 
-    /// Gives a connection up that is of no use any more. One made since is left alone.
+    /// Discards a connection that cannot be used any more. One made since is left alone.
     pub(crate) fn hang_up(&self, generation: u64) {
         let mut slot = self.slot();
         if slot.generation == generation {
@@ -271,7 +271,7 @@ impl Wire {
     }
 
     /// Subscribes on the present connection, unless that has been done. A waiter calls this before it queues, so that
-    /// no notification is sent before somebody listens. Without a subscription the waiter's own timer must do.
+    /// no notification is sent before somebody listens. Without a subscription the waiter depends on its own timer.
     pub(crate) async fn listen(self: &Arc<Self>) {
         let Some(subscriber) = &self.subscriber else { return };
         if self.is_listening() {
@@ -300,7 +300,7 @@ impl Wire {
         Ok(link)
     }
 
-    /// Asks a server that looks dead whether it is.
+    /// Probes a server that looks dead.
     pub(crate) async fn probe(self: &Arc<Self>) {
         let Ok((mut link, generation)) = self.link().await else { return };
         match tokio::time::timeout(CONNECT, link.query(&redis::cmd("PING"))).await {

@@ -1,8 +1,8 @@
-//! The masters of a cluster: a connection to each, and who serves which slot.
+//! The masters of a cluster: a connection to each, and which of them serves which slot.
 //!
-//! The unit of failure is one node. Each master has a connection of its own, which is made when a call first needs it, and
-//! replaced by itself. Nothing that all nodes share waits for one of them: who serves which slot is asked in the background,
-//! of several nodes at once.
+//! The unit of failure is one node. Each master has a connection of its own, which is made when a call first needs it,
+//! and replaced by itself. Nothing that all nodes share waits for one of them: who serves which slot is asked in the
+//! background, of several nodes at once.
 
 mod refresh;
 pub(crate) mod slots;
@@ -23,7 +23,7 @@ use crate::doubts::Demands;
 use crate::keys::SLOTS;
 use crate::wire::{Subscriber, Wire};
 
-/// The first and the longest pause between two questions about who serves what.
+/// The first and the longest pause between two requests for the slots.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// For how long a slot counts as moving after a call found it so.
@@ -42,7 +42,7 @@ struct State {
     masters: HashMap<Name, Arc<Wire>>,
     /// Slots that calls found to be between two nodes, and when.
     moving: HashMap<u16, Moment>,
-    /// The latest question about who serves what.
+    /// The latest request for the slots.
     refreshing: Option<Refreshing>,
     next_refresh: Moment,
     pauses: Backoff,
@@ -102,7 +102,7 @@ impl Cluster {
         Arc::clone(state.masters.entry(name.clone()).or_insert_with(make))
     }
 
-    /// Follows what the nodes say about who serves what.
+    /// Updates the slots from the nodes' answer.
     fn apply(&self, view: &View) {
         let mut state = self.state();
         let mut slots: Vec<Option<Arc<Wire>>> = vec![None; usize::from(SLOTS)];
@@ -127,13 +127,13 @@ impl Cluster {
         }
         drop(state);
         if lost {
-            // What was said to its subscribers may not have come. A slot that moves between two masters is no such case:
-            // what is said at the new one comes by the old one, too.
+            // Notifications to its subscribers may be lost. When a slot moves between two masters, they are not:
+            // those of the new one arrive over the old one, too.
             self.subscriber.waiters.notify_all();
         }
     }
 
-    /// Follows a node that says who serves this slot now, and asks what else has changed.
+    /// Updates one slot from the answer of a node, and asks for the other slots.
     pub(crate) fn moved(self: &Arc<Self>, slot: u16, name: &Name) -> Arc<Wire> {
         let wire = {
             let mut state = self.state();
@@ -147,12 +147,12 @@ impl Cluster {
         wire
     }
 
-    /// The node that has what is asked for while its slot is being moved to it.
+    /// The node that has the keys of a slot which is being moved to it.
     pub(crate) fn asked(&self, name: &Name) -> Arc<Wire> {
         self.master(&mut self.state(), name)
     }
 
-    /// Notes that a slot is between two nodes.
+    /// Notes that a slot is being moved between two nodes.
     pub(crate) fn note_moving(&self, slot: u16) {
         let mut state = self.state();
         state.moving.retain(|_, since| !since.after(MOVING).has_passed());

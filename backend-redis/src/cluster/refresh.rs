@@ -1,4 +1,4 @@
-//! Asking who serves which slot: in the background, of several nodes at once, by one task at a time.
+//! Asks which master serves which slot: in the background, several nodes at once, by one task at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::error::{ErrorClass, classify};
 use crate::redlock::gather::next_until;
 use crate::wire::{Link, Wire};
 
-/// How long one node may take to say it.
+/// How long one node may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many connected nodes are asked, and how many more by a connection for the purpose.
@@ -31,16 +31,16 @@ const HEAD_START: Duration = Duration::from_millis(150);
 /// How long further nodes are waited for when one has answered.
 const GRACE: Duration = Duration::from_millis(30);
 
-/// How the question ended; `None` while it is open.
+/// The outcome of the request; `None` while it is under way.
 pub(super) type Refreshing = watch::Receiver<Option<RedisResult<()>>>;
 
 impl Cluster {
-    /// Asks who serves what, in the background. What asks already is not doubled, and pauses come between.
+    /// Asks for the slots in the background, by one task at a time, with pauses in between.
     pub(crate) fn refresh_soon(self: &Arc<Self>) {
         drop(self.refresh());
     }
 
-    /// Asks who serves what, and waits for the answer.
+    /// Asks for the slots, and waits for the answer.
     pub(crate) async fn learn(self: &Arc<Self>) -> RedisResult<()> {
         // The task is gone only with its runtime; then the next call starts another.
         let mut asking = self.refresh().ok_or_else(unreachable_now)?;
@@ -144,7 +144,7 @@ async fn ask(mut link: Link, host: String) -> RedisResult<View> {
     view(&answer, &host).ok_or_else(unreachable_now)
 }
 
-/// A final word is worth more than that a node cannot be reached.
+/// An error that is final is preferred to one that says that a node cannot be reached.
 fn worse(before: Option<RedisError>, error: RedisError) -> RedisError {
     match before {
         Some(before) if classify(&before, true) == ErrorClass::Fatal => before,

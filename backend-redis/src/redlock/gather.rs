@@ -1,4 +1,4 @@
-//! Waiting for many, but not for the slowest.
+//! Waits for many answers, but not for the slowest ones.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::Result;
 use tokio::time::Instant;
 
-/// Waits until all have answered, or so many without an error and the others have had `grace` to follow. In order;
+/// Waits until all have answered, or `enough` without an error and the others have had `grace` to follow. In order;
 /// `None` for those that were not waited for.
 pub(crate) async fn gather<T>(
     asked: impl IntoIterator<Item = impl Future<Output = Result<T>>>,

@@ -1,4 +1,4 @@
-//! Giving up what is held at the nodes: all of it, or the part of a writer.
+//! Releases what a claim holds at the nodes: all of it, or the part of a writer.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::calls::Item;
 use crate::items::is_exclusive;
 
 impl Shared {
-    /// Calls a script at one node that frees something, and wakes the waiter of this client that can have it.
+    /// Calls a script at one node that frees something, and notifies the waiter of this client that is next.
     fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
         let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
@@ -83,7 +83,7 @@ impl Quorum {
             }
         }
         if !answers.is_empty() {
-            // The slow ones are told, too.
+            // The slow nodes get the request, too.
             drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
         }
         match last {
@@ -94,7 +94,7 @@ impl Quorum {
 
     /// Frees the lock at all nodes; returns when it is certain that the claim has no majority any more.
     pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
-        // From now on nobody sets it again at a node that lost it: see `planting.rs`.
+        // From now on it is not set again at a node that lost it: see `planting.rs`.
         claim.cancel();
         let queued = claim.may_be_queued();
         let simple = !queued && is_exclusive(claim) && !self.shared.hot.is_hot(claim.name());
@@ -107,12 +107,12 @@ impl Quorum {
     /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and does not say
     /// that the lock is gone.
     ///
-    /// Nothing depends on the majority but that other readers can have one. At a node that has not heard of it, or only
-    /// of an earlier renewal, the lock stands until its lease ends, as a writer's or as a reader's: both keep other
+    /// The majority matters only for other readers, which need one. At a node that has not got the request, or only that
+    /// of an earlier renewal, the lock stays until its lease ends, as a writer's or as a reader's: both keep other
     /// writers out. So the validity stays as it was.
     pub(super) async fn step_down(&self, grant: &Grant) -> Result<Grant> {
         let writer = grant.claim();
-        // From now on nobody sets the writer's lock again at a node that lost it, and votes that come late are given back.
+        // From now on the writer's lock is not set again at a node that lost it, and late votes are released.
         writer.cancel();
         let round = items::Round::of(grant)?;
         let item = self.shared.requests().downgrade(writer, &round.text());

@@ -1,4 +1,4 @@
-//! What the scripts of Redlock are told. Every request names the round that it is about.
+//! The arguments of Redlock's scripts. Every request names its round.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::keys::LockKeys;
 use crate::requests::{Requests, wanted};
 use crate::script::{CLAIM_VOTE, INSTALL, PLANT, VOTE};
 
-/// One round of a claim. A record at a node belongs to claim *and* round: what an earlier round sent may come late, and
-/// must not touch what a later one got.
+/// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may come late, and
+/// must not change the record of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round(u64);
 
 impl Round {
-    /// None that there is.
+    /// A round that does not exist.
     pub(super) const NONE: Self = Self(0);
 
     /// The next one. They rise over all claims of the process: a claim may be asked for again, by another client, too.
@@ -41,12 +41,12 @@ impl Round {
 }
 
 impl Shared {
-    /// What a node is asked as a server of its own is.
+    /// The requests that a node serves as a single server does.
     pub(super) fn requests(&self) -> Requests<'_> {
         Requests { keys: &self.common.keys, channel: &self.channel, exact: true }
     }
 
-    /// The keys that tell what a claim holds at a node: its token counter, the lock, and those of a group.
+    /// The keys of what a claim holds at a node: its token counter, the lock, and those of a group.
     fn keys_of_holder(&self, claim: &Claim) -> [String; 4] {
         let keys = &self.common.keys;
         let [members, details] = keys.group(claim.name());
@@ -85,13 +85,13 @@ impl Shared {
         Item { script: &INSTALL, slot: 0, keys: keys.into(), args: args.into(), takes: None }
     }
 
-    /// The extending of leases.
+    /// Extends leases.
     pub(super) fn renewal(&self, leases: &[(Grant, Round)]) -> Item {
         let leases = leases.iter().map(|(grant, round)| (grant.claim(), round.text()));
         renewal(&self.common.keys, leases, 0)
     }
 
-    /// The setting of a lock at a node that has lost it. Not sent any more once the claim is given up.
+    /// Sets a lock at a node that has lost it. It is not sent any more once the claim is cancelled.
     pub(super) fn plant(&self, grant: &Grant, round: Round) -> Item {
         let claim = grant.claim();
         let args = vec![
@@ -108,13 +108,13 @@ impl Shared {
     }
 }
 
-/// What a claim asks of the nodes in phase 1.
+/// The requests of a claim in phase 1.
 pub(super) struct Ballot {
     shared: Arc<Shared>,
     pub(super) claim: Claim,
     round: Round,
     floor: String,
-    /// Whom to wake, if the claim queues.
+    /// The waiter to notify, if the claim queues.
     ticket: Option<i64>,
     short: Option<Item>,
 }

@@ -41,7 +41,7 @@ use crate::keys::Keys;
 use crate::examine;
 use crate::wire::Subscriber;
 
-/// How long slow nodes are waited for when a majority has answered a question.
+/// How long to wait for slow nodes when a majority has answered a question.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often a lock is looked at again when some nodes did not answer in time and the others show no holder.
 const VIEWS: u32 = 2;
@@ -49,7 +49,7 @@ const VIEWS: u32 = 2;
 const ROUNDS: usize = 128;
 /// How often a claim that does not wait tries again when votes were split.
 const TRIES: u32 = 5;
-/// How often it tries again when too few nodes answered.
+/// How often such a claim tries again when too few nodes answered.
 const DARK_TRIES: u32 = 2;
 
 const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count: with two permits at each of the nodes \
@@ -57,9 +57,9 @@ const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count
 
 /// Locks held at a majority of independent Redis nodes.
 ///
-/// Exclusive locks, and those of readers and writers: a writer needs a majority where nobody is, a reader one where no
-/// writer is, and two majorities share a node. A semaphore cannot be made so: with two permits at each of the nodes A, B
-/// and C, one holder can have A and B, a second B and C, a third A and C.
+/// Exclusive locks, and those of readers and writers: a writer needs a majority of nodes without a holder, a reader one
+/// without a writer, and two majorities share a node. A semaphore does not work like this: with two permits at each of
+/// the nodes A, B and C, one holder can have A and B, a second B and C, a third A and C.
 ///
 /// Each runtime that uses it has one connection to each node; the keeper thread is one of them. Made by
 /// [`connect`](Self::connect).
@@ -76,7 +76,7 @@ struct Common {
     highest: AtomicU64,
 }
 
-/// What one runtime has of the nodes.
+/// The nodes as one runtime uses them.
 struct Quorum {
     shared: Arc<Shared>,
     nodes: Vec<Arc<Node>>,
@@ -89,7 +89,7 @@ struct Shared {
     channel: Arc<str>,
     tickets: AtomicI64,
     hot: Hot,
-    /// Bounds the rounds that are under way: more of them would only wait for each other, on their time.
+    /// Bounds the rounds that are under way: more of them would only wait for each other, within their time limits.
     rounds: Semaphore,
 }
 
@@ -153,7 +153,7 @@ impl Quorum {
         tally::majority(self.nodes.len())
     }
 
-    /// Reaches the nodes: a majority at least, and none that refuses us.
+    /// Connects to the nodes: a majority at least, and none that refuses us.
     async fn check(&self) -> Result<()> {
         let settings = &self.shared.common.settings;
         let limit = settings.options.timeout;
@@ -260,7 +260,7 @@ impl Quorum {
             let nodes = found.len();
             let status = answers::majority_status(name, found, self.majority());
             views += 1;
-            // The nodes that were not waited for may hold what is missing to a majority.
+            // The answers that were not waited for may be missing to a majority.
             if status.is_held() || nodes == self.nodes.len() || views == VIEWS {
                 return Ok(status);
             }
@@ -335,7 +335,7 @@ impl DistributedLock for Redlock {
         self.quorum()?.force_release(name).await
     }
 
-    /// A lock has a majority of the nodes, so all but a minority would do; those that cannot be asked are passed over.
+    /// A lock has a majority of the nodes, so all but a minority are enough; those that cannot be reached are left out.
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         let asked = quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));

@@ -15,19 +15,19 @@ use crate::error::{no_answer, no_link};
 use crate::script::{COUNTERS, MEND};
 use crate::wire::{Subscriber, Wire};
 
-/// How often a node that looks dead is asked whether it is.
+/// How often a node that looks dead is probed.
 const PROBE: Duration = Duration::from_millis(250);
-/// How long the note of a run may take.
+/// How long it may take to note a run.
 const NOTE: Duration = Duration::from_secs(2);
 /// How often the repair of a node is tried.
 const REPAIR: Duration = Duration::from_millis(500);
 
 pub(crate) struct Node {
     pub(crate) calls: OneServer,
-    /// The key of the note that says which run has its counters.
+    /// The key under which the run of the server is noted that has all its counters.
     whole_note: String,
     right: Mutex<Right>,
-    /// Held while the node is asked what it remembers.
+    /// Locked while the node is examined.
     examining: tokio::sync::Mutex<()>,
     /// When the node may be probed again.
     probe_at: Mutex<Moment>,
@@ -50,14 +50,15 @@ pub(crate) struct Right {
     pub(crate) keeps: bool,
 }
 
-/// What came of asking a node for a vote.
+/// The answer of a node that was asked for a vote.
 pub(crate) enum Vote {
     Answered(ClaimAnswer),
     /// It may have voted.
     Unknown(Error),
     /// It was not asked, so that it has nothing of this round.
     NotAsked(Error),
-    /// Nor was this one: it may have forgotten locks, and has no vote until then, and until its counters are repaired.
+    /// It was not asked either: it may have forgotten locks, and has no vote until this moment, and until its counters
+    /// are repaired.
     Fresh(Moment),
 }
 
@@ -105,7 +106,7 @@ impl Node {
         self.right.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nobody is to wait for the node, if it looks dead. It is then probed in the background.
+    /// The reason not to wait for the node, if it looks dead. It is then probed in the background.
     pub(crate) fn looks_dead(&self) -> Option<Error> {
         let wire = self.calls.wire();
         if !wire.looks_dead() {
@@ -140,8 +141,8 @@ impl Node {
             let generation = self.generation(limit).await?;
             Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
         };
-        // The connection and three questions, each within the limit. A node that is silent would hold up all who come to
-        // ask, one after another.
+        // The connection and three requests, each within the limit. A silent node would delay all rounds that ask it,
+        // one after another.
         let generation = match tokio::time::timeout(4 * limit, right).await {
             Ok(Ok((generation, right))) if right.has_vote() => generation,
             Ok(Ok((_, right))) => return Vote::Fresh(right.votes_from),
@@ -185,7 +186,7 @@ impl Node {
         }
     }
 
-    /// Whether the node's word about a lease that it has counts: for that, it need not have its token counters.
+    /// Whether the node's answer about a lease that it has counts: for that, it need not have its token counters.
     pub(crate) async fn may_extend(
         self: &Arc<Self>,
         generation: u64,
@@ -208,7 +209,7 @@ impl Node {
         if let Some(right) = known {
             return Ok(right);
         }
-        // One question serves all who come to ask it.
+        // One examination serves all rounds that wait for it.
         let _turn = self.examining.lock().await;
         let right = self.right().clone();
         if right.asked_on == generation {
@@ -241,7 +242,7 @@ impl Node {
         right.asked_on == generation && right.whole
     }
 
-    /// Asks the node what it remembers.
+    /// Examines the node.
     pub(crate) async fn examine(
         self: &Arc<Self>,
         generation: u64,
@@ -261,7 +262,7 @@ impl Node {
         let run_id: Arc<str> = info.get("run_id").into();
         let keeps = self.keeps_every_change(&info, limit).await?;
         let remembers = keeps && !has_rewritten(&info);
-        // Without INFO it is taken for just started. The figure is the difference of two times that were rounded down,
+        // Without INFO it counts as just started. The figure is the difference of two times that were rounded down,
         // so it can be a second too high.
         let uptime: u64 = info.get("uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
@@ -317,11 +318,11 @@ impl Node {
         }
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("*appendfsync*");
-        // Silence is no answer: a node that is slow just now must not lose its vote for minutes.
+        // No answer decides nothing: a node that is slow just now must not lose its vote for minutes.
         let words = match check::ask(self.calls.wire(), &command, limit).await? {
             Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
             Ok(Value::Array(words)) => words,
-            // Without the right to ask, the careful answer is no.
+            // Without the right to ask, the safe answer is no.
             Ok(_) | Err(_) => Vec::new(),
         };
         let is = |name: &str, wanted: &str| {
@@ -346,8 +347,8 @@ impl Node {
     }
 }
 
-/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was switched on after
-/// the start holds nothing of what was lost at the start. Other reasons cannot be told from this one.
+/// Whether the append-only file was written anew in this run. Switching it on does that, and a file that was switched
+/// on after the start holds nothing of what was lost at the start. Other reasons cannot be told from this one.
 fn has_rewritten(info: &Info) -> bool {
     info.get("aof_last_rewrite_time_sec") != "-1"
         || info.get("aof_rewrite_in_progress") != "0"

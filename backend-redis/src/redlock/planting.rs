@@ -1,4 +1,4 @@
-//! Setting locks again at nodes that have lost them, so that the majority does not wear away.
+//! Sets locks again at nodes that have lost them, so that the majority does not shrink with each node that restarts.
 //!
 //! Only locks that a majority has just confirmed, in the background, and never counted in the renewal that found them
 //! missing. A release must not be undone by it. It cancels the claim before it sends anything, and:

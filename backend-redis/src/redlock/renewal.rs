@@ -1,4 +1,4 @@
-//! Extending leases at a majority.
+//! Extends leases at a majority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::error::no_answer;
 /// A lease, and the round that it was granted in: only records of that round count.
 type Lease = (Grant, Round);
 
-/// What the nodes said about one lease.
+/// The nodes' answers for one lease.
 #[derive(Clone, Default)]
 struct Votes {
     extended: usize,
@@ -40,7 +40,7 @@ pub(super) async fn renew(
     };
     let began = Moment::now();
     let majority = majority(nodes.len());
-    // It returns at the majority, so a slow node costs nothing; but a keeper that has just connected may take a while.
+    // It returns at the majority, so a slow node does not delay it; but a keeper that has just connected may take a while.
     let limit = until.since(began) / 4 * 3;
     let longest = shared.common.settings.longest_ttl;
     let mut answers: FuturesUnordered<_> = nodes
@@ -78,7 +78,7 @@ pub(super) async fn renew(
             }
             Err(error) => complaint = Some(error),
         }
-        // Returns at the majority. The slow ones go on: what was sent is carried out.
+        // Returns at the majority. The requests to the slow nodes go on: what was sent is carried out.
         let decided = |votes: &Votes| votes.extended >= majority || votes.gone >= majority || open == 0;
         if votes.iter().all(decided) {
             break;
@@ -86,7 +86,7 @@ pub(super) async fn renew(
     }
     plant_where_lost(shared, nodes, &leases, &votes, limit);
     if !answers.is_empty() {
-        // The slow ones may have lost locks, too.
+        // The slow nodes may have lost locks, too.
         let (shared, nodes, leases) = (Arc::clone(shared), nodes.to_vec(), Arc::clone(&leases));
         let mut late = votes.clone();
         for votes in &mut late {

@@ -13,12 +13,12 @@ use super::tally::{Answer, Step, Tally, Why};
 use super::{Shared, items};
 use crate::answers::{Busy, ClaimAnswer};
 
-/// What a round came to.
+/// The outcome of a round.
 pub(crate) enum Outcome {
     Granted(Grant),
     /// Another holds the lock.
     Held(Busy),
-    /// The votes were split, or the token could not be installed. Worth another try in a moment.
+    /// The votes were split, or the token could not be installed. Another try may succeed.
     Split,
     /// Too few nodes answer.
     Dark(Error),
@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
     Fresh(Error),
 }
 
-/// What a node said.
+/// The answer of a node.
 enum Reply {
     /// It was not asked, since it looks dead.
     Skipped(usize, Error),
@@ -44,9 +44,9 @@ struct Round<'a> {
     number: items::Round,
     limit: Duration,
     tally: Tally,
-    /// Where the lock is ours.
+    /// The nodes where the lock is ours.
     voted: Vec<usize>,
-    /// Where it may be ours: the node was asked and did not answer.
+    /// The nodes where it may be ours: they were asked and did not answer.
     doubtful: Vec<usize>,
     busy: Vec<(usize, Busy)>,
     /// From when on the nodes have votes that have none now.
@@ -54,8 +54,8 @@ struct Round<'a> {
     complaint: Option<Error>,
 }
 
-/// Plays one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify at each node; with
-/// it, a claim that is refused queues there.
+/// Carries out one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify at each
+/// node; with it, a claim that is refused queues there.
 pub(crate) async fn play(
     shared: &Arc<Shared>,
     nodes: &[Arc<Node>],
@@ -98,7 +98,7 @@ impl Round<'_> {
             match &step {
                 Step::Wait => (),
                 Step::Install { token, nodes } => self.ask_to_install(*token, nodes, &replies),
-                // Lost, but to whom? Some of those who are still to answer may be free.
+                // The round is lost. Whether another holds the lock depends on the nodes that have not answered yet.
                 Step::Failed(Why::Held) if self.tally.held() < self.tally.majority() => (),
                 Step::Granted(_) | Step::Failed(_) => break,
             }
@@ -124,7 +124,7 @@ impl Round<'_> {
         let had_votes = !self.voted.is_empty();
         self.withdraw(replies).await;
         match why {
-            // Nobody has a majority as long as the others are not one.
+            // Another has a majority only if the other nodes are one.
             Why::Held if had_votes && self.tally.held() < self.tally.majority() => Outcome::Split,
             Why::Held => Outcome::Held(self.when_free()),
             Why::NotInstalled => Outcome::Split,
@@ -182,7 +182,7 @@ impl Round<'_> {
         self.tally.vote(node, answer)
     }
 
-    /// What a node said about us weighs more than its silence.
+    /// An error that a node answered is preferred to its silence.
     fn complain(&mut self, error: Error) {
         if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
             self.complaint = Some(error);
@@ -208,8 +208,8 @@ impl Round<'_> {
         }
     }
 
-    /// Lets the slow nodes finish without us: the more of them have the lock, the better. Places in queues are of no use
-    /// any more; a vote has given its own up.
+    /// Lets the requests to slow nodes finish in the background: the more of them have the lock, the better. Places in
+    /// queues are removed; a vote has removed its own.
     fn finish(&self, mut replies: Replies, queued: bool) {
         let held: Vec<_> =
             if queued { self.busy.iter().map(|(node, _)| *node).collect() } else { Vec::new() };
@@ -228,7 +228,7 @@ impl Round<'_> {
                     // The release did not wait for this node, and its request may have overtaken the vote. It cancels
                     // the claim before it sends anything, so a vote that ends before that is followed by it.
                     let late = shared.give_back(&all[node], &claim, number);
-                    // Not before the release: what frees the lock is to be the call that is asked for the answer.
+                    // Not before the release: the release itself must be the call that frees the lock, for its answer.
                     give_back.push(async move {
                         tokio::time::sleep(limit).await;
                         late.await;
@@ -239,13 +239,13 @@ impl Round<'_> {
                 }
             }
             while give_back.next().await.is_some() {}
-            // A place that stays is forgotten after its life.
+            // A place that stays is removed at the end of its time.
             let leave = |node| shared.give_up_at(node, &claim, true, Some(items::Round::NONE), None);
             join_all(nodes.iter().map(leave)).await;
         }));
     }
 
-    /// Gives the votes back, also those that come late. Waits for the nodes that have voted, but not for the slow ones.
+    /// Releases the votes, also those that come late. Waits for the nodes that have voted, but not for the slow ones.
     async fn withdraw(&mut self, mut replies: Replies) {
         let mut give_back: FuturesUnordered<_> = self
             .voted
@@ -279,7 +279,7 @@ impl Round<'_> {
         let enough = self.nodes.len() - self.tally.majority();
         let mut left: Vec<_> = self.busy.iter().filter_map(|(_, busy)| busy.left).collect();
         left.sort_unstable();
-        // Of the nodes that another holds, all but `enough` must come free; the ones that did not say may never.
+        // Of the nodes where another holds the lock, enough must become free; those without an answer may never.
         let needed = self.busy.len().saturating_sub(enough).max(1);
         Busy {
             left: left.get(needed - 1).copied(),
@@ -288,12 +288,12 @@ impl Round<'_> {
         }
     }
 
-    /// Nodes that have no vote yet are missing. Says when there will be enough.
+    /// Too few nodes have a vote yet. Returns when there will be enough.
     fn too_fresh(&mut self, silent: usize, nodes: usize) -> Outcome {
         self.fresh.sort_unstable();
         let missing = (self.tally.majority() + silent).saturating_sub(nodes);
         let Some(&last) = self.fresh.get(missing.max(1) - 1) else {
-            // Those that do not answer are too many by themselves.
+            // Too many nodes do not answer.
             return Outcome::Dark(self.too_few(silent, nodes));
         };
         let (fresh, seconds) = (self.fresh.len(), last.remaining().as_secs_f64().ceil());

@@ -1,4 +1,4 @@
-//! What an address of Redlock says.
+//! The settings in an address of Redlock.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl Settings {
         Ok(Self { options, nodes, node_timeout, longest_ttl })
     }
 
-    /// How long one node may take to answer a request of a claim with this lease: little of it, since what the slowest
-    /// takes is missing from the time that the lock is held.
+    /// How long one node may take to answer a request of a claim with this lease: a small part of it, since the time of
+    /// the slowest node is missing from the validity.
     pub(crate) fn node_timeout(&self, ttl: Duration) -> Duration {
         let usual = (ttl / 20).clamp(Duration::from_millis(100), Duration::from_millis(250)).min(ttl / 4);
         self.node_timeout.unwrap_or(usual)

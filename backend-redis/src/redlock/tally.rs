@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Install { token: u64, nodes: Vec<usize> },
     /// A majority has installed this token. The claim holds the lock if its time is not over.
     Granted(u64),
-    /// The round cannot be won any more, whatever the nodes answer that are still to be heard.
+    /// The round cannot be won any more, whatever the remaining nodes answer.
     Failed(Why),
 }
 
@@ -157,7 +157,7 @@ impl Tally {
         self.token
     }
 
-    /// Says of each new vote what it means for the token, and returns the nodes that phase 2 must ask.
+    /// Decides for each new vote whether it has installed the token, and returns the nodes that phase 2 must ask.
     fn sort_votes(&mut self, token: u64) -> Vec<usize> {
         let mut ask = Vec::new();
         for (index, node) in self.nodes.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Waiting for a lock that a majority must free.
+//! Waits for a lock at a majority of the nodes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use super::items::ticket_at;
 use super::round::{self, Outcome};
 use crate::items::recheck;
 
-/// How long the notifications of the other nodes are waited for when the first has come.
+/// How long to wait for the notifications of the other nodes when the first has come.
 const TOGETHER: Duration = Duration::from_millis(3);
 
-/// A random pause that grows with the number of tries: contenders that split the votes must not meet again.
+/// A random pause that grows with the number of tries: contenders that split the votes must not try again at the same time.
 pub(super) fn split_pause(tries: u32) -> Duration {
     let longest = Duration::from_millis(2 << tries.min(5));
     longest.mul_f64(rand::random::<f64>())
@@ -40,7 +40,7 @@ struct Waiting<'a> {
     state: Mutex<State>,
 }
 
-/// What the rounds so far have shown.
+/// What is known from the rounds so far.
 struct State {
     splits: u32,
     dark_since: Option<Moment>,
@@ -55,13 +55,13 @@ pub(super) struct Places {
 }
 
 impl Quorum {
-    /// Tries, queues and waits for the turn.
+    /// Tries, queues and waits for its turn.
     ///
     /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where the nodes
     /// agree about who is first, one waiter hears from a majority and tries alone. Where they do not, several hear from
-    /// some: they wait a moment for the rest, and a random pause after a split vote lets one of them win.
+    /// some: they wait a moment for the other nodes, and a random pause after a split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
-        // Where somebody waited a moment ago, it is likely to wait, too, and queues with its first call.
+        // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first call.
         let hot = self.shared.hot.is_hot(claim.name()) && self.listening() >= self.majority();
         let places = hot.then(|| {
             claim.note_queued();
@@ -100,8 +100,8 @@ impl Waiting<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an end goes on for
-    /// as long as nodes that restart one after another, and forget, may need.
+    /// Whether to go on although too few nodes answer: as long as the claim waits. One that waits without an end goes
+    /// on for as long as nodes that restart one after another, and forget, may need.
     fn tolerate(&self, error: &Error, claim: &Claim, since: Moment) -> Result<()> {
         let settings = &self.quorum.shared.common.settings;
         let most = settings.longest_ttl.saturating_add(settings.options.timeout);
@@ -132,7 +132,7 @@ impl Queue for Waiting<'_> {
         let outcome = round::play(shared, nodes, claim, ticket, limit).await;
         let mut state = self.state();
         Ok(match outcome {
-            // A slow node may still queue it: the release gives up what is left of its places, too.
+            // A slow node may still queue it: the release removes its remaining places, too.
             Outcome::Granted(grant) => Answer::Granted(grant),
             Outcome::Held(busy) => {
                 (state.splits, state.dark_since) = (0, None);
@@ -169,7 +169,7 @@ impl Queue for Waiting<'_> {
                 notified.next().await;
             }
         };
-        // Too few of them, or one that was late: then the random part keeps contenders apart.
+        // Too few of them, or a late one: then the random part of the pause separates contenders.
         let limit = TOGETHER.mul_f64(0.7 + 0.6 * rand::random::<f64>());
         drop(tokio::time::timeout(limit, rest).await);
     }

@@ -32,9 +32,9 @@ local function hurry(queue, waiters, client)
   end
 end
 
--- The lock is free (`mode` is nil), or a group holds it that others can join. Those at the head of the queue who can have
--- it now have it when this returns, under a provisional lease, and are told. One on whose channel nobody listens is not granted
--- anything: it has its turn, and loses it soon unless it asks. Returns what the caller is to tell waiters of its own process.
+-- The lock is free (`mode` is nil), or a group holds it that others can join. The waiters at the head of the queue that can
+-- have it are granted it, under a provisional lease, and notified. A waiter on whose channel nobody listens is not granted
+-- anything: it has its turn, and loses it soon unless it asks. Returns the notifications for waiters of the caller's process.
 local function hand_on(counter, lock, queue, waiters, members, details, mode)
   local told, joined = {}, false
   for turn = 0, MOST do

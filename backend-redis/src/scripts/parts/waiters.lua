@@ -1,4 +1,4 @@
--- Those who wait for a lock. `queue` is a sorted set of owners by arrival on this server's clock. `waiters` is a hash:
+-- The waiters of a lock. `queue` is a sorted set of owners by arrival on this server's clock. `waiters` is a hash:
 --   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a sign of life, how the lock is to be held, whom
 --            to tell
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
@@ -50,8 +50,8 @@ local function keep_place(queue, waiters, owner, waiter, form)
   return redis.call('ZRANK', queue, owner) == 0 and 1 or 0
 end
 
--- The lock is free. If there is still a note of the last grant, nobody has released that: it has lapsed. Then none of its
--- client's waiters will come, but those that have shown a sign of life since. They lose their places.
+-- The lock is free. If there is still a note of the last grant, that was not released: its lease has lapsed. Then none of its
+-- client's waiters will ask, except those that have given a sign of life since. The others lose their places.
 local function drop_gone(queue, waiters)
   local ends, gone = string.match(redis.call('HGET', waiters, '=') or '', '^=(%d+):(.*)$')
   if not ends then return end
