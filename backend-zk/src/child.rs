@@ -1,4 +1,4 @@
-//! What the nodes in a lock's queue say, by their names and their data: ours, and those of Curator, kazoo and others.
+//! The nodes in a lock's queue, by their names and their data: ours, and those of Curator, kazoo and others.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// The number of digits of a sequence number. The server writes at least so many.
 const DIGITS: usize = 10;
 
-/// How a node wants to hold the lock.
+/// The mode that a node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Exclusive,
@@ -38,13 +38,13 @@ impl Kind {
         }
     }
 
-    /// Whether both can stand in one queue: a mutex is a writer, a semaphore is something else.
+    /// Whether both can be in one queue: a mutex is a writer, a semaphore is another kind of lock.
     pub(crate) fn is_akin(self, other: Self) -> bool {
         self.mode().is_same_kind(other.mode())
     }
 }
 
-/// How an exclusive claim writes itself.
+/// The form of the node of an exclusive claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// As Curator's `InterProcessMutex`.
@@ -63,7 +63,7 @@ pub(crate) struct Child {
     pub(crate) owner: Option<Uuid>,
 }
 
-/// The name of a new node up to its sequence number: what Curator writes.
+/// The name of a new node up to its sequence number, as Curator writes it.
 pub(crate) fn prefix(owner: Uuid, kind: Kind, form: Form) -> String {
     let owner = owner.hyphenated();
     match (kind, form) {
@@ -84,7 +84,7 @@ impl Child {
         Some(Self { name, kind, sequence, owner })
     }
 
-    /// All that stand in the queue, in its order.
+    /// All nodes of the queue, in its order.
     pub(crate) fn queue(names: Vec<String>) -> Vec<Self> {
         let mut queue: Vec<Self> = names.into_iter().filter_map(Self::parse).collect();
         queue.sort_unstable_by(|a, b| (a.sequence, &a.name).cmp(&(b.sequence, &b.name)));
@@ -118,8 +118,8 @@ fn kind_of(head: &str) -> Option<Kind> {
     limit.parse().ok().filter(|&limit| limit > 0).map(Kind::Permit)
 }
 
-/// What the data of a node say: a label for people, and behind a line break the lease and what has become of the claim.
-/// Labels have no line breaks. Other programs write what they like; the first line is a label then.
+/// The data of a node: a label for people, and after a line break the lease and the state of the claim.
+/// Labels have no line breaks. The data of other programs can be anything; the first line counts as a label then.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     pub(crate) label: String,

@@ -1,4 +1,4 @@
-//! Opening sessions.
+//! Opens sessions.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::options::Login;
 use crate::options::Options;
 use crate::session::SESSIONS;
 
-/// A machine that is busy must not look silent.
+/// A busy machine must not count as silent.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// On a slow network a server needs so long.
+/// The time that a server needs on a slow network.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Opens a session for long. Says when it was asked for, too.
+/// Opens a session for long use. Also returns when it was asked for.
 ///
-/// Servers that are all too slow for several to have their turns get more time, a second time.
+/// If all servers are too slow for several of them to be tried, a second try gives them more time.
 pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
     let (servers, limit) = (options.servers_for_long(), options.timeout);
     let several = options.hosts.len() > 1;
@@ -97,7 +97,7 @@ async fn connect_within(
     }
 }
 
-/// Trust in the certificates of these files, and in no others. The files are read anew for each session, so that
+/// Trusts the certificates of these files, and no others. The files are read anew for each session, so that
 /// renewed ones are used.
 #[cfg(feature = "tls")]
 fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
@@ -113,10 +113,10 @@ fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
         .map_err(|error| unusable(&format!("{cert} and {key}"), &error))
 }
 
-/// For how long a connection may be silent, or take to be made, before it is the next server's turn.
+/// For how long a connection may be silent, or take to be made, before the next server is tried.
 ///
-/// With several servers: when one falls silent, and is tried in vain twice more, another must still get its turn before
-/// the session is over. And when a minority is silent, and each of them is tried twice, another must get its turn before
+/// With several servers: when one falls silent, and is tried in vain twice more, another must still be tried before
+/// the session is over. And when a minority is silent, and each of them is tried twice, another must be tried before
 /// `limit` is over. A shorter time would cost more: the client crate pings after three eighths of it.
 pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {

@@ -3,10 +3,10 @@
 use lockcore::{Error, ErrorKind};
 use zookeeper_client as zk;
 
-/// What became of a request.
+/// What an error means for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
-    /// The server said no. Nothing was done.
+    /// The server refused it. Nothing was done.
     Refused,
     /// The session is over; what it held is gone or soon will be.
     SessionOver,
@@ -34,8 +34,8 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
         | QuotaExceeded
         | Throttled
         | Unimplemented => ErrorClass::Refused,
-        // Among them `ConnectionLoss`, `Custom` for a connection that was given up for its silence, and `SessionMoved`,
-        // which an old connection says after the session has come back on another.
+        // Among them `ConnectionLoss`, `Custom` for a connection that was closed for its silence, and `SessionMoved`,
+        // which the server answers on an old connection after the session has moved to another.
         _ => ErrorClass::Unknown,
     }
 }

@@ -1,4 +1,4 @@
-//! What a person asks the servers: which locks there may be, and whether this is a good place for locks.
+//! Questions of operators to the servers: which locks there may be, and whether the servers are safe for locks.
 
 use lockcore::backend::unescape;
 use lockcore::{Finding, LockName, Result};
@@ -13,7 +13,7 @@ pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
     let session = inner.pool.any().await?;
     let base = &inner.options.base;
     match session.client.list_children(if base.is_empty() { "/" } else { base }).await {
-        // What is no lock's is no name either.
+        // Other nodes are no locks.
         Ok(nodes) => {
             let name = |node: &String| LockName::new(unescape(node)?).ok();
             // The servers' own node. A lock of that name is written in another way.
@@ -25,7 +25,7 @@ pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
     }
 }
 
-/// What the servers told when the client connected.
+/// The findings from when the client connected.
 pub(crate) fn findings(inner: &Inner) -> Vec<Finding> {
     let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
     findings.extend(inner.clock.finding());

@@ -1,6 +1,6 @@
-//! What servers say about themselves, by the commands of four letters: on plain TCP, without a session.
+//! Settings of servers, by ZooKeeper's commands of four letters: on plain TCP, without a session.
 //!
-//! `srvr` is allowed unless somebody has forbidden it, `conf` only where it was allowed (`4lw.commands.whitelist`).
+//! `srvr` is allowed by default, `conf` only where it is configured (`4lw.commands.whitelist`).
 
 use std::io::ErrorKind as Io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use crate::options::{Host, Options};
 use crate::session::SESSIONS;
 
-/// How long a server is asked.
+/// How long a server may take to answer.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// More than any answer.
@@ -42,7 +42,7 @@ pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
     asking.await.ok().flatten()
 }
 
-/// Adds what each server says to the error of one who can reach none: the client crate keeps the reason to itself.
+/// Adds the answer of each server to the error of a client that can reach none: the client crate does not tell the reason.
 ///
 /// Not with TLS: those servers need not listen to anything in clear.
 pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
@@ -63,7 +63,7 @@ pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
 }
 
 async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
-    // What is to blame if the time is over.
+    // The error if the time is over.
     let mut blame = Silence::UnknownHost;
     let asking = async {
         let found = lookup_host((host.name.as_str(), host.port)).await;
@@ -85,7 +85,7 @@ async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
     answer.unwrap_or(Err(blame))
 }
 
-/// The answer to `srvr` in words that follow the name of the server. Nothing of what it says is repeated as it is.
+/// The answer to `srvr`, as words that follow the name of the server. The answer itself is not quoted.
 fn state(answer: &Result<String, Silence>) -> &'static str {
     let text = match answer {
         Err(Silence::UnknownHost) => return ": host name unknown",

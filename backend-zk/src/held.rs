@@ -1,4 +1,4 @@
-//! What becomes of a lock that is held: renewals, notice of its loss, and a writer that becomes a reader.
+//! Held locks: renewals, the notification of a loss, and the downgrade from writer to reader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,18 +19,19 @@ fn of_another_client() -> Error {
     Error::new(ErrorKind::Unsupported, "the lock was granted through another client, whose session keeps it")
 }
 
-/// Proves that grants still stand.
+/// Proves that grants are still valid.
 ///
-/// One sign of life for each session is one for all of its grants. It also brings our server up to date, so that the
+/// One sign of life for each session serves all of its grants. It also brings our server up to date, so that the
 /// events of all that happened before come ahead of its answer: a node that is watched, and of which no event has come by
 /// then, is there. Only the nodes without a watch are asked for by name. A session gives signs of life all the time, and
-/// the last one serves for each grant for which it is newer than what has served before: then nothing is sent, however many
+/// the last one serves each grant that was proven by an older one: then nothing is sent, however many
 /// locks there are.
 ///
-/// Sessions are waited for side by side: one that is silent until `until` does not take the answers of the others with it.
+/// It waits for all sessions at the same time: one that is silent until `until` does not delay the answers of the others.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-    // The last answered sign, for each grant that it serves. One that was proven by a newer sign, a fresh grant for one, needs a
-    // new sign; it does not make the others wait. All new signs go out before the first answer is waited for.
+    // The last answered sign, for each grant that it serves. A grant that was proven by a newer sign, such as a fresh
+    // one, needs a new sign; it does not make the others wait. All new signs are sent before it waits for the first
+    // answer.
     let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
     let mut signs = HashMap::new();
     let served: Vec<_> = grants
@@ -81,7 +82,7 @@ async fn by<T>(until: Moment, answer: impl Future<Output = Result<T, zk::Error>>
     tokio::time::timeout(until.remaining(), answer).await.unwrap_or(Err(zk::Error::Timeout))
 }
 
-/// What the watch on the node has brought.
+/// The event of the watch on the node.
 async fn is_there(node: &Node, until: Moment) -> Result<bool, zk::Error> {
     match node.event().now_or_never() {
         None => Ok(true),
@@ -123,12 +124,12 @@ pub(crate) async fn gone(node: &Node) {
 
 /// Turns a writer into a reader.
 ///
-/// The node stays where it is, and with it the token, the session and the place in the queue. What changes is what it
-/// says. A writer that holds is the first of all: so if the last writer before a reader says that it reads, there is
-/// nobody before the two but readers, and the reader holds, too. A writer waits for whoever stands before it, as ever.
-/// So does a client of another maker, which does not know what the data mean: it waits for longer than it need.
+/// The node stays, and with it the token, the session and the place in the queue. Only its data change. A writer that
+/// holds the lock is the first of all: so if the data of the last writer before a reader say that it reads, there is no
+/// other writer before the reader, which holds the lock, too. A writer waits for all nodes before it, as before. So
+/// does a client of another library, which does not know what the data mean: it waits for longer than necessary.
 ///
-/// Said twice it is the same, so it is repeated until there is an answer.
+/// It is idempotent, so it is repeated until there is an answer.
 pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {
     let node = grant.record::<Node>().ok_or_else(of_another_client)?;
     let reader = grant.downgraded();

@@ -1,4 +1,4 @@
-//! Looking at a lock from outside, and the operator's release.
+//! The status of a lock, and the operator's release.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use crate::names::lock_path;
 use crate::queue::holders;
 use crate::session::Session;
 
-/// One who holds a lock or waits for it, as its node says.
+/// A holder or a waiter of a lock, from its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueEntry {
@@ -21,11 +21,11 @@ pub struct QueueEntry {
     pub holds: bool,
     /// The zxid of its node: its fencing token, if it is or will be granted.
     pub czxid: FencingToken,
-    /// Who it is, for people: the data of the node.
+    /// A text for people that names the client: the data of the node.
     pub label: String,
-    /// How it wants to hold the lock.
+    /// The mode that it asks for.
     pub mode: Mode,
-    /// The lease, where it is one of ours.
+    /// The lease, if it is a node of lockwell.
     pub ttl: Option<Duration>,
     /// How long ago it came, by the server's clock.
     pub waited: Duration,
@@ -82,7 +82,7 @@ async fn read(
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
         entries.push(Some(QueueEntry {
-            // Readers of other makers do not join: they wait for the node of the one who was a writer.
+            // Readers of other libraries do not join: they wait for the node of the former writer.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: FencingToken::new(stat.czxid.cast_unsigned()),
             label,
@@ -108,7 +108,7 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
     loop {
         let queue = list(&session, &folder).await?;
         let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
-        // A holder that left between the two questions has an heir by now.
+        // A holder that left between the two questions has a successor by now.
         if entries.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
@@ -118,7 +118,7 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
         let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
             // The session lives on as long as its process does, so the whole lease is always left.
             let left = entry.ttl.unwrap_or_else(|| session.timeout());
-            // The time in the queue is part of it: to write down when a turn came would be a request for each hand-over.
+            // It includes the time in the queue: to record when a turn came would be a request for each hand-over.
             Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
         });
         return Ok(LockStatus::new(name.clone(), found.collect(), waiting));
@@ -130,7 +130,7 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
     let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
-    // All go out before the first answer is waited for.
+    // All are sent before it waits for the first answer.
     let deleting: Vec<_> = queue
         .iter()
         .zip(entries)

@@ -1,4 +1,4 @@
-//! The backend as `lockcore` sees it.
+//! The implementation of `DistributedLock`.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -86,7 +86,7 @@ impl Drop for Inner {
     }
 }
 
-/// Gives up the claims that nobody has renewed. Their validity has just ended, by the same clock.
+/// Releases the claims that were not renewed. Their validity has just ended, by the same clock.
 async fn end_leases(inner: Weak<Inner>, leases: Arc<LeaseTable<Node>>) {
     while let Some((owner, node)) = leases.expired().await {
         let Some(inner) = inner.upgrade() else { return };
@@ -120,7 +120,7 @@ impl ZkLock {
         Ok(Self { inner })
     }
 
-    /// Everybody who holds the lock or waits for it, in the order of the queue: Curator's and kazoo's nodes, too.
+    /// All holders and waiters of the lock, in the order of the queue: Curator's and kazoo's nodes, too.
     pub async fn queue(&self, name: &LockName) -> Result<Vec<QueueEntry>> {
         self.again(|| inspect::queue(&self.inner, name).boxed()).await
     }

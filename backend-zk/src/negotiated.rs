@@ -1,4 +1,4 @@
-//! What the servers grant to a session that has moved.
+//! The timeout that the servers grant to a session that has moved.
 //!
 //! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is smaller.
 //! The client crate does not tell. So at first, where there are several servers, and after each new connection, a short
@@ -22,7 +22,7 @@ use crate::connect::connect;
 use crate::options::Options;
 use crate::session::Session;
 
-/// How long a server is waited for that has said something earlier, or if another has.
+/// How long to wait for a server that has answered earlier, or when another has answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// The most addresses that are asked.
@@ -62,8 +62,8 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
     }
 }
 
-/// The timeout that each address grants to a session that asks for this one. Returns the least, if all have answered, now or
-/// earlier.
+/// The timeout that each address grants to a session that asks for this one. Returns the least, if all have answered,
+/// now or earlier.
 async fn ask(
     options: &Options,
     timeout: Duration,

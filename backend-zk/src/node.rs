@@ -25,7 +25,7 @@ pub(crate) struct Node {
     pub(crate) path: String,
     pub(crate) sequence: i64,
     pub(crate) czxid: i64,
-    /// It was the first of the queue, or one of several who hold the lock together.
+    /// It was the first of the queue, or one of several holders.
     held: AtomicBool,
     /// When the latest request was sent by whose answer the claim was granted or renewed.
     proven: Mutex<Moment>,
@@ -33,7 +33,7 @@ pub(crate) struct Node {
     deleting: AtomicBool,
     /// A watch on the node itself, if one has been set.
     watch: Mutex<Option<Shared<Event>>>,
-    /// A watch on the folder that nobody waits for any more.
+    /// A watch on the folder that is not needed any more.
     beside: Mutex<Option<Event>>,
 }
 
@@ -78,7 +78,7 @@ impl Node {
         self.split().1
     }
 
-    /// Whether this is what a server says about the node, rather than about another one.
+    /// Whether an event is about the node, rather than about another one.
     pub(crate) fn is(&self, stat: &zk::Stat) -> bool {
         stat.ephemeral_owner == self.session.id() && stat.czxid == self.czxid
     }
@@ -101,7 +101,7 @@ impl Node {
         *self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A deletion was sent, and nobody knows what became of it.
+    /// A deletion was sent, and its outcome is unknown.
     pub(crate) fn note_deleting(&self) {
         self.deleting.store(true, Ordering::Release);
     }
@@ -145,8 +145,8 @@ impl Node {
         Some(event)
     }
 
-    /// Tells the permit behind this one that it may be the first of those who wait, now that this one holds its own. If
-    /// that fails for good, its own timer tells it.
+    /// Notifies the permit behind this one that it may be the first waiter, now that this one holds its own. If
+    /// that fails, the waiter depends on its own timer.
     pub(crate) fn say_held(self: &Arc<Self>, claim: &Claim) {
         let (node, data) = (Arc::clone(self), Data::write(claim, true));
         // It is sent at once, ahead of a release.

@@ -1,4 +1,4 @@
-//! What an address may say.
+//! The options of an address.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const DEFAULT_PORT: u16 = 2181;
 const PLACES: usize = 24;
 const COPIES: usize = 2;
 
-/// Who we are to the servers.
+/// Our identity at the servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
     /// `user:password`, for the scheme `digest`: the servers need not know the user.
@@ -51,7 +51,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// What an address says.
+/// The contents of an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Hosts and ports as the client crate wants them.

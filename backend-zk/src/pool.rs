@@ -37,7 +37,7 @@ struct Slots {
 struct Slot {
     timeout: Duration,
     session: Mutex<Option<Arc<Session>>>,
-    /// Held by whoever opens the session.
+    /// Locked while the session is opened.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -80,7 +80,7 @@ impl Pool {
             return Ok(session);
         }
         let session = Session::open(&self.options, slot.timeout, self.limits).await?;
-        // An old one is only dropped here: what it held runs out by itself.
+        // An old session is only dropped here: its locks end with it.
         *slot.session() = Some(Arc::clone(&session));
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
         drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
@@ -91,7 +91,7 @@ impl Pool {
         Ok(session)
     }
 
-    /// Any session, for looking around.
+    /// Any session, for questions.
     pub(crate) async fn any(&self) -> Result<Arc<Session>> {
         let open = self.slots().open.clone();
         match open.iter().find_map(|slot| slot.alive()) {
@@ -115,7 +115,7 @@ impl Pool {
         Ok(slot)
     }
 
-    /// Lets go of all sessions. Each ends with the last lock that it holds.
+    /// Drops all sessions. Each ends with the last lock that it holds.
     pub(crate) fn close(&self) {
         let open = {
             let mut slots = self.slots();

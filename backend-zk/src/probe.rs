@@ -1,4 +1,4 @@
-//! What kind of server this is.
+//! The limits of the servers.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Limits {
     pub(crate) least: Duration,
     /// The longest session.
     pub(crate) most: Duration,
-    /// Whether there is a leader elsewhere that counts the time of our session.
+    /// Whether another server, the leader, counts the time of our session.
     pub(crate) ensemble: bool,
     /// The shortest session as it was granted.
     pub(crate) granted: Duration,
@@ -46,14 +46,14 @@ impl Limits {
 
 /// Learns the limits, makes the base path, and checks that nodes can be made in it.
 pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
-    // The session that lives long enough for a slow network does the rest.
+    // The rest is done on a session that lives long enough for a slow network.
     let long = connect(options, &options.servers, LONG, options.timeout).await?;
     let short = shortest(options).await?;
     let work = prepare(options, &long, clock);
     tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
     let ensemble = match tokio::time::timeout(options.timeout, long.get_config()).await {
         Ok(Ok((config, _))) => String::from_utf8_lossy(&config).contains("server."),
-        // Who may not read it is told nothing; an ensemble is the safe guess.
+        // Without the right to read it, an ensemble is the safe guess.
         _ => true,
     };
     let (least, most) = (short.session_timeout(), long.session_timeout());

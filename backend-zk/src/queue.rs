@@ -1,11 +1,11 @@
-//! Who holds a lock and who waits for whom, from the list of its nodes. Nothing here does I/O.
+//! Who holds a lock and who waits for whom, from the list of its nodes. It does no I/O.
 
 use crate::child::{Child, Kind};
 
-/// Where a claim stands in the queue.
+/// The position of a claim in the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// It holds the lock: first, or one of those who hold it together.
+    /// It holds the lock: it is the first, or one of several holders.
     First,
     Waiting(Waiting),
     /// The name is in use as another kind of lock.
@@ -16,31 +16,31 @@ pub(crate) enum Position {
     Gone,
 }
 
-/// Whom a claim waits for.
+/// The node that a claim waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// This one leaves, or changes what it says, before its turn comes. `None`: any of those before it can be the one.
     pub(crate) watch: Option<String>,
     /// The last before it, if that is not among them. When one of them has left, it is probably the only one.
     pub(crate) last: Option<Child>,
-    /// So many stand before it.
+    /// How many nodes are before it.
     pub(crate) ahead: usize,
 }
 
 /// The position of the node `name` in the queue.
 ///
-/// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but one
-/// before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes, there is
-/// time to learn that nobody else is left. So when the last one goes, no question is needed. Of the permits that wait, the
-/// first waits for any of those who hold one, and each other for the one before it to go or to say that it holds a permit.
-/// So a release wakes two mutexes, or two permits one after the other, however many there are.
+/// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but
+/// one before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes,
+/// there is time to learn that nobody else is left. So when the last one goes, no question is needed. Of the permits
+/// that wait, the first waits for any of those who hold one, and each other for the one before it to go or to say that
+/// it holds a permit. So a release wakes two mutexes, or two permits one after the other, however many there are.
 pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
     if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
         return Position::Behind(older.clone());
     }
-    // Whoever is first decides what kind of lock the name is. Others of another kind are about to leave.
+    // The first node decides which kind of lock the name is. Nodes of another kind are about to leave.
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
         return Position::Clash(first.kind);
     }
@@ -68,7 +68,7 @@ pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     Position::Waiting(Waiting { watch, last, ahead: before.len() })
 }
 
-/// How many of the first nodes hold the lock.
+/// How many nodes, from the first on, hold the lock.
 pub(crate) fn holders(queue: &[Child]) -> usize {
     let Some(first) = queue.first() else { return 0 };
     match first.kind {

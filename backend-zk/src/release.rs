@@ -1,4 +1,4 @@
-//! Giving claims up.
+//! The release of claims.
 //!
 //! A node of ours in a live session blocks the lock for as long as this process lives. So a deletion is tried until the
 //! server says that the node is gone, or the session is over.
@@ -23,7 +23,7 @@ const ROTATE_AT: i64 = 1_000_000_000;
 /// The longest pause between two tries.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Gives up what this claim holds, here or through another client.
+/// Releases what this claim holds, here or through another client.
 pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Released> {
     let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
     let work = async {
@@ -35,7 +35,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
     let answer = tokio::time::timeout(inner.options.timeout, work).await;
     answer.unwrap_or_else(|_| {
         if let Some(node) = node {
-            // Whoever asks again finds the node, and that its deletion may have been done already.
+            // A repeated release finds the node, and that its deletion may have been done already.
             node.note_deleting();
             discard(inner, owner, node);
         }
@@ -43,7 +43,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
     })
 }
 
-/// Deletes a node in the background, for as long as it takes.
+/// Deletes a node in the background, with as many tries as it takes.
 pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
     let inner = Arc::clone(inner);
     drop(SESSIONS.spawn(async move {
@@ -72,7 +72,7 @@ async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Relea
             // Either an earlier deletion went through whose answer was lost, or somebody else deleted it.
             ErrorClass::Refused if error == zk::Error::NoNode => break Released::NotHeld,
             ErrorClass::Refused => return Err(explain(&error)),
-            // The crate's own conclusion may be ahead of the server's.
+            // The client crate may consider the session over before the server does.
             ErrorClass::SessionOver => {
                 break delete_by_owner(inner, &node.lock, owner, node.session.timeout()).await?;
             }
@@ -130,7 +130,7 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
                 Err(zk::Error::NoNode) => (),
                 Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
                 Err(error) => {
-                    // It was there. If it is gone when we look again, we did it, or it went with its session.
+                    // It was there. If it is gone at the next check, we deleted it, or it went with its session.
                     if class_of(&error) == ErrorClass::Unknown && released == Released::NotHeld {
                         released = Released::InDoubt;
                     }

@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::probe::Limits;
 use crate::validity::Validity;
 
-/// The thread that the sessions live on.
+/// The thread that serves the sessions.
 ///
 /// A session must not die with the application's runtime, and must not be starved by it: its heartbeats are what keeps
 /// the locks. So every session of the process is served by one thread that does nothing else. Requests may be made on
@@ -45,9 +45,9 @@ pub(crate) struct Session {
     pub(crate) under_way: Semaphore,
     pub(crate) options: Arc<Options>,
     validity: Mutex<(StateWatcher, Validity)>,
-    /// Nothing is answered: those who wait for an answer look how long they have.
+    /// Notified when nothing is answered: requests check their own time limits.
     stalled: Notify,
-    /// How many nodes of claims it has.
+    /// The number of nodes of claims that it has.
     nodes: AtomicUsize,
     /// When it was used last.
     used: Mutex<Moment>,
@@ -84,7 +84,7 @@ impl Session {
         self.client.session_id().0
     }
 
-    /// What is known of the session's end, after what has become of its connection.
+    /// What the state of the connection says about the end of the session.
     fn validity(&self) -> MutexGuard<'_, (StateWatcher, Validity)> {
         let mut guard = self.validity.lock().unwrap_or_else(PoisonError::into_inner);
         // The crate tells of a new connection before it hands out any answer that came over it. Several changes can be
@@ -107,12 +107,12 @@ impl Session {
         self.validity().1.moves()
     }
 
-    /// The servers grant so much to a session that was taken over so often.
+    /// The servers grant this timeout to a session that was taken over this often.
     pub(crate) fn granted(&self, moves: u64, timeout: Duration) {
         self.validity().1.granted(moves, timeout);
     }
 
-    /// All servers have been asked, and grant so much at least.
+    /// All servers have been asked, and grant at least this timeout.
     pub(crate) fn know(&self, least: Duration) {
         self.validity().1.know(least);
     }
@@ -166,7 +166,7 @@ impl Session {
         }
     }
 
-    /// Waits for an answer, but not for longer than the session can live without one.
+    /// Waits for an answer, at most for as long as the session can live without one.
     ///
     /// Requests are answered in order. So one watchdog serves all of them, the heartbeat: only while nothing has been
     /// answered for that time does a request look how long it has waited itself.
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// A node of a claim is made, or gone, or no concern of ours any more.
+    /// A node of a claim was made, or has gone, or does not matter any more.
     pub(crate) fn count_node(&self, made: bool) {
         if made {
             self.nodes.fetch_add(1, Ordering::Relaxed);
@@ -198,12 +198,12 @@ impl Session {
         }
     }
 
-    /// Somebody is about to use it.
+    /// Notes that the session is about to be used.
     pub(crate) fn note_use(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
     }
 
-    /// For how long nobody has used it and it holds nothing.
+    /// For how long it has not been used and has held nothing.
     pub(crate) fn idle_for(&self) -> Duration {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if self.nodes.load(Ordering::Relaxed) > 0 { Duration::ZERO } else { Moment::now().since(used) }
@@ -213,8 +213,8 @@ impl Session {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sign of life that proves what [`Validity`] counts, and brings our server up to date: a write, for which a majority
-    /// is needed; on a single server anything. It is sent at once, and says when that was.
+    /// A sign of life that counts for the [`Validity`], and brings our server up to date: a write, for which a majority
+    /// is needed; on a single server any request. It is sent at once; returns when.
     pub(crate) fn sign(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
         if self.lag.is_zero() {
             return self.touch();
@@ -287,7 +287,7 @@ impl Session {
     }
 }
 
-/// Gives a sign of life whenever there has been none for a while, whoever sent it. The crate does, too, but does not say
+/// Gives a sign of life whenever there has been none for a while. The client crate does, too, but does not tell
 /// when they were answered. The next one does not wait for the answer to the last: on a slow network they would be rare. A
 /// new connection gets one at once, since its server may have granted less time.
 async fn beat(beating: Weak<Session>, mut states: StateWatcher) {

@@ -1,8 +1,8 @@
-//! Waiting for the turn.
+//! Waits for the turn of a claim.
 //!
-//! Each waiter watches one node, as [`position`] says. The first of the permits that wait watches the folder, and looks at
-//! the queue when a child comes or goes; everybody behind it watches the one before it, which goes, or says that its turn
-//! has come. So a release wakes one, and that one wakes one more.
+//! Each waiter watches one node, which [`position`] chooses. The first of the waiting permits watches the folder, and
+//! lists the queue when a child comes or goes; each one behind it watches the one before it, which leaves, or writes
+//! that its turn has come. So a release wakes one, and that one wakes one more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::node::Node;
 use crate::queue::{Position, Waiting, position};
 use crate::waiter::Waiter;
 
-/// Why a waiter cannot go on as usual.
+/// Why a waiter has to stop.
 pub(crate) enum Stop {
-    /// Nobody knows whether the last request was executed.
+    /// It is unknown whether the last request was executed.
     Unanswered,
     /// The session is over, and with it the place in the queue.
     SessionOver,
@@ -33,10 +33,10 @@ impl From<Error> for Stop {
     }
 }
 
-/// Who else stands before a waiter, beside the one whose node is watched.
+/// Which other nodes are before a waiter, beside the one that is watched.
 enum Others {
     Nobody,
-    /// Probably nobody. The queue is looked at as soon as the watch is set.
+    /// Probably none. The queue is listed as soon as the watch is set.
     Hardly,
     /// Those before this node of our own process, which wants the lock alone, and is the one that is watched. When it has
     /// held the lock, they are gone.
@@ -44,13 +44,13 @@ enum Others {
     Some,
 }
 
-/// How long to wait for an event before asking. Events are reliable; this is for the day when one is not.
+/// How long to wait for an event before asking. Events are reliable; this is a fallback.
 fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
 impl Waiter<'_> {
-    /// Waits. `true`: the turn has come; `false`: the queue is to be looked at again.
+    /// Waits. `true`: the turn has come; `false`: the queue must be listed again.
     ///
     /// An exclusive claim watches the last but one before it, and then the last. While it does the second, whoever holds
     /// the lock may give it back at once: so the watch is set and the queue is listed without waiting in between.
@@ -78,7 +78,8 @@ impl Waiter<'_> {
         if let Some(node) = self.inner.node_of(child) {
             return Some(node);
         }
-        // If it is new and of our session, its maker has been answered before us. Let the maker note it.
+        // If it is new and of our session, the create of its claim has been answered before ours. That claim must note
+        // it first.
         tokio::task::yield_now().await;
         self.inner.node_of(child)
     }
@@ -86,13 +87,13 @@ impl Waiter<'_> {
     /// Waits until the node `watch` leaves the queue, is a writer that lets readers in, or a permit whose turn has come.
     ///
     /// If its end can be our turn, a watch on our own node stands first. The server sends events in the order of what
-    /// happened: so when the event comes that the other has left, and none that our own node is gone, then it was there at
-    /// that moment. No question is needed, and a hand-over takes one way. Data watches, since a watch on a missing node
-    /// would stay behind.
+    /// changes: so when the event comes that the other has left, and none that our own node is gone, then it was there
+    /// at that moment. No request is needed, and a hand-over takes half a round trip. Data watches, since a watch on a
+    /// missing node would stay behind.
     async fn wait_for(&mut self, node: &Arc<Node>, watch: &str, others: Others) -> Result<bool, Stop> {
         let (session, claim) = (Arc::clone(&self.session), self.claim);
         let client = &session.client;
-        // All requests go out before the first answer is waited for.
+        // All requests are sent before it waits for the first answer.
         let mut states = client.state_watcher();
         let own = (!matches!(others, Others::Some) && !node.is_watched())
             .then(|| client.get_and_watch_data(&node.path));
@@ -134,7 +135,7 @@ impl Waiter<'_> {
                     event = &mut leaving => break event,
                     () = claim.wait_over() => return Err(Stop::NotNow),
                     () = tokio::time::sleep(safety_poll()) => {
-                        // A permit whose turn came need not have been able to say so.
+                        // A permit whose turn came may have been unable to write so.
                         if matches!(self.kind, Kind::Permit(_)) || !self.both_there(node, &path).await? {
                             return Ok(false);
                         }
@@ -164,8 +165,9 @@ impl Waiter<'_> {
         })
     }
 
-    /// What an event of our own node means. A session that ends while this process is stopped takes its nodes along, and the
-    /// server still tells of that on the old connection. So a question decides whether somebody deleted the node.
+    /// What an event of our own node means. A session that ends while this process is stopped takes its nodes along,
+    /// and the server still tells of that on the old connection. So a question decides whether somebody deleted the
+    /// node.
     async fn after_own(&self, node: &Node, event: &zk::WatchedEvent) -> Result<bool, Stop> {
         match event.event_type {
             EventType::NodeDeleted => {
@@ -179,7 +181,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Whether we and this one still stand in the queue and say what we said.
+    /// Whether our node and this one are still in the queue with the same data.
     async fn both_there(&self, node: &Node, other: &str) -> Result<bool, Stop> {
         for path in [other, &node.path] {
             let stat = self.ask(self.session.client.check_stat(path)).await?.flatten();
@@ -190,7 +192,7 @@ impl Waiter<'_> {
         Ok(true)
     }
 
-    /// Waits as the first of the permits that wait. The list and the watch are one request, so nobody leaves unseen in
+    /// Waits as the first of the waiting permits. The list and the watch are one request, so no node leaves unnoticed in
     /// between.
     async fn wait_for_any(&mut self, node: &Arc<Node>) -> Result<bool, Stop> {
         loop {
@@ -208,7 +210,7 @@ impl Waiter<'_> {
                 biased;
                 _ = &mut change => (),
                 () = self.claim.wait_over() => {
-                    // Our own node's end fires it.
+                    // The end of our own node fires it, too.
                     node.keep_watch(change);
                     return Err(Stop::NotNow);
                 }

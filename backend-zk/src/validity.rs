@@ -1,4 +1,4 @@
-//! Until when a session is valid: surely alive at the servers. Pure: time is an argument.
+//! Until when a session is valid, that is alive at the servers for certain. Pure: time is an argument.
 //!
 //! A single server starts the session's time again at each request. So the session lives at least until the sending of
 //! an answered request plus its timeout.
@@ -30,7 +30,7 @@ pub(crate) struct Validity {
     least: Duration,
     /// How much older than an answered write a sign of life must be to have been reported. Zero on a single server.
     lag: Duration,
-    /// When the latest sign of life was sent that has surely arrived.
+    /// When the latest sign of life was sent that has arrived for certain.
     confirmed: Moment,
     /// When the session was opened, or the latest request was sent that has been answered.
     heard: Moment,

@@ -1,9 +1,10 @@
-//! One claim on its way to the lock: it makes its node, looks at the queue, waits, is granted; and what becomes of it
-//! when answers are lost or sessions end.
+//! One claim until it is granted: it makes its node, lists the queue and waits; also after answers
+//! are lost or sessions end.
 //!
-//! A place in the queue is an ephemeral sequential node with the owner id in its name. Making it and looking at the queue
-//! travel back to back. The node is known by its path once the server has answered; before that, and after a lost answer,
-//! it is found by the owner id, and by its session: a node of another session can vanish at any time, so it is not ours.
+//! A place in the queue is an ephemeral sequential node with the owner id in its name. The requests that make it and
+//! list the queue are sent back to back. The node is known by its path once the server has answered; before that, and
+//! after a lost answer, it is found by the owner id, and by its session: a node of another session can vanish at any
+//! time, so it is not ours.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +44,7 @@ pub(crate) struct Waiter<'a> {
     folder_missing: bool,
     /// A create was sent that has not been answered.
     in_doubt: bool,
-    /// The queue as it was listed last, if nobody has looked at that yet.
+    /// The queue as it was listed last, if that has not been used yet.
     pub(crate) listed: Option<Vec<Child>>,
     /// Others may have seen the claim wait.
     waited: bool,
@@ -59,7 +60,7 @@ pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<
         // The node is a place in the queue from the moment that it is there.
         claim.note_queued();
     }
-    // One bound for all requests of the acquire. Each of them goes on without us; lockcore gives the claim up.
+    // One bound for all requests of the acquire. Each of them goes on in the background; lockcore releases the claim.
     let asked = Mutex::new(Moment::now());
     let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
     let granted = if claim.wait() == Wait::No {
@@ -140,7 +141,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Goes on from whatever is known: the node, and the queue.
+    /// Continues with what is known: the node, and the queue.
     async fn go(&mut self) -> Result<Grant, Stop> {
         loop {
             let node = match self.inner.leases.get(self.claim.owner()) {
@@ -198,9 +199,9 @@ impl<'a> Waiter<'a> {
 
     /// The queue.
     ///
-    /// A server never shows a session less than it has seen before. That is enough for a node whose making has been
-    /// answered: those before it were there by then. Whoever still shows, but has gone, will be watched in vain for no
-    /// longer than it takes our server to hear of it.
+    /// A server never shows a session an older state than before. That is enough for a node whose create has been
+    /// answered: those before it were there by then. A node that is still listed, but has gone, is watched in vain for no
+    /// longer than it takes our server to learn of it.
     async fn list(&self) -> Result<Vec<Child>, Stop> {
         let names = self.ask(self.session.client.list_children(&self.folder)).await?;
         Ok(Child::queue(names.unwrap_or_default()))
@@ -239,7 +240,8 @@ impl<'a> Waiter<'a> {
                 session.wrote(sent);
                 self.inner.clock.saw(stat.ctime, sent);
                 let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
-                // It was sent after the create on the same session: whoever is before us shows. If it failed, another is made.
+                // It was sent after the create on the same session, so it lists all nodes before ours. If it failed, it
+                // is repeated.
                 self.listed = listed.ok().map(Child::queue);
                 self.waited = self.listed.is_none();
                 return Ok(node);
@@ -264,7 +266,7 @@ impl<'a> Waiter<'a> {
             Some(error) if class_of(&error) == ErrorClass::Refused && error != zk::Error::NodeExists => {
                 Err(Stop::Failed(explain(&error)))
             }
-            // It has been deleted again, or nobody knows: that shows next time.
+            // It has been deleted again, or that is unknown: the next try shows it.
             _ => Ok(()),
         }
     }
@@ -293,7 +295,7 @@ impl<'a> Waiter<'a> {
         Ok(None)
     }
 
-    /// Remembers the node, from now on.
+    /// Notes the node.
     async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>, Stop> {
         let node = Node::new(&self.session, self.claim.name(), path, sequence, czxid);
         self.inner.leases.insert(self.claim.owner(), Arc::clone(&node));
@@ -314,7 +316,7 @@ impl<'a> Waiter<'a> {
         let (client, path) = (&self.session.client, format!("{}/{}", self.folder, older.name));
         let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten() else { return Ok(None) };
         if self.past.contains(&stat.ephemeral_owner) {
-            // The last trace of a session of ours that is over.
+            // A node of a session of ours that is over.
             self.ask(client.delete(&path, None)).await?;
             return Ok(None);
         }
@@ -353,12 +355,12 @@ impl<'a> Waiter<'a> {
         self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)
     }
 
-    /// The claim waits no longer. One that would have waited is given up by lockcore.
+    /// The claim waits no longer. If it would have waited, lockcore releases it.
     async fn leave(&self, node: &Arc<Node>, waiting: &Waiting) -> Result<Grant, Stop> {
         if self.claim.wait() != Wait::No {
             return Err(Stop::NotNow);
         }
-        // One who does not wait has heard of the writer before it by name only. It may have become a reader.
+        // A claim that does not wait knows only the name of the writer before it, which may have become a reader.
         if let (Kind::Shared, Some(writer)) = (self.kind, &waiting.watch) {
             let reading = self.session.client.get_data(&format!("{}/{writer}", self.folder));
             if self.ask(reading).await?.is_some_and(|(data, _)| Data::read(&data).reads) {
@@ -391,7 +393,7 @@ impl<'a> Waiter<'a> {
             if self.session.id() != over {
                 return Ok(());
             }
-            // The pool has not noticed it yet.
+            // The pool has not noticed its end yet.
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -14,7 +14,7 @@ use crate::say::Voice;
 use crate::signals::{self, Signals};
 use crate::{handle, nested};
 
-/// How long to try to give up a claim that came to nothing.
+/// How long to try to release a claim that failed.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u8, Failure> {
@@ -38,7 +38,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
         Ok(Obtained::Grant(grant)) => match print(args, &grant) {
             Ok(true) => Ok(0),
             unread => {
-                // Nobody has the handle, so nobody could give the lock back.
+                // Nobody has the handle, so nobody could release the lock.
                 give_up(&*connection.backend, &claim).await;
                 unread.map(|_| exit::SOFTWARE)
             }
@@ -56,7 +56,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     }
 }
 
-/// Refuses what cannot be honoured, before anything is taken.
+/// Refuses what cannot be honoured, before a lock is taken.
 fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     let promised = locks.capabilities();
     if promised.session_bound {
@@ -110,7 +110,7 @@ async fn obtain(
     signals: &mut Signals,
 ) -> Result<Obtained, Error> {
     let mut interrupted = None;
-    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer says what came of it.
+    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer tells the outcome.
     let mut acquiring = backend.acquire(claim);
     let answer = loop {
         tokio::select! {
@@ -140,8 +140,8 @@ async fn obtain(
 async fn give_up(backend: &dyn DistributedLock, claim: &Claim) {
     match tokio::time::timeout(LAST_RELEASE, backend.release(claim)).await {
         Ok(Ok(_)) => (),
-        Ok(Err(error)) => tracing::info!(error = format!("{error:#}"), "the claim is not given up"),
-        Err(_) => tracing::info!("the claim is not given up: no answer"),
+        Ok(Err(error)) => tracing::info!(error = format!("{error:#}"), "the claim is not released"),
+        Err(_) => tracing::info!("the claim is not released: no answer"),
     }
 }
 

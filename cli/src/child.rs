@@ -16,7 +16,7 @@ use crate::helper::{self, Watcher};
 use crate::hold::Hold;
 use crate::nested;
 
-/// What the command finds in its environment.
+/// Variables in the command's environment.
 const NAME: &str = "LOCKWELL_NAME";
 const TOKEN: &str = "LOCKWELL_TOKEN";
 
@@ -40,8 +40,8 @@ enum Group {
 }
 
 impl Child {
-    /// Starts the command on this thread, which must live for as long as the command may: a command that is bound to us dies
-    /// with the thread that has started it.
+    /// Starts the command on this thread, which must live for as long as the command may: a command that is bound to us
+    /// dies with the thread that has started it.
     pub(crate) fn start(
         words: &[OsString],
         name: &LockName,
@@ -103,7 +103,7 @@ impl Child {
     pub(crate) fn signal(&self, signal: Signal) {
         let sent = match self.group {
             Group::Own => kill_process_group(self.pid, signal),
-            // Once it has ended, its id may be that of a stranger.
+            // Once it has ended, its id may be that of another process.
             Group::Ours if self.process.id().is_none() => Ok(()),
             Group::Ours => kill_process(self.pid, signal),
         };

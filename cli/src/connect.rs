@@ -1,4 +1,4 @@
-//! The way to the lock server.
+//! The connection to the lock server.
 
 use std::fs;
 use std::path::{Path, absolute};
@@ -17,15 +17,15 @@ use crate::say::{Voice, rounded};
 const SHORTEST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The backends that make something at the server when they connect, unless they are told not to.
+/// The backends that make something at the server when they connect, unless the address forbids it.
 const CREATING: [&str; 6] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "zk"];
 
-/// What the connection is for.
+/// The purpose of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To take locks. What is missing at the server is made, if the address does not forbid it.
     Locking,
-    /// To look. Nothing is made.
+    /// To read. Nothing is made.
     Looking,
 }
 
@@ -97,7 +97,7 @@ impl Address {
         Ok(Connection { backend, config: self.config })
     }
 
-    /// Looks at the file of an SQLite address.
+    /// Checks the file of an SQLite address.
     fn look_at_file(&self, purpose: Purpose, voice: Voice) -> Result<(), Failure> {
         let location = self.url.location();
         let path = Path::new(&location);
@@ -123,7 +123,7 @@ impl Address {
     }
 }
 
-/// The error of a connection, with the hosts that are to blame.
+/// The error of a connection, with the hosts that cannot be reached.
 async fn explained(error: Error, url: &ServerUrl) -> Failure {
     let hosts = match error.kind() {
         ErrorKind::Unreachable => reach::missing(url).await,

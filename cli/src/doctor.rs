@@ -1,4 +1,4 @@
-//! `lockwell doctor`: a server as a place for locks.
+//! `lockwell doctor`: whether a server is safe for locks.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::exit::{Failure, USAGE};
 use crate::json::{self, ExaminationReport};
 use crate::say::{Voice, rounded};
 
-/// How long the server may take to tell about itself.
+/// How long the examination of the server may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long the trial may wait for each lock.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// A waiter that hears of its turn later than this was not told by the server: it asked.
+/// A waiter that gets the lock later than this was not notified by the server: it asked.
 const TOLD: Duration = Duration::from_millis(700);
 
 pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8, Failure> {
@@ -91,7 +91,7 @@ async fn try_out(
         let other = address.clone().connect(registry, Purpose::Looking, None, Voice::Quiet).await?;
         let (holder, waiter) = (connection.locks()?, other.locks()?);
         let took = hand_over(&holder, &waiter, &name?).await;
-        // What the trial leaves is freed here, whatever it came to.
+        // Locks that the trial leaves are freed here, whatever its outcome.
         let closing = [holder, waiter].map(|locks| locks.close_within(Duration::from_secs(2)));
         for closed in closing {
             drop(closed.await);
@@ -120,7 +120,7 @@ async fn hand_over(holder: &Locks, waiter: &Locks, name: &LockName) -> Result<Du
         while holder.inspect(name).await?.waiters == 0 && Instant::now() < end {
             sleep(Duration::from_millis(20)).await;
         }
-        // By now the waiter waits to be told, where it can be told.
+        // By now the waiter waits for a notification, where there are any.
         sleep(Duration::from_millis(400)).await;
         let freed = Instant::now();
         held.release().await?;

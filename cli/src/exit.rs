@@ -1,4 +1,4 @@
-//! What the exit status says. The numbers are those of `sysexits.h` where it has one.
+//! The exit statuses. The numbers are those of `sysexits.h` where it has one.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -26,11 +26,11 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist.
 const NOT_FOUND: u8 = 127;
 
-/// The end of an unsuccessful run: what to say, and the exit status.
+/// The end of an unsuccessful run: the message, and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
-    /// Empty: nothing is to be said.
+    /// Empty: no message.
     pub(crate) message: String,
 }
 
@@ -43,7 +43,7 @@ impl Failure {
         Self::new(USAGE, message)
     }
 
-    /// An exit status without a word.
+    /// An exit status without a message.
     pub(crate) fn silent(status: u8) -> Self {
         Self::new(status, "")
     }
@@ -111,7 +111,7 @@ pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
     number.and_then(|number| u8::try_from(number).ok()).unwrap_or(SOFTWARE)
 }
 
-/// Prints what clap has to say about the command line `words`. Help and version are no errors.
+/// Prints clap's message about the command line `words`. Help and version are no errors.
 pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
     // If the output is closed, there is nobody to tell.
     if error.use_stderr() {

@@ -1,4 +1,4 @@
-//! What `lockwell` does when it runs itself, so that a command does not outlive it.
+//! The processes of `lockwell` itself that keep a command from outliving it.
 //!
 //! A process can ask Linux for a signal at the death of its parent, but only for itself, and a program that is started does
 //! not know of us. So a helper asks for it and then becomes the command; the wish survives that. It says nothing of the
@@ -19,7 +19,7 @@ use crate::exit::{self, Failure};
 const EXEC: &str = "__exec";
 /// The only word of a command line that is for the watcher.
 const WATCH: &str = "__watch";
-/// What the watcher hears when the command has ended.
+/// What the watcher reads when the command has ended.
 const DONE: u8 = b'.';
 
 /// Does what a command line for the helper or the watcher says. `None`: it is for neither.
@@ -57,7 +57,7 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
         failure.tell();
         return ExitCode::from(failure.status);
     }
-    // If it died before the wish was heard, another is our parent by now, and nobody holds the lock for us.
+    // If the parent died before the request, another process is our parent by now, and nobody holds the lock for us.
     if getppid() != parent {
         return ExitCode::from(exit::LOST);
     }
@@ -97,8 +97,8 @@ impl Watcher {
     }
 }
 
-/// Reads from the pipe until it ends, which is the death of the writer, and kills the group that was named; unless the writer
-/// said before that all is done.
+/// Reads from the pipe until it ends, which is the death of the writer, and kills the group that was named; unless the
+/// writer said before that all is done.
 ///
 /// The writer's files are closed before its children are given to another parent and reaped, so the group that is killed is
 /// not another one with the same number.

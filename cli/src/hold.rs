@@ -1,4 +1,4 @@
-//! What is held while a command runs: one lock, or several.
+//! The locks that are held while a command runs: one, or several.
 
 use lockwell::{FencingToken, LockAllGuard, LockGuard, LockName, Loss, Result};
 
@@ -51,7 +51,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the locks to their leases: this process ends without a release.
+    /// Keeps the locks until their leases end: this process ends without a release.
     pub(crate) fn leave(self) {
         std::mem::forget(self);
     }

@@ -1,4 +1,4 @@
-//! The locks that this process runs under, since a `lockwell run` further up holds them.
+//! The locks that an outer `lockwell run` holds for this process.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::exit::Failure;
 /// Token and name of each lock, a line for each. Names have no line ends.
 pub(crate) const HELD: &str = "LOCKWELL_HELD";
 
-/// How long to look whether a lock is held by those above us.
+/// How long to ask whether a lock is held by an outer `lockwell`.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the environment says.
+/// The locks in the environment.
 fn inherited() -> Vec<(FencingToken, LockName)> {
     parse(&std::env::var(HELD).unwrap_or_default())
 }
@@ -33,8 +33,8 @@ pub(crate) fn extended<'a>(held: impl Iterator<Item = (FencingToken, &'a LockNam
     lines.join("\n")
 }
 
-/// Refuses a lock that is held by those above us: it would wait for itself. The same name at another server is another lock,
-/// so the token decides.
+/// Refuses a lock that an outer `lockwell` holds: it would wait for itself. The same name at another server is another
+/// lock, so the token decides.
 pub(crate) async fn check(locks: &Locks, names: &[LockName]) -> Result<(), Failure> {
     for (token, name) in inherited() {
         if !names.contains(&name) {

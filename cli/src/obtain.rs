@@ -1,4 +1,4 @@
-//! Obtaining what a command is to run under, and saying why that failed.
+//! Obtains the locks for a command, and explains a failure.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use crate::exit::Failure;
 use crate::hold::Hold;
 use crate::say::{Voice, rounded};
 
-/// How long to look who holds a lock that was not obtained.
+/// How long to ask who holds a lock that was not obtained.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a wait lasts before it is worth a word.
+/// How long a wait lasts before it is reported.
 const WORTH_A_WORD: Duration = Duration::from_millis(300);
 
 /// How long to wait.
@@ -47,7 +47,7 @@ impl WaitLimit {
     }
 }
 
-/// What is to be obtained.
+/// The locks to obtain.
 pub(crate) struct Wish<'a> {
     pub(crate) names: &'a [LockName],
     pub(crate) mode: Mode,
@@ -119,13 +119,13 @@ impl Wish<'_> {
         std::future::pending().await
     }
 
-    /// What to say about an error, and who is in the way.
+    /// The message for an error, with the holders of the locks.
     pub(crate) async fn explain(&self, error: Error, locks: &Locks) -> Failure {
         explain(error, self.names, self.wait_limit, locks).await
     }
 }
 
-/// What to say about locks that were not obtained, and who is in the way.
+/// The message for locks that were not obtained, with their holders.
 pub(crate) async fn explain(error: Error, names: &[LockName], wait_limit: WaitLimit, locks: &Locks) -> Failure {
     if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Held) {
         return error.into();

@@ -10,13 +10,13 @@ use lockwell::backend::{Host, ServerUrl};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
-/// How long a connection may take before it is looked into.
+/// How long a connection may take before the hosts are checked.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// How long a host is tried.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What becomes of a connection to a host.
+/// The outcome of a connection to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Takes,
@@ -43,7 +43,7 @@ pub(crate) async fn missing(url: &ServerUrl) -> Option<String> {
     (!states.is_empty()).then(|| words(&states))
 }
 
-/// What a look at the hosts shows, for a server that did not answer in time.
+/// The result of a check of the hosts, for a server that did not answer in time.
 pub(crate) async fn describe(url: &ServerUrl) -> String {
     match states(url).await {
         Some(states) => words(&states),

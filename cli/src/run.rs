@@ -48,7 +48,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
         },
     };
     // A claim that is given up leaves its queue in the background. A process that ends at once would cut that off, and the
-    // dead claim would hold up the queue until the server notices.
+    // dead claim would block the queue until the server notices.
     if let Err(error) = locks.close_within(LAST_RELEASE).await {
         tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
     }
@@ -78,7 +78,7 @@ fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lock delay after a crash: what is asked for, and what makes the least time full. A crash comes after the lock
+/// The lock delay after a crash: the option, or what `--at-least` needs beyond the ttl. A crash comes after the lock
 /// was obtained, and so does the renewal that it lives on.
 fn lock_delay(args: &RunArgs, config: &LockConfig) -> Option<Duration> {
     let holding = &args.holding;
@@ -113,7 +113,7 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
         return Err(lost());
     }
     if let Some(end) = args.at_least.and_then(|least| began.checked_add(least)) {
-        // The work is done, and was under the lock. What becomes of the rest of the time is no failure of it.
+        // The work was done under the lock. A failure in the rest of the time does not count.
         keep(args, hold, end, signals).await;
         return Ok(exit::status_of_child(status));
     }
@@ -124,8 +124,8 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
     Err(lost())
 }
 
-/// Keeps the lock until its least time is over. Whoever ends this process before that leaves the lock to its lease, which
-/// lasts for the rest of the time at least.
+/// Keeps the lock until its least time is over. If this process is killed before that, the lock stays until the end of
+/// its lease, which lasts for the rest of the time at least.
 async fn keep(args: &RunArgs, hold: Hold, end: Instant, signals: &mut Signals) {
     let voice = args.holding.voice();
     let left = end.saturating_duration_since(Instant::now());

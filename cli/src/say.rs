@@ -1,8 +1,8 @@
-//! What is said to the person at the terminal, on standard error. If that is closed, there is nobody to tell.
+//! Messages for people, on standard error. If that is closed, they are lost.
 
 use std::io::Write as _;
 
-/// How much is said on the way.
+/// How many messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Voice {
     Quiet,
@@ -11,14 +11,14 @@ pub(crate) enum Voice {
 }
 
 impl Voice {
-    /// Something that is wrong or may become so, while the work goes on.
+    /// A warning: something is wrong or may become so, while the work goes on.
     pub(crate) fn warn(self, message: &str) {
         if self > Self::Quiet {
             line(&format!("warning: {message}"));
         }
     }
 
-    /// Something for those who want to follow.
+    /// A message for `--verbose`.
     pub(crate) fn tell(self, message: &str) {
         if self == Self::Verbose {
             line(message);

@@ -20,13 +20,13 @@ const LAST_RELEASE: Duration = Duration::from_secs(1);
 
 /// How a run under the lock ended.
 pub(crate) enum Ended {
-    /// The command ended, under the lock for all that is known.
+    /// The command ended while the lock was held, as far as is known.
     Command(ExitStatus, Hold),
     /// The lock was lost, and the command has been ended.
     Lost,
 }
 
-/// What runs under the lock.
+/// The command that runs under the lock, with its settings.
 pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) name: &'a LockName,
@@ -103,7 +103,7 @@ pub(crate) async fn release(hold: Hold) -> bool {
 
 fn pass_on(child: &Child, signal: Signal, may_go_on: impl FnOnce() -> bool) {
     match signal {
-        // We stop together, or the command would go on while nobody renews the lease.
+        // Both stop together, or the command would go on while the lease is not renewed.
         Signal::TSTP => {
             child.pass_on(signal);
             signals::stop_self();

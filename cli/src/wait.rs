@@ -11,7 +11,7 @@ use crate::exit::{Failure, NOT_OBTAINED};
 use crate::obtain::sentence;
 use crate::say::{Voice, rounded};
 
-/// How often to look, at first and later on.
+/// How often to check, at first and later on.
 const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_secs(1);
 
@@ -23,7 +23,7 @@ pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Fai
     loop {
         let status = locks.inspect(&args.name).await?;
         let Some(who) = sentence(&status) else { return Ok(0) };
-        // The last look is at the end, not before.
+        // The last check is at the end, not before.
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             let limit = rounded(args.limit.unwrap_or_default());
