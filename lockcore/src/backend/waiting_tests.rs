@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,12 @@ struct Server {
     places: AtomicUsize,
     /// How many signs of life find the place gone.
     forgets: AtomicUsize,
+    /// The answers to the next questions, before all others.
+    answers: Mutex<VecDeque<Answer>>,
+    /// When one that was refused is to ask again: after a minute, unless this says something else.
+    recheck: Option<Duration>,
+    /// A notification brings the grant.
+    pushes: AtomicBool,
 }
 
 impl Server {
@@ -34,13 +41,16 @@ impl Queue for Server {
 
     async fn ask(&self, claim: &Claim, place: Option<&usize>) -> Result<Answer> {
         self.say(if place.is_some() { "ask again" } else { "ask" });
+        if let Some(answer) = lock(&self.answers).pop_front() {
+            return Ok(answer);
+        }
         if self.clashes.load(Ordering::SeqCst) && place.is_some() {
             return Err(Error::new(ErrorKind::KindClash, "a semaphore by now"));
         }
         if self.free.load(Ordering::SeqCst) {
             return Ok(Answer::Granted(Grant::new(claim, FencingToken::new(1), claim.began())));
         }
-        Ok(Answer::Refused { recheck: Duration::from_mins(1) })
+        Ok(Answer::Refused { recheck: self.recheck.unwrap_or(Duration::from_mins(1)) })
     }
 
     async fn enter(&self, _: &Claim) -> Result<usize> {
@@ -50,6 +60,11 @@ impl Queue for Server {
 
     async fn notified(&self, _: &usize) {
         self.notify.notified().await;
+    }
+
+    fn taken(&self, claim: &Claim, _: &usize) -> Option<Grant> {
+        let pushes = self.pushes.load(Ordering::SeqCst);
+        pushes.then(|| Grant::new(claim, FencingToken::new(2), claim.began()))
     }
 
     async fn keep(&self, _: &Claim, _: &usize) -> Result<bool> {
@@ -134,4 +149,86 @@ async fn a_clash_leaves_the_queue_first() {
     assert_eq!(error.kind(), ErrorKind::KindClash);
     assert_eq!(server.said(), ["ask", "enter", "ask again", "leave"]);
     assert!(!claim.may_be_queued());
+}
+
+#[tokio::test]
+async fn a_timer_serves_where_a_notification_is_lost() {
+    let recheck = Duration::from_millis(100);
+    let server = Arc::new(Server { recheck: Some(recheck), ..Server::default() });
+    let (claim, began) = (claim(Wait::Forever), Moment::now());
+    let task = waiting(&server, &claim).await;
+    server.free.store(true, Ordering::SeqCst);
+    assert!(task.await.unwrap().unwrap().is_some());
+    assert!(Moment::now().since(began) >= recheck, "it asked before its time");
+    assert_eq!(server.said(), ["ask", "enter", "ask again", "ask again"]);
+}
+
+#[tokio::test]
+async fn a_notification_may_bring_the_grant() {
+    let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
+    server.pushes.store(true, Ordering::SeqCst);
+    let task = waiting(&server, &claim).await;
+    server.notify.notify_one();
+    assert_eq!(task.await.unwrap().unwrap().map(|grant| grant.token()), Some(FencingToken::new(2)));
+    assert_eq!(server.said(), ["ask", "enter", "ask again"], "nothing is asked");
+}
+
+#[tokio::test]
+async fn votes_that_were_split_are_tried_again_after_the_pause() {
+    let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
+    let pause = Duration::from_millis(60);
+    lock(&server.answers).extend([Answer::Undecided { pause }, Answer::Undecided { pause }]);
+    server.free.store(true, Ordering::SeqCst);
+    let began = Moment::now();
+    assert!(wait_for_turn(&*server, &claim, None).await.unwrap().is_some());
+    assert!(Moment::now().since(began) >= pause * 2);
+    assert_eq!(server.said(), ["ask", "ask", "ask"], "without a place");
+}
+
+#[tokio::test]
+async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
+    let (server, wait) = (Arc::<Server>::default(), Duration::from_millis(50));
+    let unavailable = |pause| {
+        let error = Error::new(ErrorKind::Unreachable, "too few nodes");
+        Answer::Unavailable { error, pause }
+    };
+    // The wait ends within the pause.
+    lock(&server.answers).extend([unavailable(Duration::from_mins(1))]);
+    let began = Moment::now();
+    let error = wait_for_turn(&*server, &claim(Wait::Until(began.after(wait))), None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(Moment::now().since(began) >= wait, "it waits to its end");
+    // They answer again before that.
+    lock(&server.answers).extend([unavailable(Duration::ZERO)]);
+    server.free.store(true, Ordering::SeqCst);
+    let late = Wait::Until(Moment::now().after(Duration::from_mins(1)));
+    assert!(wait_for_turn(&*server, &claim(late), None).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_end_and_not_before() {
+    let (server, wait) = (Arc::<Server>::default(), Duration::from_millis(150));
+    let began = Moment::now();
+    let task = waiting(&server, &claim(Wait::Until(began.after(wait)))).await;
+    assert!(task.await.unwrap().unwrap().is_none());
+    assert!(Moment::now().since(began) >= wait);
+    assert_eq!(server.said(), ["ask", "enter", "ask again"]);
+}
+
+#[tokio::test]
+async fn a_sign_of_life_is_given_when_it_is_due_and_not_with_every_notification() {
+    let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
+    let task = waiting(&server, &claim).await;
+    server.notify.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(server.said(), ["ask", "enter", "ask again", "ask again"]);
+    tokio::time::sleep(KEEP_EVERY).await;
+    server.notify.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(server.said()[4..], ["keep", "ask again"]);
+    server.notify.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(server.said()[6..], ["ask again"], "the next one is not due yet");
+    claim.cancel();
+    assert!(task.await.unwrap().unwrap().is_none());
 }

@@ -197,6 +197,99 @@ fn fresh_is_what_needs_no_renewal() {
     assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong), "what is lost is not given up");
 }
 
+/// With a validity whose parts are whole: a third is 8 s, a sixth 4 s, an eighth 3 s.
+fn round() -> Lease {
+    Lease::new(at(0), at(24_000))
+}
+
+#[test]
+fn the_window_for_renewals_in_a_batch_is_an_eighth_of_the_validity() {
+    assert_eq!(round().on(at(4_999), Event::Tick), Advice::Sleep(at(8_000)));
+    assert_eq!(round().on(at(5_000), Event::Tick), Advice::Renew, "along with others");
+    let mut doubted = round();
+    doubted.on(at(1_000), Event::Unknown(pause(5_000)));
+    assert_eq!(doubted.on(at(5_999), Event::Tick), Advice::Sleep(at(6_000)), "in doubt it keeps its pause");
+    assert_eq!(doubted.on(at(6_000), Event::Tick), Advice::Renew);
+}
+
+#[test]
+fn after_a_renewal_that_extends_nothing_a_sixth_of_the_validity_passes() {
+    let mut lease = round();
+    lease.on(at(8_000), Event::Sent);
+    let next = at(8_000).after(pause(16_000) / 3);
+    assert_eq!(lease.on(at(8_000), Event::Renewed(at(8_000), at(24_000))), Advice::Sleep(next));
+    assert_eq!(lease.on(at(11_999), Event::Tick), Advice::Sleep(next), "not even along with others");
+    assert_eq!(lease.on(at(12_000), Event::Tick), Advice::Renew);
+    // Near its end a third of what is left counts, and 5 ms at least.
+    let mut short = round();
+    short.on(at(23_997), Event::Renewed(at(23_990), at(23_999)));
+    assert_eq!(short.deadline(), at(24_000), "an earlier deadline changes nothing");
+    assert_eq!(short.on(at(23_998), Event::Tick), Advice::Sleep(at(24_000)));
+}
+
+#[test]
+fn a_renewal_is_overdue_after_an_eighth_of_the_validity() {
+    let mut lease = round();
+    assert_eq!(lease.on(at(8_000), Event::Sent), Advice::Sleep(at(11_000)));
+    lease.on(at(10_999), Event::Tick);
+    assert_eq!(lease.state(), LeaseState::Held);
+    assert_eq!(lease.on(at(11_000), Event::Tick), Advice::Sleep(at(24_000)), "there is nothing to do but to wait");
+    assert_eq!(lease.state(), LeaseState::Suspect);
+    // Within bounds: 5 ms and 5 s.
+    assert_eq!(Lease::new(at(0), at(16)).on(at(1), Event::Sent), Advice::Sleep(at(6)));
+    assert_eq!(Lease::new(at(0), at(400_000)).on(at(1), Event::Sent), Advice::Sleep(at(5_001)));
+    // And never beyond the deadline.
+    assert_eq!(round().on(at(23_000), Event::Sent), Advice::Sleep(at(24_000)));
+}
+
+#[test]
+fn a_renewal_may_take_a_quarter_of_the_validity_and_in_doubt_of_what_is_left() {
+    let mut lease = Lease::new(at(0), at(12_000));
+    assert_eq!(lease.renewal_timeout(at(8_000)), pause(3_000));
+    lease.on(at(8_000), Event::Unknown(pause(0)));
+    assert_eq!(lease.renewal_timeout(at(8_000)), pause(1_000));
+    assert_eq!(lease.renewal_timeout(at(11_999)), pause(5), "5 ms at least");
+    assert_eq!(Lease::new(at(0), at(60_000)).renewal_timeout(at(0)), pause(5_000), "5 s at most");
+}
+
+#[test]
+fn the_pause_after_a_failure_is_a_twelfth_of_what_is_left_or_half_of_that() {
+    let lease = Lease::new(at(0), at(12_000));
+    assert_eq!(lease.retry_pause(at(6_000), 1.0), pause(500));
+    assert_eq!(lease.retry_pause(at(6_000), 0.0), pause(250));
+    assert_eq!(lease.retry_pause(at(11_999), 1.0), pause(5), "5 ms at least");
+    assert_eq!(Lease::new(at(0), at(60_000)).retry_pause(at(0), 1.0), pause(1_000), "a second at most");
+}
+
+#[test]
+fn a_provisional_lease_that_ends_soon_is_renewed_after_a_third_of_what_is_left() {
+    let mut lease = Lease::new(at(0), at(1_030)).provisional(at(1_000));
+    assert_eq!(lease.on(at(1_009), Event::Tick), Advice::Sleep(at(1_010)));
+    assert_eq!(lease.on(at(1_010), Event::Tick), Advice::Renew);
+}
+
+#[test]
+fn of_several_reasons_for_a_loss_the_first_counts() {
+    let both = Limits { max_hold: Some(pause(5_000)), progress: Some(pause(5_000)) };
+    assert_eq!(round().limited(at(0), both).state_at(at(5_000)), LeaseState::Lost(Loss::HeldTooLong));
+    let all = Limits { max_hold: Some(pause(24_000)), progress: Some(pause(24_000)) };
+    assert_eq!(round().limited(at(0), all).state_at(at(24_000)), LeaseState::Lost(Loss::Expired));
+    // The server's answer counts even if the lease has run out by then.
+    let mut stolen = round();
+    stolen.on(at(24_001), Event::Gone);
+    assert_eq!(stolen.state(), LeaseState::Lost(Loss::Taken));
+}
+
+#[test]
+fn a_report_of_progress_never_shortens_a_hold() {
+    let limits = Limits { max_hold: None, progress: Some(pause(2_000)) };
+    let mut lease = round().limited(at(0), limits);
+    lease.on(at(1_500), Event::Progress);
+    // Another task read the clock earlier, and comes later.
+    lease.on(at(1_400), Event::Progress);
+    assert_eq!(lease.deadline(), at(3_500));
+}
+
 fn event() -> impl Strategy<Value = (u64, Event)> {
     let kind = prop_oneof![
         6 => Just(Event::Tick),

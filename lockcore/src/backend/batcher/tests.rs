@@ -280,3 +280,39 @@ async fn a_crowd_that_comes_and_goes_gets_its_answers() {
         tokio::time::timeout(LONG, task).await.expect("nobody is forgotten").unwrap();
     }
 }
+
+/// Requests below 1000 are not urgent.
+#[tokio::test]
+async fn urgent_requests_go_first_but_none_waits_for_ever() {
+    let go = Arc::new(Semaphore::new(0));
+    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
+    let batcher = batcher(server, Bounds::new().batch(1));
+    let mut first = pin!(batcher.call(0, 2, LONG));
+    assert!(poll_once(&mut first).await.is_pending(), "it is under way, and blocks the others");
+    let (slow, urgent) = (batcher.call(0, 4, LONG), batcher.call(0, 1004, LONG));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let late = batcher.call(0, 1006, LONG);
+    let others = tokio::spawn(async move { tokio::join!(slow, urgent, late) });
+    go.add_permits(4);
+    assert_eq!(answer(first.await), 20);
+    let (slow, urgent, late) = others.await.unwrap();
+    assert_eq!([answer(slow), answer(urgent), answer(late)], [40, 10_040, 10_060]);
+    // After a quarter of a second all are as urgent, and their order counts.
+    assert_eq!(calls(&batcher), [[2], [4], [1004], [1006]]);
+}
+
+#[tokio::test]
+async fn an_urgent_request_overtakes_others() {
+    let go = Arc::new(Semaphore::new(0));
+    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
+    let batcher = batcher(server, Bounds::new().batch(1));
+    let mut first = pin!(batcher.call(0, 2, LONG));
+    assert!(poll_once(&mut first).await.is_pending());
+    let (slow, urgent) = (batcher.call(0, 4, LONG), batcher.call(0, 1004, LONG));
+    let others = tokio::spawn(async move { tokio::join!(slow, urgent) });
+    go.add_permits(3);
+    assert_eq!(answer(first.await), 20);
+    let (slow, urgent) = others.await.unwrap();
+    assert_eq!([answer(slow), answer(urgent)], [40, 10_040]);
+    assert_eq!(calls(&batcher), [[2], [1004], [4]]);
+}
