@@ -17,7 +17,7 @@ const BYTES: usize = 16;
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
-/// The youngest owners.
+/// The latest owners.
 #[derive(Debug, Default)]
 struct Known {
     owners: HashSet<u128>,

@@ -1,4 +1,4 @@
-//! What the suite needs to know about one lock server, and to do to it.
+//! A lock server as the suite uses it: its clients, its network, its switches.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -62,12 +62,12 @@ impl Need {
 
 /// One lock server, as the suite uses it.
 ///
-/// Only [`client`](Self::client) is a must. The other methods are called only if [`offers`](Self::offers) names the
-/// need that they meet; they panic when they cannot do what they are for, which fails the case.
+/// Only [`client`](Self::client) is required. The other methods are called only if [`offers`](Self::offers) names the
+/// need that they meet; a method that fails panics, which fails the case.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
-    /// What this harness can do. It is asked before any server runs, so it names what the backend is known to promise;
-    /// a case checks that the backend promises just that.
+    /// The needs that this harness meets. It is called before any server runs, so it lists what the backend is known to promise;
+    /// a case checks that the backend promises exactly that.
     fn offers(&self) -> Vec<Need>;
 
     /// `async fn client(&self) -> Result<Locks>`
@@ -95,7 +95,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
 
     /// `async fn purge(&self)`
     ///
-    /// Deletes now what idle locks have left at the server, which the backend otherwise does in its own time
+    /// Deletes the records of idle locks now, which the backend otherwise does at some later time
     /// ([`Need::Purge`]).
     async fn purge(&self) {}
 }
@@ -110,7 +110,7 @@ pub trait Server: Send + Sync {
 
     /// `async fn resume(&self)`
     ///
-    /// Lets them go on.
+    /// Continues stopped processes, and starts a server again that was killed.
     async fn resume(&self);
 
     /// `async fn restart(&self)`

@@ -21,7 +21,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Starts one: this very program again, whose `main` calls [`serve_if_asked`].
+    /// Starts one: this program again, whose `main` calls [`serve_if_asked`].
     ///
     /// # Panics
     /// If the program cannot be started.
@@ -48,10 +48,10 @@ impl Holder {
         Self { child, words }
     }
 
-    /// Waits until it holds the lock, and says its token.
+    /// Waits until it holds the lock, and returns its token.
     ///
     /// # Panics
-    /// If it says something else, or nothing for long.
+    /// If it prints something else, or nothing for long.
     pub async fn held(&mut self) -> FencingToken {
         let word = self.word("held").await;
         FencingToken::new(word.parse().expect("a token"))
@@ -60,7 +60,7 @@ impl Holder {
     /// Waits until it has noticed that it lost the lock.
     ///
     /// # Panics
-    /// If it says something else, or nothing for long.
+    /// If it prints something else, or nothing for long.
     pub async fn lost(&mut self) {
         self.word("lost").await;
     }
@@ -74,7 +74,7 @@ impl Holder {
         }
     }
 
-    /// Kills it with SIGKILL. Says when, as early as it can have been.
+    /// Kills it with SIGKILL. Returns the moment just before.
     ///
     /// # Panics
     /// If it cannot be killed.
@@ -120,7 +120,7 @@ impl Drop for Holder {
 /// program that runs the suite.
 ///
 /// # Panics
-/// If the lock cannot be had: the case that started it sees that it says nothing.
+/// If the lock cannot be obtained: the case that started it gets no output.
 pub fn serve_if_asked<C, F>(connect: C)
 where
     C: FnOnce(String) -> F,
@@ -148,7 +148,7 @@ where
         let mut looked = Moment::now();
         loop {
             tokio::time::sleep(Duration::from_millis(2)).await;
-            // The first look after a stop that was longer than the lease must say no, whatever the keeper knows.
+            // The first check after a stop that was longer than the lease must say no, whatever the keeper knows.
             let (now, held) = (Moment::now(), guard.is_held());
             if held && now.since(looked) > ttl {
                 say("stale", &format!("is_held after a stop of {:?}", now.since(looked)));

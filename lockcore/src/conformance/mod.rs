@@ -4,8 +4,8 @@
 //! server: `docs/backend.md` shows one in full. Where the server is one process, [`Target::on_server`] does all of the
 //! rest; for others the author writes a [`Harness`].
 //!
-//! Underneath, each [`Case`] is an async function over a [`Harness`], which stands for one lock server. Only
-//! [`client`](Harness::client) is a must. Those of [`cases`] whose [needs](Case::needs) are met by what the harness
+//! Each [`Case`] is an async function over a [`Harness`], which provides one lock server. Only
+//! [`client`](Harness::client) is required. The [`cases`] whose [needs](Case::needs) are met by what the harness
 //! [`offers`](Harness::offers) are run, each on a multi-threaded tokio runtime of its own. A case that fails panics,
 //! and says what happened.
 //!
@@ -88,15 +88,15 @@ pub use table::cases;
 
 use stage::Stage;
 
-/// No case takes longer. It ends those that hang, which is a failure of its own.
+/// No case takes longer. A case that hangs fails after this time.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The company in which a case may run.
+/// Whether other cases may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Other cases may run beside it.
+    /// Other cases may run at the same time.
     Free,
-    /// It measures short times: nothing else may run meanwhile.
+    /// It measures short times: no other case may run meanwhile.
     Quiet,
 }
 
@@ -106,11 +106,11 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// Its name, which says what must hold.
+    /// Its name: what must hold.
     pub name: &'static str,
     /// What the harness must offer for it.
     pub needs: &'static [Need],
-    /// Whether it wants the machine for itself.
+    /// Whether it must run alone.
     pub pace: Pace,
     run: fn(Stage) -> Run,
 }

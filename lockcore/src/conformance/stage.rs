@@ -11,7 +11,7 @@ use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, M
 /// What "at once" and "punctual" mean on a machine that is busy with other things.
 pub(super) const LATE: Duration = Duration::from_millis(500);
 
-/// How soon after the end of a lease the lock is free, and shown so. Servers look for such leases now and then.
+/// How soon after the end of a lease the lock is free, and shown so. Servers check for such leases from time to time.
 pub(super) const EXPIRY: Duration = Duration::from_secs(1);
 
 /// The place of one run of one case.
@@ -60,7 +60,7 @@ pub(super) fn ttl_of(locks: &Locks, millis: u64) -> Duration {
     locks.capabilities().min_ttl.max(Duration::from_millis(millis))
 }
 
-/// A claim as `lockcore` would make it, for cases that talk to the backend itself. Nobody renews what it gets.
+/// A claim as `lockcore` would make it, for cases that call the backend itself. Its grant is not renewed.
 pub(super) fn claim(name: &LockName, mode: Mode, ttl: Duration, wait: Wait) -> Claim {
     Claim::new(name.clone(), mode, ttl, wait, "conformance".into())
 }

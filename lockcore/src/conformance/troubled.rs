@@ -1,4 +1,4 @@
-//! The backend under test, with trouble put between it and lockcore: what a backend suffers must stay with it.
+//! The backend under test, with faults between it and lockcore, which must not affect other leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

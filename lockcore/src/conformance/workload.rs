@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) history: Vec<Validity>,
     /// How many holders died without a release.
     pub(super) dead: usize,
-    /// Errors that have no place on a healthy server.
+    /// Errors that must not occur on a healthy server.
     pub(super) errors: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Actor {
         }
     }
 
-    /// Takes the lock and goes away without a word, like a process that dies. Much later, its last words arrive.
+    /// Takes the lock and leaves without a release, like a process that dies. Much later, a last renewal arrives.
     async fn die(&mut self, client: &Locks, name: &LockName, mode: Mode) {
         let (backend, short) = (Arc::clone(client.backend()), self.plan.short);
         let claim = claim(name, mode, short, within(short * 2));

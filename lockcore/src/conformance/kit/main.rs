@@ -14,7 +14,7 @@ use crate::{Locks, Result};
 /// Most cases wait most of the time, so more of them than there are processors can run at a time.
 const THREADS: usize = 6;
 
-/// How long what a case has left running may take to end.
+/// How long the tasks that a case has left running may take to end.
 const AFTER: Duration = Duration::from_secs(5);
 
 /// The `main` of a test program that runs the suite: `tests/conformance.rs` with `harness = false`.
@@ -39,7 +39,7 @@ where
     let targets: Vec<Arc<Target>> = targets.into_iter().map(Arc::new).collect();
     let gate = Arc::new(RwLock::new(()));
     let mut trials = Vec::new();
-    // Those that want the machine for themselves come last, so that the others need not wait for them.
+    // Cases that run alone come last, so that the others need not wait for them.
     for pace in [Pace::Free, Pace::Quiet] {
         for case in cases().iter().filter(|case| case.pace == pace) {
             for target in targets.iter().filter(|target| case.runs_with(&target.offers)) {

@@ -1,4 +1,4 @@
-//! What the author of a backend runs the suite with: servers, a network that fails, and the `main` of the test program.
+//! The kit that runs the suite for authors of backends: servers, a network that fails, and the `main` of the test program.
 
 mod main;
 mod one_server;

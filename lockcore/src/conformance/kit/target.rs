@@ -37,12 +37,12 @@ pub struct Target {
     ordinary: OnceLock<Started>,
     /// A server of its own for the cases that stop it.
     disturbed: OnceLock<Started>,
-    /// Held by the case that stops the server.
+    /// Locked by the case that stops the server.
     pub(super) turn: Mutex<()>,
 }
 
 impl Target {
-    /// A target with a harness of one's own. `start` is called twice at most: the cases that stop the server have one
+    /// A target with its own harness. `start` is called twice at most: the cases that stop the server have one
     /// of their own.
     pub fn new<F>(
         name: impl Into<String>,
