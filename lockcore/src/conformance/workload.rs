@@ -140,7 +140,7 @@ impl Actor {
         }
     }
 
-    /// Takes the lock and leaves without a release, like a process that dies. Much later, a last renewal arrives.
+    /// Takes the lock and leaves without a release, like a process that dies. Much later, a renewal and a release of it arrive.
     async fn die(&mut self, client: &Locks, name: &LockName, mode: Mode) {
         let (backend, short) = (Arc::clone(client.backend()), self.plan.short);
         let claim = claim(name, mode, short, within(short * 2));
@@ -173,10 +173,10 @@ impl Actor {
             self.note_validity(name, mode, grant.token(), [claim.began(), from, until]);
         }
         lock(&self.record).dead += 1;
-        let last_words = self.random.random_bool(0.5);
+        let renews_late = self.random.random_bool(0.5);
         drop(tokio::spawn(async move {
             tokio::time::sleep(short * 2).await;
-            if last_words {
+            if renews_late {
                 drop(backend.renew(&[grant], soon()).await);
             }
             drop(backend.release(&claim).await);
