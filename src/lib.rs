@@ -14,9 +14,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockcore::{
-    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, LockHandle, Holder,
-    Leader, LockAllGuard, LockConfig, LockGuard, LockName, LockRequest, LockStatus, Locks, Loss, Mode,
-    Observation, Operation, ReentrantGuard, Requirement, Result, Severity, LeaseState, Stats,
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, Holder, Leader,
+    LeaseState, LockAllGuard, LockConfig, LockGuard, LockHandle, LockName, LockRequest, LockStatus, Locks,
+    Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity, Stats,
 };
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.

@@ -120,8 +120,10 @@ pub(crate) fn freed_all(value: &Value, generation: u64) -> Result<(usize, Vec<No
 
 fn freed_for(parts: &[Value], generation: u64) -> Result<(usize, Vec<Notification>)> {
     let freed = usize::try_from(int(parts.first())?).map_err(|_| unexpected())?;
-    let notifications =
-        parts.iter().skip(1).map(|one| Notification::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
+    let notifications = parts
+        .iter()
+        .skip(1)
+        .map(|one| Notification::parse(&text(Some(one))?, generation).ok_or_else(unexpected));
     Ok((freed, notifications.collect::<Result<_>>()?))
 }
 

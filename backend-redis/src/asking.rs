@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockcore::backend::{SignOfLife, Waiter};
 use lockcore::{Claim, Moment, Result};
 
-use crate::answers::{self, AcquireAnswer, ReleaseAnswer, Notification, ClaimAnswer};
+use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer};
 use crate::calls::{Answer, Item};
 use crate::lock::Client;
 use crate::requests::{Requests, is_simple};
@@ -61,7 +61,8 @@ impl Client {
             let answer = call.await?;
             let (claimed, clock) = answers::claimed(&answer.value, mode)?;
             // After a request was repeated, it is unknown which copy the server has seen last.
-            if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt) {
+            if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt)
+            {
                 let Answer { sent, generation, .. } = answer;
                 waiter.note_sign(SignOfLife::new(number, sent, clock).over(generation));
             }

@@ -9,7 +9,7 @@ use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
 use crate::answers::text;
 use crate::doubts::{self, Demands};
-use crate::error::{ErrorClass, fatal, no_answer, no_link, classify};
+use crate::error::{ErrorClass, classify, fatal, no_answer, no_link};
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::redlock::gather::gather;
@@ -55,7 +55,9 @@ pub(crate) async fn route(
             loop {
                 match tokio::time::timeout(end.remaining(), cluster.learn()).await {
                     Ok(Ok(())) => break,
-                    Ok(Err(error)) if matches!(classify(&error, true), ErrorClass::Retry | ErrorClass::Broken) => {
+                    Ok(Err(error))
+                        if matches!(classify(&error, true), ErrorClass::Retry | ErrorClass::Broken) =>
+                    {
                         last = Some(error);
                     }
                     Ok(Err(error)) => return Err(no_link(&error)),

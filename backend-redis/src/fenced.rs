@@ -7,7 +7,7 @@ use redis::Value;
 use redis::aio::ConnectionLike;
 
 use crate::answers::text;
-use crate::error::{ErrorClass, fatal, no_answer, classify};
+use crate::error::{ErrorClass, classify, fatal, no_answer};
 use crate::items::owner;
 use crate::script::FENCED_WRITE;
 

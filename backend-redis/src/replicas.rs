@@ -9,7 +9,7 @@ use redis::Value;
 use crate::answers::ClaimAnswer;
 use crate::asking::Answered;
 use crate::calls::unexpected;
-use crate::error::{ErrorClass, fatal, classify};
+use crate::error::{ErrorClass, classify, fatal};
 use crate::lock::Client;
 use crate::wire::Wire;
 

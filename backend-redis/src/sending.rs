@@ -9,7 +9,7 @@ use redis::{RedisError, RedisResult, Value};
 
 use crate::calls::{Item, Scripts};
 use crate::cluster::slots::redirect;
-use crate::error::{ErrorClass, no_answer, no_link, classify};
+use crate::error::{ErrorClass, classify, no_answer, no_link};
 use crate::route::Route;
 use crate::script::Script;
 use crate::wire::{Link, Wire};
@@ -81,7 +81,12 @@ impl Scripts {
     }
 
     /// Sends a call over a connection. Also returns when it was sent.
-    pub(crate) async fn call_at(&self, path: &mut CallPath, batch: &[&Item], end: Moment) -> (CallOutcome, Moment) {
+    pub(crate) async fn call_at(
+        &self,
+        path: &mut CallPath,
+        batch: &[&Item],
+        end: Moment,
+    ) -> (CallOutcome, Moment) {
         let sent = Moment::now();
         let generation = path.generation;
         let wire = Arc::clone(&path.wire);
@@ -120,7 +125,13 @@ impl Scripts {
     }
 
     /// The connection to the node that another one named.
-    pub(crate) async fn follow(&self, slot: u16, error: &RedisError, from: &CallPath, end: Moment) -> Option<CallPath> {
+    pub(crate) async fn follow(
+        &self,
+        slot: u16,
+        error: &RedisError,
+        from: &CallPath,
+        end: Moment,
+    ) -> Option<CallPath> {
         let Route::Cluster(cluster) = &self.route else { return None };
         let name = redirect(error, &from.wire.host())?;
         let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);

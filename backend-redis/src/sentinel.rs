@@ -13,7 +13,7 @@ use redis::{
 
 use crate::address::{Address, tcp};
 use crate::dial::{connect_to, open, unreachable_now};
-use crate::error::{SENTINEL_LOGIN, ErrorClass, classify};
+use crate::error::{ErrorClass, SENTINEL_LOGIN, classify};
 use crate::wire::{Link, Subscriber};
 
 /// How long one sentinel may take.

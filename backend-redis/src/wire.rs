@@ -209,7 +209,9 @@ impl Wire {
     /// The host of the server; empty if it is not one by itself.
     pub(crate) fn host(&self) -> String {
         match &self.address.topology {
-            Topology::Node(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => host.clone(),
+            Topology::Node(ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }) => {
+                host.clone()
+            }
             _ => String::new(),
         }
     }

@@ -126,7 +126,12 @@ impl Wish<'_> {
 }
 
 /// The message for locks that were not obtained, with their holders.
-pub(crate) async fn explain(error: Error, names: &[LockName], wait_limit: WaitLimit, locks: &Locks) -> Failure {
+pub(crate) async fn explain(
+    error: Error,
+    names: &[LockName],
+    wait_limit: WaitLimit,
+    locks: &Locks,
+) -> Failure {
     if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Held) {
         return error.into();
     }

@@ -57,8 +57,8 @@ pub use contract::{
     LockName, LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Stats,
     Wait,
 };
-pub use hold::{LockHandle, LockAllGuard, LockGuard};
-pub use lease::{Loss, LeaseState};
+pub use hold::{LockAllGuard, LockGuard, LockHandle};
+pub use lease::{LeaseState, Loss};
 pub use memory::MemoryLock;
-pub use request::{Acquire, Reentrant, All, Campaign, Leadership, LockRequest, One, Owner, ReentrantGuard};
+pub use request::{Acquire, All, Campaign, Leadership, LockRequest, One, Owner, Reentrant, ReentrantGuard};
 pub use system::{Clock, Moment, TestClock};

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
-use lockwell::conformance::{Harness, Link, Need, Pace, Server, Way, cases};
 use lockwell::backend::{DistributedLock, async_trait};
+use lockwell::conformance::{Harness, Link, Need, Pace, Server, Way, cases};
 use lockwell::{Locks, Result};
 
 use super::broken_lock::{Broken, Defect};
@@ -113,7 +113,8 @@ pub(crate) fn trials(gate: &Arc<Gate>) -> Vec<Trial> {
         trial(gate, &format!("{defect:?}"), make, case, words)
     });
     let flawed = FOUND.iter().map(|&(flaw, case, words)| {
-        let make = move |controls: &Controls| Arc::new(Flawed::new(flaw, controls)) as Arc<dyn DistributedLock>;
+        let make =
+            move |controls: &Controls| Arc::new(Flawed::new(flaw, controls)) as Arc<dyn DistributedLock>;
         trial(gate, &format!("{flaw:?}"), make, case, words)
     });
     broken.chain(flawed).collect()

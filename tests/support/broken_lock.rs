@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockwell::backend::{Claim, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait, valid_until};
+use lockwell::backend::{
+    Claim, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait,
+    valid_until,
+};
 use lockwell::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
 /// What is wrong with a lock.

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lockwell::conformance::{Harness, Link, Need, Server};
 use lockwell::backend::async_trait;
+use lockwell::conformance::{Harness, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::{Options, Proxy, Release, ZooKeeper, ZooKeeperEnsemble};
 

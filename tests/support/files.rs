@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwell::backend::async_trait;
 use lockwell::conformance::{Harness, Need};
 use lockwell::sql::SqliteLock;
-use lockwell::backend::async_trait;
 use lockwell::{Locks, Result};
 use tempfile::TempDir;
 

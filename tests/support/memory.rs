@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockwell::conformance::{Harness, Need};
 use lockwell::backend::{MemoryLock, async_trait};
+use lockwell::conformance::{Harness, Need};
 use lockwell::{Locks, Result};
 
 use super::targets::Started;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockwell::conformance::{Harness, Link, Need};
 use lockwell::backend::async_trait;
+use lockwell::conformance::{Harness, Link, Need};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Proxy, RedisSentinel, Release};
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::conformance::{Harness, Link, Need, Server, Way};
 use lockwell::backend::async_trait;
+use lockwell::conformance::{Harness, Link, Need, Server, Way};
 use lockwell::{Locks, Result};
 use testbed::{Direction, Durability, Options, Proxy};
 

@@ -251,7 +251,9 @@ fn zookeeper(release: &'static Release) -> Vec<Target> {
     use super::ensembles;
     vec![
         Target::new("zookeeper", &["zk"], ensembles::offers(), move || ensembles::one(release)),
-        Target::new("zookeeper_ensemble", &["zk"], ensembles::offers_of_three(), move || ensembles::three(release)),
+        Target::new("zookeeper_ensemble", &["zk"], ensembles::offers_of_three(), move || {
+            ensembles::three(release)
+        }),
     ]
 }
 

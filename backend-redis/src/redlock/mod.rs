@@ -36,9 +36,9 @@ use crate::answers::{self, LockView};
 use crate::calls::Item;
 use crate::check;
 use crate::doubts::Demands;
+use crate::examine;
 use crate::items::inspection;
 use crate::keys::Keys;
-use crate::examine;
 use crate::wire::Subscriber;
 
 /// How long to wait for slow nodes when a majority has answered a question.
@@ -169,8 +169,10 @@ impl Quorum {
                 Ok(right) => {
                     let (run, votes_from) = (Arc::clone(&right.run_id), right.votes_from);
                     if !run.is_empty() && runs.contains(&run) {
-                        let text =
-                            format!("{:?} is a node that is named twice, under two addresses", address.topology);
+                        let text = format!(
+                            "{:?} is a node that is named twice, under two addresses",
+                            address.topology
+                        );
                         return Err(Error::new(ErrorKind::InvalidInput, text));
                     }
                     runs.push(run);
@@ -338,7 +340,8 @@ impl DistributedLock for Redlock {
     /// A lock has a majority of the nodes, so all but a minority are enough; those that cannot be reached are left out.
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
-        let asked = quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));
+        let asked =
+            quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));
         let answers = gather(asked, quorum.majority(), GRACE).await;
         let (mut names, mut told, mut complaint) = (Vec::new(), 0, None);
         for answer in answers.into_iter().flatten() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, LockGuard, Locks, LeaseState};
+use lockcore::{ErrorKind, LeaseState, LockGuard, Locks};
 use testbed::{Durability, Redis, RedisCluster};
 
 use crate::asking::queued;

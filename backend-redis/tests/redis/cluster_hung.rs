@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{LockGuard, Locks, LeaseState};
+use lockcore::{LeaseState, LockGuard, Locks};
 use testbed::RedisCluster;
 
 use crate::asking::queued;

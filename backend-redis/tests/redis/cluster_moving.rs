@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, LockGuard, Locks, LeaseState};
+use lockcore::{ErrorKind, LeaseState, LockGuard, Locks};
 use testbed::{Redis, RedisCluster};
 
 use crate::asking::queued;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Loss, LeaseState};
+use lockcore::{ErrorKind, LeaseState, Loss};
 use testbed::Redis;
 
 use crate::asking::{claim, queued};

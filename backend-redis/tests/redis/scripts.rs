@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{ErrorKind, Locks, LeaseState};
+use lockcore::{ErrorKind, LeaseState, Locks};
 use testbed::{Durability, Redis};
 
 use crate::asking::queued;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, FencingToken, LockGuard, LockRequest, Locks, Loss, Mode, LeaseState};
+use lockcore::{ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode};
 use testbed::{Durability, RedisSentinel};
 
 use crate::asking::claim;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, LockGuard, Locks, Moment, LeaseState};
+use lockcore::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 

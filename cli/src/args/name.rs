@@ -1,7 +1,7 @@
 //! Names on the command line.
 
-use lockwell::backend::ServerUrl;
 use lockwell::LockName;
+use lockwell::backend::ServerUrl;
 
 /// A lock's name, and not an address with a password that came into the wrong place: everybody would see it as the name of a
 /// lock.

@@ -13,7 +13,7 @@ use super::renewal::{Batch, Renewer, batches};
 use crate::contract::Counters;
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
-use crate::{Claim, Clock, DistributedLock, Loss, Moment, LeaseState};
+use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment};
 
 /// Only for a lock that is held for longer than this does the client listen for losses. Without the pause, each lock
 /// would cost two switches between threads.

@@ -12,7 +12,7 @@ use crate::background::Background;
 use crate::hold::LockQueues;
 use crate::request::{All, Choices, permit};
 use crate::{
-    Campaign, Capabilities, DistributedLock, Error, HandOver, LockHandle, LockConfig, LockName, LockRequest,
+    Campaign, Capabilities, DistributedLock, Error, HandOver, LockConfig, LockHandle, LockName, LockRequest,
     LockStatus, Mode, Operation, Owner, Result, Stats,
 };
 

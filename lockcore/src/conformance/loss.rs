@@ -2,7 +2,7 @@
 
 use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
-use crate::{ErrorKind, LockHandle, LockGuard, LockName, Locks, Loss, Moment, LeaseState};
+use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment};
 
 /// Takes the lock from its holder, as an operator does, and gives it to another.
 async fn steal(thief: &Locks, name: &LockName) -> LockGuard {

@@ -147,7 +147,11 @@ pub(super) async fn a_failover_grants_nothing_twice_as_promised(stage: Stage) {
             match two.lock(guard.name()).try_now().await {
                 Ok(None) => break,
                 Ok(Some(_)) => {
-                    assert!(!guard.is_held(), "{} was granted twice, promised is failover_safe", guard.name());
+                    assert!(
+                        !guard.is_held(),
+                        "{} was granted twice, promised is failover_safe",
+                        guard.name()
+                    );
                     panic!("{} was lost by the failover, promised is failover_safe", guard.name());
                 }
                 Err(error) => {

@@ -1,7 +1,8 @@
 //! The table of all cases.
 
 use super::Need::{
-    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared, TokenBlocks,
+    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared,
+    TokenBlocks,
 };
 use super::{Case, Need, Pace, Run};
 use super::{

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::stage::{Stage, done, millis, pause, release, secs, ttl_of};
 use crate::{
-    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, Locks, Moment, Released,
-    Renewal, Result, LeaseState,
+    Capabilities, Claim, Clock, DistributedLock, Grant, LeaseState, LockName, LockStatus, Locks, Moment,
+    Released, Renewal, Result,
 };
 
 /// What goes wrong with renewals.
@@ -112,7 +112,11 @@ pub(super) async fn one_lease_in_doubt_costs_the_others_nothing(stage: Stage) {
         }
         pause(20).await;
     }
-    assert!(matches!(lost.lease_state(), LeaseState::Lost(_)), "nobody has renewed it: {:?}", lost.lease_state());
+    assert!(
+        matches!(lost.lease_state(), LeaseState::Lost(_)),
+        "nobody has renewed it: {:?}",
+        lost.lease_state()
+    );
     for other in others {
         release(other).await;
     }

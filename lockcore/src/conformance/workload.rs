@@ -186,6 +186,14 @@ impl Actor {
     fn note_validity(&self, name: &LockName, mode: Mode, token: FencingToken, times: [Moment; 3]) {
         let [asked, from, until] = times;
         let who = format!("task {}", self.task);
-        lock(&self.record).history.push(Validity { lock: name.clone(), mode, who, token, asked, from, until });
+        lock(&self.record).history.push(Validity {
+            lock: name.clone(),
+            mode,
+            who,
+            token,
+            asked,
+            from,
+            until,
+        });
     }
 }

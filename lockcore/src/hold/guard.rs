@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{LockHandle, HandOff};
+use super::{HandOff, LockHandle};
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits, PassOn};
 use crate::system::poll_once;
 use crate::{
-    Error, ErrorKind, ErrorWith, FencingToken, Grant, LockName, Loss, Mode, Operation, Released, Result,
-    LeaseState,
+    Error, ErrorKind, ErrorWith, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released,
+    Result,
 };
 
 /// The longest that a release may take before its caller is told that the keeper goes on with it.

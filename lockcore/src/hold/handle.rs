@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::{Event, HeldLock};
-use crate::{Claim, FencingToken, Grant, LockName, Loss, LeaseState};
+use crate::{Claim, FencingToken, Grant, LeaseState, LockName, Loss};
 
 /// A handle to a held lock: it shows the state of the lock, and does not keep the lock. Cloning is cheap.
 #[derive(Clone, Debug)]

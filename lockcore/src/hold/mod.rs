@@ -8,6 +8,6 @@ mod handle;
 mod several;
 
 pub use guard::LockGuard;
-pub(crate) use hand_off::{HandedLock, LockQueues, HandOff};
+pub(crate) use hand_off::{HandOff, HandedLock, LockQueues};
 pub use handle::LockHandle;
 pub use several::LockAllGuard;

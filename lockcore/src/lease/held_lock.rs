@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{Advice, Event, Lease, Left, Limits};
 use crate::contract::Counters;
 use crate::system::lock;
-use crate::{Clock, Grant, Moment, LeaseState};
+use crate::{Clock, Grant, LeaseState, Moment};
 
 /// The next task in the local queue, which waits for the end of a hold.
 pub(crate) trait PassOn: Debug + Send + Sync {

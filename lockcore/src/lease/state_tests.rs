@@ -233,7 +233,11 @@ fn a_renewal_is_overdue_after_an_eighth_of_the_validity() {
     assert_eq!(lease.on(at(8_000), Event::Sent), Advice::Sleep(at(11_000)));
     lease.on(at(10_999), Event::Tick);
     assert_eq!(lease.state(), LeaseState::Held);
-    assert_eq!(lease.on(at(11_000), Event::Tick), Advice::Sleep(at(24_000)), "there is nothing to do but to wait");
+    assert_eq!(
+        lease.on(at(11_000), Event::Tick),
+        Advice::Sleep(at(24_000)),
+        "there is nothing to do but to wait"
+    );
     assert_eq!(lease.state(), LeaseState::Suspect);
     // Within bounds: 5 ms and 5 s.
     assert_eq!(Lease::new(at(0), at(16)).on(at(1), Event::Sent), Advice::Sleep(at(6)));

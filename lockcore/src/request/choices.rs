@@ -62,7 +62,8 @@ impl Choices {
 
     /// A claim to one lock.
     pub(crate) fn claim(&self, background: &Background, name: LockName, mode: Mode, wait: Wait) -> Claim {
-        let claim = Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
+        let claim =
+            Claim::new(name, mode, self.ttl, wait, Arc::clone(&self.label)).with_lock_delay(self.lock_delay);
         claim.with_clock(background.clock.clone())
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backend::Backoff;
 use crate::request::one::{Checked, timed_out};
 use crate::request::{Choices, LockRequest, One};
-use crate::{Error, ErrorKind, FencingToken, LockHandle, LockGuard, Loss, Operation, Result, Wait};
+use crate::{Error, ErrorKind, FencingToken, LockGuard, LockHandle, Loss, Operation, Result, Wait};
 
 /// A campaign for leadership: what [`Locks::campaign`](crate::Locks::campaign) asks for.
 ///

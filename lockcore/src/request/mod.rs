@@ -18,7 +18,7 @@ pub use all::All;
 pub(crate) use choices::Choices;
 pub use leader::{Campaign, Leadership};
 pub use one::{Acquire, One};
-pub use owner::{Reentrant, Owner, ReentrantGuard};
+pub use owner::{Owner, Reentrant, ReentrantGuard};
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
 ///

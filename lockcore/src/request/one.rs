@@ -11,7 +11,7 @@ use super::operation::Acquiring;
 use super::{Choices, LockRequest};
 use crate::background::Background;
 use crate::{
-    Claim, Clock, Error, ErrorKind, ErrorWith, LockHandle, LockGuard, LockName, Mode, Operation, Result, Wait,
+    Claim, Clock, Error, ErrorKind, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait,
 };
 
 /// One lock, and how it is to be held.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use crate::background::{Armed, Background, Next, Outcome, UnderWay};
-use crate::hold::{HandedLock, LockQueues, HandOff};
+use crate::hold::{HandOff, HandedLock, LockQueues};
 use crate::lease::{Limits, PassOn};
 use crate::local::{ClaimTurn, Turn};
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Operation, Result};

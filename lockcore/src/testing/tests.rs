@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Loss, LeaseState};
+use crate::{LeaseState, Loss};
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -18,8 +18,7 @@ pub(super) fn command(
     words: &[&str],
     timeout: Duration,
 ) -> Result<String, Error> {
-    attempt(addr, login, words, timeout)
-        .map_err(Error::io(format!("{} to redis on {addr}", words.join(" "))))
+    attempt(addr, login, words, timeout).map_err(Error::io(format!("{} to redis on {addr}", words.join(" "))))
 }
 
 fn attempt(

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{TIMEOUT, Run};
+use super::{Run, TIMEOUT};
 use crate::{
     Error,
     kind::{Kind, Site},

@@ -9,9 +9,7 @@ use std::{
 
 use testbed::{Direction, Proxy};
 
-use super::{
-    TIMEOUT, SILENCE, assert_reset, assert_silent, connect, eventually, ping, proxy, receive, send,
-};
+use super::{SILENCE, TIMEOUT, assert_reset, assert_silent, connect, eventually, ping, proxy, receive, send};
 
 #[test]
 fn hold_back_keeps_old_connections_only() {

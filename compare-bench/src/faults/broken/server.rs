@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lockwell::backend::{Moment, OwnerId};
 use lockwell::LockName;
+use lockwell::backend::{Moment, OwnerId};
 
 /// The row of a lock.
 #[derive(Clone, Copy, Debug)]

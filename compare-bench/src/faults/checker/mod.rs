@@ -4,10 +4,10 @@
 //! lock, in which a worker considered itself the holder, are sorted and swept once for each rule, which takes seconds
 //! for millions of operations. Every rule is sound: what it finds is wrong with the lock, however late an answer or a
 
-mod validity;
 mod fairness;
 mod liveness;
 mod tokens;
+mod validity;
 
 use std::collections::BTreeMap;
 

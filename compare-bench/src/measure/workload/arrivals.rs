@@ -7,8 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockwell::backend::async_trait;
 use lockwell::Locks;
+use lockwell::backend::async_trait;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Handle;

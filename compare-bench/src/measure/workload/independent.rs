@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockwell::backend::async_trait;
 use lockwell::Locks;
+use lockwell::backend::async_trait;
 
 use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};

@@ -16,8 +16,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use lockwell::backend::async_trait;
 use lockwell::Locks;
+use lockwell::backend::async_trait;
 
 use crate::error::Result;
 use crate::measure::counter::Counter;
