@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwell::{FencingToken, Locks, Result};
 
 /// The work of a leader. It never ends by itself: it is dropped when leadership is lost.
-async fn schedule(candidate: usize, leading: lockwell::Held) {
+async fn schedule(candidate: usize, leading: lockwell::LockHandle) {
     println!("candidate {candidate} leads, token {}", leading.token());
     let mut round = 0;
     loop {

@@ -98,7 +98,7 @@ macro_rules! verify_trait {
             }
         }
 
-        impl $name for lockcore::Held {
+        impl $name for lockcore::LockHandle {
             async fn verify_in(
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,

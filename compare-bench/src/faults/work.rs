@@ -167,7 +167,7 @@ impl Task {
         let request = self.request(lock, mode);
         let ask = Ask { who: self.who, lock, mode, asked: nanos() };
         let answer = if self.chance(self.work.cancelled) {
-            self.wait_over(request).await
+            self.given_up(request).await
         } else if self.chance(self.work.impatient) {
             request
                 .try_now()

@@ -6,7 +6,8 @@ pub(crate) mod server;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use lockwell::{Locks, ServerUrl};
+use lockwell::Locks;
+use lockwell::backend::ServerUrl;
 use testbed::Release;
 
 use crate::error::{Error, Result};

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::found::Found;
-use super::{Bench, PATIENCE, Workload, in_turns};
+use super::{Bench, TIMEOUT, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::stats::Sample;
 use crate::plan::Plan;
@@ -95,7 +95,7 @@ async fn round(locks: &Locks, names: &[String], due: Vec<Duration>) -> Result<Sa
             thread::sleep(due.saturating_sub(began.elapsed()));
             let (locks, name) = (locks.clone(), names[number % names.len()].clone());
             let request = async move {
-                locks.lock(name).wait(PATIENCE).await?.release().await?;
+                locks.lock(name).wait(TIMEOUT).await?.release().await?;
                 Ok::<_, Error>(began.elapsed().saturating_sub(due))
             };
             requests.spawn_on(request, &runtime);
