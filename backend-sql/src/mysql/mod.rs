@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockcore::{Capabilities, Result, ServerUrl};
+use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
@@ -131,10 +132,9 @@ impl Database for MySql {
     }
 
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
-        for check in &self.sql.check {
-            sqlx::query(check.get()).fetch_optional(&mut conn.inner).await?;
-        }
-        Ok(())
+        // In one message.
+        let checks = AssertSqlSafe(Sql::script(&self.sql.check));
+        sqlx::raw_sql(checks).execute(&mut conn.inner).await.map(drop)
     }
 
     async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lockcore::{Locks, Mode};
-use testbed::MariaDb;
+use sqlx::{Connection, MySqlConnection};
+use testbed::{MariaDb, Proxy};
 
-use super::{connect, counted};
-use crate::servers::{claim, soon};
+use super::{connect, counted, servers};
+use crate::servers::{Kind, backend, claim, soon};
 
 const TIMES: u32 = 50;
 
@@ -67,5 +68,25 @@ async fn one_statement_for_the_usual_requests() {
         });
         println!("{release}: {each} statements take a new lock and release it");
         assert!(each < 3.4, "{each} statements take a new lock and release it");
+    }
+}
+
+/// What a new connection is set to travels in one message, and so do the questions about the tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_takes_two_round_trips_behind_the_handshake() {
+    for server in servers().await {
+        drop(connect(server, "connecting").await);
+        let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+        let url = server.url_via(proxy.addr());
+        // sqlx sets what it needs in one statement.
+        let plain = MySqlConnection::connect(&url).await.expect("a connection");
+        let handshake = proxy.turns() - 1;
+        plain.close().await.expect("closed");
+        let before = proxy.turns();
+        let lock = backend(Kind::MariaDb, &format!("{url}?table=connecting")).await.expect("a connection");
+        let turns = proxy.turns() - before;
+        println!("{server:?}: {handshake} round trips for the handshake, {turns} until it is ready");
+        assert!(turns <= handshake + 2, "{turns} round trips, {handshake} of them for the handshake");
+        drop(lock);
     }
 }
