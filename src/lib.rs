@@ -1,6 +1,7 @@
 // Where the links of the README lead in the documentation: of several definitions of a link the first one counts.
 //! [docs/modes.md]: guides::modes
 //! [docs/guarantees.md]: guides::guarantees
+//! [docs/operations.md]: guides::operations
 //! [docs/sql.md]: guides::sql
 //! [docs/redis.md]: guides::redis
 //! [docs/zookeeper.md]: guides::zookeeper
@@ -14,9 +15,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockcore::{
-    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, FencingToken, Finding, HandOver, Holder, Leader,
-    LeaseState, LockAllGuard, LockConfig, LockGuard, LockHandle, LockName, LockRequest, LockStatus, Locks,
-    Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity, Stats,
+    Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, Holder,
+    Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName, LockRequest,
+    LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity, Stats,
 };
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.
@@ -44,6 +45,8 @@ pub mod guides {
     pub mod migrating {}
     #[doc = include_str!("../docs/modes.md")]
     pub mod modes {}
+    #[doc = include_str!("../docs/operations.md")]
+    pub mod operations {}
     #[doc = include_str!("../docs/redis.md")]
     pub mod redis {}
     #[doc = include_str!("../docs/sql.md")]
@@ -56,6 +59,7 @@ pub mod guides {
     pub mod changelog {}
 }
 
+pub mod blocking;
 mod registry;
 mod schemes;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
-use lockcore::backend::Waiters;
+use lockcore::backend::{Waiters, note_reconnection};
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::{Cmd, ConnectionAddr, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::watch;
@@ -99,6 +99,8 @@ pub(crate) struct Wire {
     subscriber: Option<Subscriber>,
     /// What the server behind every connection must fulfil.
     demands: Option<Demands>,
+    /// Whose connections it counts.
+    backend: &'static str,
     slot: Mutex<Slot>,
 }
 
@@ -143,13 +145,18 @@ impl Wire {
             dialled_at: Moment::NEVER,
             dialled: None,
         };
-        Self { address, subscriber, demands: None, slot: Mutex::new(slot) }
+        Self { address, subscriber, demands: None, backend: "redis", slot: Mutex::new(slot) }
     }
 
     /// Refuses servers that do not meet these demands, on every connection: another server can answer at the same
     /// address, and the same one with other settings.
     pub(crate) fn demanding(self, demands: Option<Demands>) -> Self {
         Self { demands, ..self }
+    }
+
+    /// The way to a node of another backend.
+    pub(crate) fn of(self, backend: &'static str) -> Self {
+        Self { backend, ..self }
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -196,10 +203,15 @@ impl Wire {
             let link = made.unwrap_or_else(|_| too_late());
             wire.slot().failed = link.as_ref().err().cloned();
             let outcome = link.map(|link| {
-                let mut slot = wire.slot();
-                (slot.heard, slot.silences) = (Moment::now(), 0);
-                slot.generation = generation;
-                slot.link = Some(link);
+                let earlier = {
+                    let mut slot = wire.slot();
+                    (slot.heard, slot.silences) = (Moment::now(), 0);
+                    slot.link = Some(link);
+                    std::mem::replace(&mut slot.generation, generation)
+                };
+                if earlier != 0 {
+                    note_reconnection(wire.backend);
+                }
             });
             tell.send_replace(Some(outcome));
         }));

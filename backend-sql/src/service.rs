@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, SignOfLife, Waiters};
+use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, SignOfLife, Waiters, note_reconnection};
 use lockcore::{Moment, Result};
 
 use crate::batch;
@@ -242,6 +242,7 @@ impl<D: Dialect> Service for Statements<D> {
         let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
+            note_reconnection(self.dialect.capabilities().backend);
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
         };
         let idle = conn.map(|conn| Line { conn, since });
@@ -254,6 +255,8 @@ impl<D: Dialect> Service for Statements<D> {
                 let (outcomes, is_good) = self.failed(&error, batch, attempt, since);
                 if is_good {
                     *self.idle.on(*route) = idle;
+                } else {
+                    note_reconnection(self.dialect.capabilities().backend);
                 }
                 outcomes
             }

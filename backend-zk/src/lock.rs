@@ -146,7 +146,7 @@ impl ZkLock {
     }
 }
 
-const BACKEND: &str = "zookeeper";
+pub(crate) const BACKEND: &str = "zookeeper";
 
 fn capabilities(limits: Limits) -> Capabilities {
     let mut promised = Capabilities::minimal(BACKEND);

@@ -15,10 +15,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::Moment;
+use lockcore::backend::note_reconnection;
 use tokio::net::lookup_host;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::connect::connect;
+use crate::lock::BACKEND;
 use crate::options::Options;
 use crate::session::Session;
 
@@ -40,6 +42,9 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
         let state = states.changed().await;
         if state.is_terminated() {
             return;
+        }
+        if state == SessionState::SyncConnected {
+            note_reconnection(BACKEND);
         }
         while states.peek_state() == SessionState::SyncConnected {
             let Some(asking) = session.upgrade() else { return };

@@ -58,6 +58,7 @@ impl Waiter<'_> {
         if self.session.is_over() {
             return Err(Stop::SessionOver);
         }
+        self.claim.note_waiting();
         let Some(watch) = &waiting.watch else { return self.wait_for_any(node).await };
         let Some(last) = &waiting.last else {
             let others = if waiting.ahead == 1 { Others::Nobody } else { Others::Some };

@@ -35,6 +35,7 @@
 
 pub mod backend;
 mod background;
+pub mod blocking;
 mod client;
 mod config;
 #[cfg(feature = "conformance")]
@@ -46,6 +47,7 @@ mod local;
 mod memory;
 mod request;
 mod system;
+mod telemetry;
 pub mod testing;
 
 pub use async_trait::async_trait;
@@ -54,11 +56,11 @@ pub use client::{DEFAULT_TTL, Leader, Locks, Observation};
 pub use config::{HandOver, Host, LockConfig, Secret, ServerUrl, tls};
 pub use contract::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, ErrorWith, FencingToken, Finding, Grant, Holder,
-    LockName, LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Stats,
-    Wait,
+    LeaseState, LockName, LockStatus, Loss, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result,
+    Severity, Stats, Wait,
 };
 pub use hold::{LockAllGuard, LockGuard, LockHandle};
-pub use lease::{LeaseState, Loss};
 pub use memory::MemoryLock;
 pub use request::{Acquire, All, Campaign, Leadership, LockRequest, One, Owner, Reentrant, ReentrantGuard};
 pub use system::{Clock, Moment, TestClock};
+pub use telemetry::{Events, LockEvent};

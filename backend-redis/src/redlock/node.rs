@@ -88,7 +88,7 @@ impl Node {
         whole_note: String,
         timeout: Duration,
     ) -> Self {
-        let wire = Wire::new(address, Some(subscriber));
+        let wire = Wire::new(address, Some(subscriber)).of("redlock");
         let right =
             Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
         let calls = OneServer::new(Arc::new(wire), timeout);

@@ -251,7 +251,10 @@ impl EtcdLock {
         let sent = claim.within_wait(self.open_lease(claim)).await?;
         match claim.within_wait(self.enter(claim)).await? {
             Some(place) if place.before.is_none() => Ok(Some(Grant::new(claim, token(place.revision), sent))),
-            Some(place) if claim.wait() != Wait::No => self.wait(claim, place).await,
+            Some(place) if claim.wait() != Wait::No => {
+                claim.note_waiting();
+                self.wait(claim, place).await
+            }
             _ => {
                 // Whoever does not wait leaves nothing behind.
                 self.revoke(lease(claim)).await?;

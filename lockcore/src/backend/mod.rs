@@ -10,6 +10,7 @@
 //!   one.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`LeaseTable`]: leases that the client itself has to end, since its session keeps the records of its claims.
+//! * [`note_reconnection`]: the one metric that lockcore cannot count by itself.
 //! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
 mod backoff;
@@ -45,4 +46,5 @@ pub use crate::contract::{
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
 pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime};
+pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

@@ -132,6 +132,7 @@ pub async fn wait_for_turn<Q: Queue>(
         if claim.is_wait_over() {
             return Ok(None);
         }
+        claim.note_waiting();
         let Some(waiting) = &place else {
             if !is_subscribed(queue, claim).await {
                 return Ok(None);

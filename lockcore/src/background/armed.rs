@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::Span;
+
 use super::{Background, GivingUp, Outcome};
 use crate::lease::{Left, PassOn};
 use crate::{Claim, Released, Result};
@@ -16,16 +18,24 @@ pub(crate) struct Armed {
     claim: Option<(Arc<Background>, Claim)>,
     /// Told when the claim has been given up, or need not be.
     then: Option<Arc<dyn PassOn>>,
+    /// The span of giving it up.
+    span: Span,
 }
 
 impl Armed {
     pub(crate) fn new(background: Arc<Background>, claim: Claim) -> Self {
-        Self { claim: Some((background, claim)), then: None }
+        Self { claim: Some((background, claim)), then: None, span: Span::none() }
     }
 
     /// Whom to tell when the claim has been given up, or need not be.
     pub(crate) fn then(mut self, then: Option<Arc<dyn PassOn>>) -> Self {
         self.then = then;
+        self
+    }
+
+    /// Gives it up within this span.
+    pub(crate) fn within(mut self, span: Span) -> Self {
+        self.span = span;
         self
     }
 
@@ -49,7 +59,8 @@ impl Armed {
 
     fn giving_up(&mut self, outcome: Outcome) -> Option<GivingUp> {
         let (background, claim) = self.claim.take()?;
-        Some(GivingUp::new(&background.releases, claim, outcome, self.then.take()))
+        let giving_up = GivingUp::new(&background.releases, claim, outcome, self.then.take());
+        Some(giving_up.within(std::mem::replace(&mut self.span, Span::none())))
     }
 
     /// Gives the claim up in the background: on the caller's runtime, and by the keeper if that fails.

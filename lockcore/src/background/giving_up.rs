@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
+use tracing::{Instrument, Span};
 
 use super::releases::{Outcome, Releases};
 use crate::lease::PassOn;
 use crate::system::poll_once;
+use crate::telemetry::released;
 use crate::{Claim, Released, Result};
 
 /// A claim that is being given up. Dropping it before there is proof hands it to the keeper.
@@ -19,6 +21,8 @@ pub(crate) struct GivingUp {
     outcome: Outcome,
     /// Told when the claim has been given up, or the keeper has it.
     then: Option<Arc<dyn PassOn>>,
+    /// Where its outcome is recorded.
+    span: Span,
     /// Its place on the list; none before it has one.
     id: Option<u64>,
     done: bool,
@@ -31,7 +35,14 @@ impl GivingUp {
         outcome: Outcome,
         then: Option<Arc<dyn PassOn>>,
     ) -> Self {
-        Self { releases: Arc::clone(releases), claim, outcome, then, id: None, done: false }
+        let span = Span::none();
+        Self { releases: Arc::clone(releases), claim, outcome, then, span, id: None, done: false }
+    }
+
+    /// The same within this span.
+    pub(super) fn within(mut self, span: Span) -> Self {
+        self.span = span;
+        self
     }
 
     /// Begins on the caller's runtime: requests on the connection of the acquire keep their order. Without a runtime
@@ -39,23 +50,32 @@ impl GivingUp {
     pub(super) fn start(mut self) {
         let Ok(runtime) = Handle::try_current() else { return };
         self.id = Some(self.releases.enter(&self.claim, self.outcome, false, self.then.clone()));
-        drop(runtime.spawn(async move {
+        let span = self.span.clone();
+        let work = async move {
             if let Some(id) = self.id {
                 self.releases.begun(id);
             }
-            match self.releases.backend.release(&self.claim).await {
+            let answer = self.releases.backend.release(&self.claim).await;
+            released(&self.span, &answer);
+            match answer {
                 Ok(Released::NotHeld) if self.outcome == Outcome::Unanswered => (),
                 Ok(_) => self.done(),
                 Err(error) => self.releases.failed(&self.claim, &error),
             }
-        }));
+        };
+        drop(runtime.spawn(work.instrument(span)));
     }
 
     /// Asks and waits for the answer. What is not answered at once is on the list.
     ///
     /// `was_held`: the claim held the lock when the release began. If the keeper has released it meanwhile, "not held" is
     /// then the result of that release, and no loss.
-    pub(super) async fn ask(mut self, was_held: bool) -> Result<Released> {
+    pub(super) async fn ask(self, was_held: bool) -> Result<Released> {
+        let span = self.span.clone();
+        self.ask_server(was_held).instrument(span).await
+    }
+
+    async fn ask_server(mut self, was_held: bool) -> Result<Released> {
         let releases = Arc::clone(&self.releases);
         let claim = self.claim.clone();
         let mut asking = releases.backend.release(&claim);
@@ -70,6 +90,7 @@ impl GivingUp {
                 }
             }
         };
+        released(&self.span, &answer);
         match &answer {
             Ok(_) => self.done(),
             Err(error) => releases.failed(&claim, error),

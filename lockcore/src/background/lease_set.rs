@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use super::giving_up::GivingUp;
 use super::releases::{Outcome, Releases};
 use super::renewal::{Batch, Renewer, batches};
-use crate::contract::Counters;
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
+use crate::telemetry::Telemetry;
 use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment};
 
 /// Only for a lock that is held for longer than this does the client listen for losses. Without the pause, each lock
@@ -68,14 +68,14 @@ struct Swept {
 impl LeaseSet {
     pub(super) fn new(
         backend: &Arc<dyn DistributedLock>,
-        counters: &Arc<Counters>,
+        telemetry: &Arc<Telemetry>,
         keeper: &OwnRuntime,
         releases: &Arc<Releases>,
     ) -> Arc<Self> {
         Arc::new(Self {
             loss_push: backend.capabilities().loss_push,
             clock: backend.clock(),
-            renewer: Renewer::new(backend, counters),
+            renewer: Renewer::new(backend, telemetry),
             backend: Arc::clone(backend),
             keeper: keeper.clone(),
             releases: Arc::clone(releases),

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::contract::Counters;
 use crate::lease::HeldLock;
 use crate::system::KEEPER;
+use crate::telemetry::Telemetry;
 use crate::{
     Capabilities, Clock, DistributedLock, Error, ErrorKind, LockName, Moment, Operation, Result, Stats,
 };
@@ -33,7 +33,7 @@ pub(crate) use under_way::{Next, UnderWay};
 pub(crate) struct Background {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) clock: Clock,
     releases: Arc<Releases>,
     leases: Arc<LeaseSet>,
@@ -44,14 +44,15 @@ impl Background {
     /// Fails if the keeper thread cannot be started.
     pub(crate) fn start(backend: Arc<dyn DistributedLock>) -> Result<Arc<Self>> {
         let keeper = KEEPER.get()?;
-        let counters = Arc::new(Counters::default());
-        let releases = Releases::new(&backend, &counters, &keeper);
+        let capabilities = backend.capabilities();
+        let telemetry = Telemetry::new(capabilities.backend);
+        let releases = Releases::new(&backend, &telemetry, &keeper);
         Ok(Arc::new(Self {
-            capabilities: backend.capabilities(),
+            capabilities,
             clock: backend.clock(),
-            leases: LeaseSet::new(&backend, &counters, &keeper, &releases),
+            leases: LeaseSet::new(&backend, &telemetry, &keeper, &releases),
             releases,
-            counters,
+            telemetry,
             backend,
             closed: AtomicBool::new(false),
         }))
@@ -90,7 +91,7 @@ impl Background {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.counters.read(self.leases.len())
+        self.telemetry.stats(self.leases.len())
     }
 
     /// Waits for the releases under way, then ends the connections; all within this time.
@@ -102,6 +103,7 @@ impl Background {
         let left = self.releases.drain(began.after(limit / 4 * 3)).await;
         self.releases.close();
         let ended = Clock::system().timeout_at(began.after(limit), self.backend.close()).await;
+        self.telemetry.close();
         let text = match (left, ended) {
             (0, Some(())) => return Ok(()),
             (0, None) => format!("the connections have not ended within {limit:?}"),

@@ -14,9 +14,9 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::backend::Backoff;
-use crate::contract::Counters;
 use crate::lease::PassOn;
 use crate::system::{OwnRuntime, lock};
+use crate::telemetry::Telemetry;
 use crate::{Claim, DistributedLock, Error, ErrorKind, Moment, Released, Result};
 
 /// A release on a caller's runtime that has not begun after this time is taken over by the keeper.
@@ -46,7 +46,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Releases {
     pub(super) backend: Arc<dyn DistributedLock>,
-    counters: Arc<Counters>,
+    telemetry: Arc<Telemetry>,
     keeper: OwnRuntime,
     list: Mutex<List>,
     /// Notified when a release ends.
@@ -82,12 +82,12 @@ struct Entry {
 impl Releases {
     pub(crate) fn new(
         backend: &Arc<dyn DistributedLock>,
-        counters: &Arc<Counters>,
+        telemetry: &Arc<Telemetry>,
         keeper: &OwnRuntime,
     ) -> Arc<Self> {
         Arc::new(Self {
             backend: Arc::clone(backend),
-            counters: Arc::clone(counters),
+            telemetry: Arc::clone(telemetry),
             keeper: keeper.clone(),
             list: Mutex::default(),
             ended: Notify::new(),
@@ -246,7 +246,7 @@ impl Releases {
     }
 
     pub(super) fn failed(&self, claim: &Claim, error: &Error) {
-        self.counters.release_failures.add();
+        self.telemetry.release_failed();
         tracing::info!(lock = %claim.name(), error = format!("{error:#}"), "the release is tried again");
     }
 

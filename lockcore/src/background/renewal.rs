@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
-use crate::contract::Counters;
 use crate::lease::{Event, HeldLock};
+use crate::telemetry::Telemetry;
 use crate::{Clock, DistributedLock, Error, ErrorKind, Grant, Moment, Renewal};
 
 /// The most leases in one renewal: enough to make statements rare, few enough to keep each one short.
@@ -24,7 +24,7 @@ const UNDER_WAY: (usize, usize) = (32, 8);
 #[derive(Debug)]
 pub(super) struct Renewer {
     backend: Arc<dyn DistributedLock>,
-    counters: Arc<Counters>,
+    telemetry: Arc<Telemetry>,
     clock: Clock,
     healthy: Semaphore,
     doubtful: Semaphore,
@@ -47,11 +47,11 @@ pub(super) fn batches(mut due: Batch, now: Moment) -> Vec<Batch> {
 }
 
 impl Renewer {
-    pub(super) fn new(backend: &Arc<dyn DistributedLock>, counters: &Arc<Counters>) -> Self {
+    pub(super) fn new(backend: &Arc<dyn DistributedLock>, telemetry: &Arc<Telemetry>) -> Self {
         Self {
             clock: backend.clock(),
             backend: Arc::clone(backend),
-            counters: Arc::clone(counters),
+            telemetry: Arc::clone(telemetry),
             healthy: Semaphore::new(UNDER_WAY.0),
             doubtful: Semaphore::new(UNDER_WAY.1),
         }
@@ -76,10 +76,13 @@ impl Renewer {
             held.set_batch_limit(usize::MAX);
             let event = match answers.next() {
                 Some(Renewal::Renewed(deadline)) => {
-                    self.counters.renewals.add();
+                    self.telemetry.renewed(held.valid_until(), &self.clock);
                     Event::Renewed(sent, deadline)
                 }
-                Some(Renewal::Lost) => Event::Gone,
+                Some(Renewal::Lost) => {
+                    self.telemetry.renewal_denied();
+                    Event::Gone
+                }
                 Some(Renewal::Unknown(error)) => {
                     held.set_batch_limit(half.max(1));
                     self.doubt(held, spread, &format!("{error:#}"))
@@ -98,7 +101,7 @@ impl Renewer {
     async fn call(&self, batch: &[Arc<HeldLock>], limit: Duration) -> Vec<Renewal> {
         let grants: Vec<Grant> = batch.iter().map(|held| held.grant().clone()).collect();
         let until = self.clock.now().after(limit);
-        self.counters.renewal_calls.add();
+        self.telemetry.renewal_called();
         let called = AssertUnwindSafe(self.backend.renew(&grants, until)).catch_unwind();
         // A backend answers for each lease by `until`. A little later all of them count as unknown.
         match self.clock.timeout_at(until.after(limit / 8), called).await {
@@ -113,7 +116,7 @@ impl Renewer {
 
     /// A renewal that says nothing about the lock.
     pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str) -> Event {
-        self.counters.renewal_failures.add();
+        self.telemetry.renewal_failed();
         tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
         Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
     }

@@ -11,6 +11,7 @@ pub use observe::{Leader, Observation};
 use crate::background::Background;
 use crate::hold::LockQueues;
 use crate::request::{All, Choices, permit};
+use crate::telemetry::Events;
 use crate::{
     Campaign, Capabilities, DistributedLock, Error, HandOver, LockConfig, LockHandle, LockName, LockRequest,
     LockStatus, Mode, Operation, Owner, Result, Stats,
@@ -178,13 +179,12 @@ impl Locks {
     /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
     /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
     /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The limits
-    /// of a hold count from the moment when all are held.
+    /// of a hold count from the moment when all are held. [`LockRequest::reading`] adds names that are held as a reader.
     pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
     where
         I: IntoIterator,
         I::Item: TryInto<LockName, Error: Into<Error>>,
     {
-        let names = names.into_iter().map(|name| name.try_into().map_err(Into::into)).collect();
         LockRequest::new(&self.background, &self.defaults, All::new(names))
     }
 
@@ -281,6 +281,28 @@ impl Locks {
     /// What this client and its clones did in the background.
     pub fn stats(&self) -> Stats {
         self.background.stats()
+    }
+
+    /// What happens to the locks of this client and its clones from now on, as a stream: who waits, what is granted, in
+    /// doubt, lost and released. Without a stream nothing is written down.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+    /// use lockcore::LockEvent;
+    /// let locks = lockcore::Locks::in_memory();
+    /// let mut events = locks.events();
+    /// locks.lock("orders/42").await?.release().await?;
+    /// assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
+    /// assert!(matches!(events.next().await, Some(LockEvent::Released { .. })));
+    /// locks.close().await?;
+    /// assert_eq!(events.next().await, None);
+    /// # Ok(()) }
+    /// ```
+    pub fn events(&self) -> Events {
+        match self.background.check_open() {
+            Ok(()) => self.background.telemetry.events(),
+            Err(_) => Events::ended(),
+        }
     }
 
     /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It is

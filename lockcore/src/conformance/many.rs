@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs};
-use crate::{ErrorKind, LockName, Moment};
+use crate::{ErrorKind, LockName, Mode, Moment};
 
 /// All or none: one that is held keeps all others free.
 pub(super) async fn several_locks_are_taken_together(stage: Stage) {
@@ -108,4 +108,24 @@ pub(super) async fn the_loss_of_one_of_several_is_told(stage: Stage) {
         let (guard, _) = free_by(&two, name, secs(2), "after a release").await;
         release(guard).await;
     }
+}
+
+/// Readers among several locks share theirs with other readers, and keep writers out.
+pub(super) async fn several_locks_are_taken_with_readers(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let names: Vec<LockName> = ["a", "b", "c"].iter().map(|which| stage.name(which)).collect();
+    let [a, b, c] = &names[..] else { unreachable!("three of them") };
+    let all = one.lock_all([b]).reading([c, a, b]).await.expect("free locks");
+    let modes: Vec<_> = all.guards().iter().map(|guard| (guard.name(), guard.mode())).collect();
+    assert_eq!(modes, [(a, Mode::Shared), (b, Mode::Exclusive), (c, Mode::Shared)], "b is wanted alone");
+    let others = two.lock_all([stage.name("d")]).reading([a, c]).try_now().await.expect("an answer");
+    let others = others.expect("readers share");
+    assert!(two.lock_all([a]).try_now().await.expect("an answer").is_none(), "a reader keeps writers out");
+    assert!(two.lock_all(Vec::<LockName>::new()).reading([b]).try_now().await.expect("an answer").is_none());
+    all.release().await.expect("they are held");
+    let waiting = tokio::spawn(one.lock_all([a, b]).wait(secs(20)).into_future());
+    queued(&two, a, 1, secs(5)).await;
+    others.release().await.expect("they are held");
+    let all = done("all locks", secs(5), waiting).await.expect("no panic").expect("their turn comes");
+    all.release().await.expect("they are held");
 }

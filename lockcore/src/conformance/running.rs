@@ -87,3 +87,41 @@ pub(super) async fn run_gives_back_what_was_finished_too_late(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     assert_eq!(error.into_left(), Some(42));
 }
+
+/// Several locks are held while work is done, and none afterwards. The loss of one of them stops it.
+pub(super) async fn run_holds_several_locks(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let (a, b) = (stage.name("a"), stage.name("b"));
+    let ttl = ttl_of(&one, 3000);
+    let work = one.lock_all([&a, &b]).run(async |held| {
+        let [first, second] = &held[..] else { unreachable!("two of them") };
+        assert_eq!(holder(&two, &a).await, Some(first.token()));
+        assert_eq!(holder(&two, &b).await, Some(second.token()));
+        42
+    });
+    assert_eq!(work.await.expect("the work is done"), 42);
+    assert!(two.lock_all([&a, &b]).try_now().await.expect("an answer").is_some(), "run has released them");
+
+    free_by(&two, &b, secs(2), "after a drop").await.0.release().await.expect("it is held");
+    let working = tokio::spawn(one.lock_all([&a, &b]).ttl(ttl).wait(secs(5)).run(|_| pause(30_000)));
+    while holder(&two, &b).await.is_none() {
+        pause(5).await;
+    }
+    assert_eq!(two.force_release(&b).await.expect("an answer"), 1);
+    let error = done("the end of the work", ttl, working).await.expect("no panic").expect_err("one was lost");
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some(&b)), "{error:#}");
+    release(free_by(&two, &a, secs(2), "after the loss of the other").await.0).await;
+}
+
+/// Work of an owner is done under the lock that the owner has, which is free when the last guard has gone.
+pub(super) async fn run_of_an_owner_shares_its_lock(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let (name, owner) = (stage.name("run"), one.owner());
+    let work = owner.lock(&name).run(async |outer| {
+        let inner = owner.lock(&name).run(async |inner| inner.token()).await.expect("it has the lock");
+        assert_eq!((inner, holder(&two, &name).await), (outer.token(), Some(outer.token())));
+        42
+    });
+    assert_eq!(work.await.expect("the work is done"), 42);
+    assert_eq!(holder(&two, &name).await, None, "the last run has released the lock");
+}

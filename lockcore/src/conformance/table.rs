@@ -181,6 +181,7 @@ const ALL: &[Case] = cases! {
         opposite_orders_do_not_deadlock: Free [];
         several_locks_can_be_dropped_anywhere: Free [];
         the_loss_of_one_of_several_is_told: Free [];
+        several_locks_are_taken_with_readers: Free [Counted, Shared];
     }
     reentrancy {
         an_owner_takes_its_lock_again: Free [Counted];
@@ -198,6 +199,8 @@ const ALL: &[Case] = cases! {
         run_stops_the_work_when_the_lock_is_lost: Free [];
         run_can_be_dropped: Free [];
         run_gives_back_what_was_finished_too_late: Free [];
+        run_holds_several_locks: Free [];
+        run_of_an_owner_shares_its_lock: Free [];
     }
     runtimes {
         the_end_of_a_runtime_costs_the_others_nothing: Free [];

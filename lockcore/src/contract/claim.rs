@@ -52,6 +52,7 @@ struct Inner {
     began: AtomicU64,
     in_doubt_until: AtomicU64,
     queued: AtomicBool,
+    waiting: AtomicBool,
     cancelled: AtomicBool,
     bell: Notify,
 }
@@ -72,6 +73,7 @@ impl Claim {
             began: AtomicU64::new(Moment::now().as_nanos()),
             in_doubt_until: AtomicU64::new(0),
             queued: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
         }))
@@ -140,6 +142,7 @@ impl Claim {
             began: AtomicU64::new(self.began().as_nanos()),
             in_doubt_until: AtomicU64::new(self.0.in_doubt_until.load(Ordering::Acquire)),
             queued: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
         }))
@@ -208,6 +211,17 @@ impl Claim {
     /// the request that queues, so that `lockcore` knows that the claim needs a clean-up.
     pub fn note_queued(&self) {
         self.0.queued.store(true, Ordering::Release);
+    }
+
+    /// Notes that another holds the lock, so that the claim has to wait for its turn from now on. It is for those who watch,
+    /// and changes nothing. [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that waits by itself does so.
+    pub fn note_waiting(&self) {
+        self.0.waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has had to wait.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.0.waiting.load(Ordering::Relaxed)
     }
 
     /// Notes that the server holds no place in a queue for this claim any more, as it has just said.

@@ -89,5 +89,5 @@ async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> 
         Err(error)
     };
     let claims = vec![claim.downgraded(), claim];
-    UnderWay::new(&background, claims, work).await
+    UnderWay::new(&background, claims, work).await.map(LockGuard::with_span)
 }

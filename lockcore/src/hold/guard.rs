@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::{HandOff, LockHandle};
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits, PassOn};
 use crate::system::poll_once;
 use crate::{
-    Error, ErrorKind, ErrorWith, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released,
-    Result,
+    Error, ErrorKind, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released, Result,
 };
 
 /// The longest that a release may take before its caller is told that the keeper goes on with it.
@@ -49,6 +50,8 @@ pub struct LockGuard {
     background: Option<Arc<Background>>,
     /// Where the lock can be handed on to another task of this process.
     hand_off: Option<HandOff>,
+    /// The span of the hold.
+    span: Span,
 }
 
 impl LockGuard {
@@ -59,9 +62,18 @@ impl LockGuard {
         hand_off: Option<HandOff>,
     ) -> Self {
         let next = hand_off.as_ref().map(|hand_off| Arc::clone(&hand_off.turn) as Arc<dyn PassOn>);
-        let held = Arc::new(HeldLock::new(grant, limits, next, &background.counters));
+        let held = Arc::new(HeldLock::new(grant, limits, next, &background.telemetry));
         background.keep(&held);
-        Self { handle: LockHandle::new(held), background: Some(Arc::clone(background)), hand_off }
+        let background = Some(Arc::clone(background));
+        Self { handle: LockHandle::new(held), background, hand_off, span: Span::none() }
+    }
+
+    /// With a span of the hold, which belongs to whoever gets the guard: it is not part of the acquire.
+    pub(crate) fn with_span(mut self) -> Self {
+        if let Some(background) = &self.background {
+            self.span = background.telemetry.hold_span(self.grant());
+        }
+        self
     }
 
     /// The lock's name.
@@ -145,34 +157,6 @@ impl LockGuard {
         Err(background.decorate(error, Operation::Release, Some(self.name())))
     }
 
-    /// Runs `work` while the lock is held, and releases it. All errors are of kind [`Lost`](ErrorKind::Lost): the work
-    /// was dropped, or was not done under the lock to its end. Work that came to its end has its value in the error.
-    pub(crate) async fn run<F, W, T>(self, background: &Background, work: F) -> Result<T, ErrorWith<T>>
-    where
-        F: FnOnce(LockHandle) -> W,
-        W: Future<Output = T>,
-    {
-        let held = self.handle();
-        let lost = |value| {
-            let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
-            ErrorWith::new(background.decorate(error, Operation::Acquire, Some(held.name())), value)
-        };
-        let value = tokio::select! {
-            // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
-            biased;
-            value = work(held.clone()) => value,
-            _ = held.lost() => return Err(lost(None)),
-        };
-        if !held.is_held() {
-            return Err(lost(Some(value)));
-        }
-        match self.release().await {
-            Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
-            // The work was done under the lock. The keeper repeats a release that failed.
-            _ => Ok(value),
-        }
-    }
-
     /// Sets limits that count from now.
     pub(crate) fn limit(&self, limits: Limits) {
         if let (Some(background), true) = (&self.background, limits != Limits::default()) {
@@ -193,12 +177,18 @@ impl LockGuard {
     /// given up.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
-        let Some(hand_off) = self.hand_off.take() else { return Some((armed, left)) };
-        let armed = match left {
-            Some(left) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
-            _ => armed,
+        let armed = match self.hand_off.take() {
+            None => armed,
+            Some(hand_off) => {
+                let armed = match left {
+                    Some(left) if left.fresh => hand_off.to_next(self.grant(), left, armed)?,
+                    _ => armed,
+                };
+                armed.then(Some(hand_off.turn))
+            }
         };
-        Some((armed.then(Some(hand_off.turn)), left))
+        let span = armed.background().telemetry.release_span(self.grant());
+        Some((armed.within(span), left))
     }
 
     /// Ends the hold for a downgrade: no task of this process gets the lock before that is done.
@@ -218,6 +208,8 @@ impl LockGuard {
         if let Some(state) = change {
             held.tell(state);
         }
+        let span = std::mem::replace(&mut self.span, Span::none());
+        span.record("outcome", if left.is_some() { "released" } else { "lost" });
         Some((armed, left))
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Advice, Event, Lease, Left, Limits};
-use crate::contract::Counters;
 use crate::system::lock;
+use crate::telemetry::{Since, Telemetry};
 use crate::{Clock, Grant, LeaseState, Moment};
 
 /// The next task in the local queue, which waits for the end of a hold.
@@ -25,7 +25,9 @@ pub(crate) struct HeldLock {
     grant: Grant,
     /// Told when the lock is lost: tasks of this process must not wait for a guard that is never dropped.
     next: Option<Arc<dyn PassOn>>,
-    counters: Arc<Counters>,
+    telemetry: Arc<Telemetry>,
+    /// When the hold began.
+    since: Since,
     lease: Mutex<Lease>,
     /// A copy of the lease's deadline, zero once the lock is lost or released: `is_held` loads it and reads
     /// the clock.
@@ -47,7 +49,7 @@ impl HeldLock {
         grant: Grant,
         limits: Limits,
         next: Option<Arc<dyn PassOn>>,
-        counters: &Arc<Counters>,
+        telemetry: &Arc<Telemetry>,
     ) -> Self {
         let mut lease = Lease::new(grant.sent(), grant.deadline());
         if grant.is_provisional() {
@@ -58,7 +60,8 @@ impl HeldLock {
         }
         Self {
             next,
-            counters: Arc::clone(counters),
+            since: telemetry.granted(&grant),
+            telemetry: Arc::clone(telemetry),
             first_due: lease.renew_at().min(lease.deadline()),
             valid_until: AtomicU64::new(lease.deadline().as_nanos()),
             lease: Mutex::new(lease),
@@ -145,7 +148,7 @@ impl HeldLock {
         let change = (before != after).then_some(after);
         // Here, since every way to lose a lock comes through here, and each lock loses once.
         if let Some(LeaseState::Lost(_)) = change {
-            self.counters.lost.add();
+            self.telemetry.count_loss();
         }
         (advice, change)
     }
@@ -173,6 +176,7 @@ impl HeldLock {
             LeaseState::Held => tracing::info!(lock = %name, %token, "lock sure again"),
             LeaseState::Released => (),
         }
+        self.telemetry.state_changed(&self.grant, self.since, state);
         if let (LeaseState::Lost(_), Some(next)) = (state, &self.next) {
             next.pass_on();
         }

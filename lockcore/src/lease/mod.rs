@@ -15,7 +15,6 @@ use crate::Moment;
 
 pub(crate) use held_lock::{HeldLock, PassOn};
 pub(crate) use state::{Advice, Event, Lease, Left, Limits};
-pub use state::{LeaseState, Loss};
 
 /// Until when a holder may rely on a lease of `ttl` that was set or extended by a request sent at `sent`.
 ///

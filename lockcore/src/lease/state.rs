@@ -2,21 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Moment;
-
-/// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The lease ran out before it could be renewed. Another may hold the lock now.
-    Expired,
-    /// The server says that the claim no longer holds the lock.
-    Taken,
-    /// The lock was held for the longest time that its request allows. It has been released.
-    HeldTooLong,
-    /// The application has not reported progress for as long as its request allows. The lock has been released.
-    NoProgress,
-}
+use crate::{LeaseState, Loss, Moment};
 
 /// What ends a lease even though its holder is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,20 +22,6 @@ pub(crate) struct Left {
     pub(crate) until: Moment,
     /// Whether it is held for sure, and no renewal is due or under way.
     pub(crate) fresh: bool,
-}
-
-/// The state of a lease, as its holder sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LeaseState {
-    /// The lock is held.
-    Held,
-    /// The lock is held until the deadline, but the last renewal is overdue or failed: pause what can be paused.
-    Suspect,
-    /// The lock is lost: stop.
-    Lost(Loss),
-    /// The lock was released.
-    Released,
 }
 
 /// What happens to a lease.

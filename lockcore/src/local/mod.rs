@@ -108,6 +108,7 @@ impl<T> LocalQueues<T> {
                 }
             }
         };
+        claim.note_waiting();
         let place = Place { queues: self, name: claim.name(), number };
         let turn = tokio::select! {
             biased;

@@ -116,7 +116,10 @@ impl DistributedLock for MemoryLock {
         match answer {
             Answer::Granted(grant) => Ok(Some(grant)),
             Answer::Refused => Ok(None),
-            Answer::Queued(place) => wait_for_turn(&self.store, claim, place).await,
+            Answer::Queued(place) => {
+                claim.note_waiting();
+                wait_for_turn(&self.store, claim, place).await
+            }
         }
     }
 

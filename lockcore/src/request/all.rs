@@ -2,15 +2,18 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::one::{timed_out, within};
-use super::{LockRequest, operation};
+use super::{LockRequest, operation, running};
 use crate::lease::Limits;
-
-use crate::{Clock, Error, ErrorKind, LockAllGuard, LockGuard, LockName, Mode, Operation, Result, Wait};
+use crate::{
+    Claim, Clock, Error, ErrorKind, ErrorWith, LockHandle, LockAllGuard, LockGuard, LockName, Mode, Operation,
+    Result, Wait,
+};
 
 /// How often a request that waits for more locks checks whether it still holds those that it has.
 const LOOK: Duration = Duration::from_secs(1);
@@ -19,21 +22,77 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct All {
     /// In order, each name once: all requests for several names take them in this order, so no two wait for each other.
-    pub(crate) names: Result<Vec<LockName>>,
+    pub(crate) names: Result<Vec<(LockName, Mode)>>,
 }
 
 impl All {
-    pub(crate) fn new(names: Result<Vec<LockName>>) -> Self {
-        let names = names.map(|mut names| {
-            names.sort_unstable();
-            names.dedup();
-            names
+    pub(crate) fn new<I>(names: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        Self { names: Ok(Vec::new()) }.and(names, Mode::Exclusive)
+    }
+
+    /// These, too. Whoever wants a name alone and for reading wants it alone.
+    fn and<I>(self, names: I, mode: Mode) -> Self
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        let names = self.names.and_then(|mut all| {
+            for name in names {
+                all.push((name.try_into().map_err(Into::<Error>::into)?, mode));
+            }
+            all.sort_by_cached_key(|(name, mode)| (name.clone(), *mode == Mode::Shared));
+            all.dedup_by(|(later, _), (first, _)| later == first);
+            Ok(all)
         });
         Self { names }
     }
 }
 
 impl LockRequest<All> {
+    /// These names too, for reading: together with other readers, never with a writer. A name that the request has already is
+    /// held alone.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
+    /// let locks = lockcore::Locks::in_memory();
+    /// let all = locks.lock_all(["orders/42"]).reading(["catalogue"]).await?;
+    /// assert!(locks.read("catalogue").try_now().await?.is_some());
+    /// assert!(locks.write("catalogue").try_now().await?.is_none());
+    /// all.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn reading<I>(mut self, names: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        self.what = self.what.and(names, Mode::Shared);
+        self
+    }
+
+    /// Waits for the locks and runs `work` while all of them are held; they are released at the end. `work` gets a view of
+    /// each, in the order of the names.
+    ///
+    /// If one of them is lost, the future of `work` is dropped at its next await: see [`run`](LockRequest::run) of a request
+    /// for one lock.
+    ///
+    /// # Cancel safety
+    /// Dropping this future drops that of `work`, and the locks are released in the background.
+    pub async fn run<F, W, T>(self, work: F) -> Result<T, ErrorWith<T>>
+    where
+        F: FnOnce(Vec<LockHandle>) -> W,
+        W: Future<Output = T>,
+    {
+        let background = Arc::clone(&self.background);
+        let guard = self.await?;
+        let held = guard.guards().iter().map(LockGuard::handle).collect();
+        running::run(&background, held, guard, work).await
+    }
+
     /// Takes the locks if all are free now; `None` if one of them is held by another.
     ///
     /// # Cancel safety
@@ -46,26 +105,30 @@ impl LockRequest<All> {
     }
 
     /// The names, if everything is in order.
-    fn checked(&self) -> Result<Vec<LockName>> {
+    fn checked(&self) -> Result<Vec<(LockName, Mode)>> {
         let bad = |error: Error, name| self.background.decorate(error, Operation::Acquire, name);
         self.background.check_open().map_err(|error| bad(error, None))?;
         let names = self.what.names.as_ref().map_err(|error| bad(error.duplicate(), None))?;
-        self.choices.check(&self.background, Mode::Exclusive).map_err(|error| bad(error, names.first()))?;
+        // What makes no sense is refused for no locks, too.
+        self.choices.check(&self.background, Mode::Exclusive).map_err(|error| bad(error, first(names)))?;
+        for (name, mode) in names {
+            self.choices.check(&self.background, *mode).map_err(|error| bad(error, Some(name)))?;
+        }
         Ok(names.clone())
     }
 
     /// Asks for all locks at the same time, without waiting: one round trip where all are free. Returns the locks
     /// before the first refusal; those after it are released, so that no request holds a lock and waits for an earlier
     /// one.
-    async fn at_once(&self, names: &[LockName]) -> Result<Vec<LockGuard>> {
+    async fn at_once(&self, names: &[(LockName, Mode)]) -> Result<Vec<LockGuard>> {
         let answers = if self.choices.local.is_some() {
-            let ask = |name: &LockName| {
-                self.choices.begin(&self.background, name.clone(), Mode::Exclusive, Wait::No)
+            let ask = |(name, mode): &(LockName, Mode)| {
+                self.choices.begin(&self.background, name.clone(), *mode, Wait::No)
             };
             join_all(names.iter().map(ask)).await
         } else {
-            let claim = |name: &LockName| {
-                self.choices.claim(&self.background, name.clone(), Mode::Exclusive, Wait::No)
+            let claim = |(name, mode): &(LockName, Mode)| -> Claim {
+                self.choices.claim(&self.background, name.clone(), *mode, Wait::No)
             };
             let claims = names.iter().map(claim).collect();
             operation::acquire_each(&self.background, claims, self.choices.limits).await
@@ -81,19 +144,19 @@ impl LockRequest<All> {
         let wait = self
             .choices
             .until(&self.background)
-            .map_err(|error| self.background.decorate(error, Operation::Acquire, names.first()))?;
+            .map_err(|error| self.background.decorate(error, Operation::Acquire, first(&names)))?;
         // The first questions do not know the end of the wait.
         let all = within(&self.background.clock, wait, async {
             self.in_order(&names, wait, limits).await.map(Some)
         })
         .await?;
-        all.ok_or_else(|| self.timed_out(names.first()))
+        all.ok_or_else(|| self.timed_out(first(&names)))
     }
 
-    async fn in_order(&self, names: &[LockName], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
+    async fn in_order(&self, names: &[(LockName, Mode)], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
         let mut granted = self.at_once(names).await?;
-        for name in &names[granted.len()..] {
-            let acquiring = self.choices.begin(&self.background, name.clone(), Mode::Exclusive, wait);
+        for (name, mode) in &names[granted.len()..] {
+            let acquiring = self.choices.begin(&self.background, name.clone(), *mode, wait);
             let answer = tokio::select! {
                 biased;
                 answer = acquiring => answer?,
@@ -115,6 +178,10 @@ impl LockRequest<All> {
     fn timed_out(&self, name: Option<&LockName>) -> Error {
         timed_out(self.choices.wait, self.background.capabilities.backend, name)
     }
+}
+
+fn first(names: &[(LockName, Mode)]) -> Option<&LockName> {
+    names.first().map(|(name, _)| name)
 }
 
 /// Waits until one of the locks is lost. It checks all of them now and then, which is cheap: there may be thousands, and

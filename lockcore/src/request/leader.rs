@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::Backoff;
 use crate::request::one::{Checked, timed_out};
-use crate::request::{Choices, LockRequest, One};
+use crate::request::{Choices, LockRequest, One, running};
 use crate::{Error, ErrorKind, FencingToken, LockGuard, LockHandle, Loss, Operation, Result, Wait};
 
 /// A campaign for leadership: what [`Locks::campaign`](crate::Locks::campaign) asks for.
@@ -67,7 +67,7 @@ impl LockRequest<Campaign> {
         loop {
             let guard = checked.campaign().await?;
             // An error says that leadership was lost.
-            if let Ok(value) = guard.run(&checked.background, &mut work).await {
+            if let Ok(value) = running::run(&checked.background, guard.handle(), guard, &mut work).await {
                 return Ok(value);
             }
             checked.wait_anew()?;

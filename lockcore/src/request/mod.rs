@@ -6,6 +6,7 @@ mod leader;
 mod one;
 mod operation;
 mod owner;
+mod running;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

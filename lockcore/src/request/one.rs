@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::operation::Acquiring;
-use super::{Choices, LockRequest};
+use super::{Choices, LockRequest, running};
 use crate::background::Background;
 use crate::{
     Claim, Clock, Error, ErrorKind, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait,
@@ -46,7 +46,7 @@ impl LockRequest<One> {
     {
         let background = Arc::clone(&self.background);
         let guard = self.await?;
-        guard.run(&background, work).await
+        running::run(&background, guard.handle(), guard, work).await
     }
 
     fn begin(self, wait: impl FnOnce(&Choices, &Background) -> Result<Wait>) -> Result<Acquiring> {

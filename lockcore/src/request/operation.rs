@@ -6,6 +6,7 @@ use crate::background::{Armed, Background, Next, Outcome, UnderWay};
 use crate::hold::{HandOff, HandedLock, LockQueues};
 use crate::lease::{Limits, PassOn};
 use crate::local::{ClaimTurn, Turn};
+use crate::telemetry::Watch;
 use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Operation, Result};
 
 /// An acquire under way.
@@ -21,6 +22,7 @@ pub(crate) fn acquire(
     // Only a claim with a turn in the queue of this process has a next task to tell.
     let next = local.as_ref().map(|_| Next::default());
     let (shared, asked, known) = (Arc::clone(&background), claim.clone(), next.clone());
+    let mut watch = background.telemetry.watch(&claim);
     let work = async move {
         let mut turn = None;
         if let Some(local) = local {
@@ -42,7 +44,11 @@ pub(crate) fn acquire(
         let answer = armed.background().backend.acquire(armed.claim()).await;
         settle(armed, answer, limits, turn)
     };
-    UnderWay::new(&shared, Vec::new(), work).cancelling(asked, next)
+    let watched = async move {
+        let answer = watch.over(work).await;
+        end(watch, answer)
+    };
+    UnderWay::new(&shared, Vec::new(), watched).cancelling(asked, next)
 }
 
 /// Acquires several locks at the same time, without waiting.
@@ -54,11 +60,18 @@ pub(crate) fn acquire_each(
     let armed: Vec<_> =
         claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
     let backend = Arc::clone(&background.backend);
+    let watches: Vec<_> = claims.iter().map(|claim| background.telemetry.watch(claim)).collect();
     UnderWay::new(background, claims.clone(), async move {
         let answers = backend.acquire_each(&claims).await;
-        let settled = armed.into_iter().zip(answers);
-        settled.map(|(armed, answer)| settle(armed, answer, limits, None)).collect()
+        let settled = armed.into_iter().zip(answers).zip(watches);
+        settled.map(|((armed, answer), watch)| end(watch, settle(armed, answer, limits, None))).collect()
     })
+}
+
+/// The acquire is over, and its guard goes to whoever asked.
+fn end(watch: Watch, answer: Result<Option<LockGuard>>) -> Result<Option<LockGuard>> {
+    watch.end(answer.as_ref().map(|guard| guard.as_ref().map(LockGuard::token)));
+    Ok(answer?.map(LockGuard::with_span))
 }
 
 /// Makes a guard of the answer to an acquire. There is no await in here: the guard replaces the armed claim in one

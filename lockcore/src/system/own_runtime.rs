@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::{Mutex, mpsc};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::task::JoinHandle;
 
 use super::{forward, lock};
@@ -52,6 +52,17 @@ impl OwnRuntime {
         future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         self.handle.spawn(future)
+    }
+
+    /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its connections, are
+    /// driven by this one.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.handle.block_on(future)
+    }
+
+    /// What the calling thread spawns runs here, until the answer is dropped.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.handle.enter()
     }
 }
 

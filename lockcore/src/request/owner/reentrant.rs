@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::table::{Hold, OwnedName, ReentrantGuard, Table};
 use crate::background::Background;
 use crate::request::one::{Checked, timed_out, within};
-use crate::request::{Choices, LockRequest, One};
-use crate::{LockName, Operation, Result, Wait};
+use crate::request::{Choices, LockRequest, One, running};
+use crate::{ErrorWith, LockHandle, LockName, Operation, Result, Wait};
 
 /// A lock that its [`Owner`](crate::Owner) may hold already.
 #[derive(Debug)]
@@ -33,6 +33,21 @@ impl LockRequest<Reentrant> {
     pub async fn try_now(self) -> Result<Option<ReentrantGuard>> {
         let (table, checked) = self.checked(|_, _| Ok(Wait::No))?;
         take(&table, &checked).await
+    }
+
+    /// Waits for the lock, unless this owner has it already, and runs `work` while it is held; the lock is released at the end
+    /// if no other guard of the owner is left. See [`run`](LockRequest::run) of a request for one lock.
+    ///
+    /// # Cancel safety
+    /// Dropping this future drops that of `work`, and its guard.
+    pub async fn run<F, W, T>(self, work: F) -> Result<T, ErrorWith<T>>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future<Output = T>,
+    {
+        let background = Arc::clone(&self.background);
+        let guard = self.acquire().await?;
+        running::run(&background, guard.handle(), guard, work).await
     }
 
     async fn acquire(self) -> Result<ReentrantGuard> {

@@ -1,0 +1,172 @@
+//! Guards that are released by calls that wait.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{check_outside, wait};
+use crate::system::OwnRuntime;
+use crate::{Error, ErrorKind, FencingToken, LockHandle, LockName, Loss, Mode, Operation, Result, LeaseState};
+
+/// A held lock. Dropping it gives the lock up in the background, as [`crate::LockGuard`] does; the program's last call is
+/// [`Locks::close`](super::Locks::close), which waits for that.
+#[must_use = "if unused the lock is released immediately"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    held: LockHandle,
+    mode: Mode,
+    /// Taken when the lock is given up.
+    guard: Option<crate::LockGuard>,
+    runtime: OwnRuntime,
+}
+
+impl LockGuard {
+    pub(super) fn new(guard: crate::LockGuard, runtime: OwnRuntime) -> Self {
+        Self { held: guard.handle(), mode: guard.mode(), guard: Some(guard), runtime }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &LockName {
+        self.held.name()
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The fencing token: higher than that of every earlier holder of this name.
+    pub fn token(&self) -> FencingToken {
+        self.held.token()
+    }
+
+    /// Whether the lock is held now, by the clock. It costs a look at the clock. See [`crate::LockGuard::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.held.is_held()
+    }
+
+    /// The same as an error of kind [`Lost`](ErrorKind::Lost), to be called between the steps of long work.
+    pub fn check(&self) -> Result<()> {
+        if self.is_held() {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+        Err(error.during(Operation::Acquire).for_lock(self.name()))
+    }
+
+    /// The state of the lease.
+    pub fn lease_state(&self) -> LeaseState {
+        self.held.lease_state()
+    }
+
+    /// The time left until the lease ends, unless it is renewed.
+    pub fn time_left(&self) -> Duration {
+        self.held.time_left()
+    }
+
+    /// Waits until the lock is lost, but not for longer than this: `None` if it is held then.
+    pub fn lost_within(&self, limit: Duration) -> Result<Option<Loss>> {
+        let lost = async { tokio::time::timeout(limit, self.held.lost()).await.ok() };
+        wait(&self.runtime, lost)
+    }
+
+    /// Reports progress. See [`crate::LockRequest::progress`].
+    pub fn progress(&self) {
+        self.held.progress();
+    }
+
+    /// A view of the lock that can be cloned and handed to threads. It does not keep the lock.
+    pub fn handle(&self) -> LockHandle {
+        self.held.clone()
+    }
+
+    /// Gives the lock up and waits for the server's answer. See [`crate::LockGuard::release`].
+    pub fn release(mut self) -> Result<()> {
+        match self.guard.take() {
+            Some(guard) => released(&self.runtime, guard, crate::LockGuard::release),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Releases; within an async runtime, where that cannot be waited for, in the background.
+fn released<G, R>(runtime: &OwnRuntime, guard: G, release: impl FnOnce(G) -> R) -> Result<()>
+where
+    R: Future<Output = Result<()>>,
+{
+    if let Err(error) = check_outside() {
+        let _context = runtime.enter();
+        drop(guard);
+        return Err(error);
+    }
+    runtime.block_on(release(guard))
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let _context = self.runtime.enter();
+        drop(self.guard.take());
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("lease_state", &self.lease_state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Several held locks. Dropping it gives all of them up. See [`crate::LockAllGuard`].
+#[must_use = "if unused the locks are released immediately"]
+#[clippy::has_significant_drop]
+pub struct LockAllGuard {
+    held: Vec<LockHandle>,
+    /// Taken when the locks are given up.
+    guard: Option<crate::LockAllGuard>,
+    runtime: OwnRuntime,
+}
+
+impl LockAllGuard {
+    pub(super) fn new(guard: crate::LockAllGuard, runtime: OwnRuntime) -> Self {
+        let held = guard.guards().iter().map(crate::LockGuard::handle).collect();
+        Self { held, guard: Some(guard), runtime }
+    }
+
+    /// Views of the locks, in the order of the names.
+    pub fn handles(&self) -> &[LockHandle] {
+        &self.held
+    }
+
+    /// The token of one of the locks; `None` if the name is not among them.
+    pub fn token(&self, name: &LockName) -> Option<FencingToken> {
+        self.held.iter().find(|held| held.name() == name).map(LockHandle::token)
+    }
+
+    /// Whether all locks are held now, by the clock.
+    pub fn is_held(&self) -> bool {
+        self.held.iter().all(LockHandle::is_held)
+    }
+
+    /// Gives all locks up and waits for the answers. See [`crate::LockAllGuard::release`].
+    pub fn release(mut self) -> Result<()> {
+        match self.guard.take() {
+            Some(guard) => released(&self.runtime, guard, crate::LockAllGuard::release),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LockAllGuard {
+    fn drop(&mut self) {
+        let _context = self.runtime.enter();
+        drop(self.guard.take());
+    }
+}
+
+impl fmt::Debug for LockAllGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guard).finish()
+    }
+}

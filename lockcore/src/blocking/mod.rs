@@ -1,0 +1,183 @@
+//! For programs without async: the same locks, by calls that wait.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lockcore::blocking::Locks;
+//!
+//! # fn main() -> lockcore::Result<()> {
+//! let locks = Locks::in_memory()?;
+//! let guard = locks.lock("backup").wait(Duration::from_secs(5)).acquire()?;
+//! // Work that blocks, for as long as it takes: the lease is renewed by a thread of lockwell.
+//! guard.check()?;
+//! guard.release()?;
+//! locks.close()
+//! # }
+//! ```
+//!
+//! Requests run on a thread of lockwell with a runtime of its own, `lockwell-blocking`, which is started when it is first needed
+//! and shared by all clients of the process. The calls wait on the thread that makes them.
+//!
+//! # Not within an async runtime
+//!
+//! A call that waits would stop a runtime's thread and all tasks on it. So calls within one are refused by an error of kind
+//! [`Unsupported`](crate::ErrorKind::Unsupported), in `spawn_blocking` too: async programs use [`crate::Locks`], there by
+//! `Handle::current().block_on(..)`. Guards may be dropped anywhere.
+
+mod guard;
+mod request;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+pub use guard::{LockAllGuard, LockGuard};
+pub use request::LockRequest;
+
+use crate::request::All;
+use crate::system::{OwnRuntime, SharedRuntime};
+use crate::{Capabilities, Error, ErrorKind, LockName, LockStatus, Result, Stats};
+
+/// The thread on which requests run.
+static RUNTIME: SharedRuntime = SharedRuntime::new("lockwell-blocking");
+
+/// Waits for a future on the calling thread.
+fn wait<T>(runtime: &OwnRuntime, future: impl Future<Output = T>) -> Result<T> {
+    check_outside()?;
+    Ok(runtime.block_on(future))
+}
+
+/// Refuses to wait on a thread of an async runtime.
+fn check_outside() -> Result<()> {
+    if Handle::try_current().is_ok() {
+        let text = "lockwell::blocking was called within an async runtime, whose thread it would stop: use lockwell::Locks \
+                    there, and Handle::block_on in spawn_blocking";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok(())
+}
+
+/// A client of one lock server whose calls wait. Cheap to clone. See [`crate::Locks`] for what it does.
+#[derive(Clone, Debug)]
+pub struct Locks {
+    locks: crate::Locks,
+    runtime: OwnRuntime,
+}
+
+impl Locks {
+    /// A client that is connected by this future: that of `connect`, for one.
+    ///
+    /// Fails as the future does, within an async runtime, and if the operating system refuses a thread.
+    pub fn connect_by(connecting: impl Future<Output = Result<crate::Locks>>) -> Result<Self> {
+        let runtime = RUNTIME.get()?;
+        let locks = wait(&runtime, connecting)??;
+        Ok(Self { locks, runtime })
+    }
+
+    /// The blocking face of a client. Both may be used side by side.
+    ///
+    /// Fails if the operating system refuses a thread.
+    pub fn new(locks: crate::Locks) -> Result<Self> {
+        Ok(Self { locks, runtime: RUNTIME.get()? })
+    }
+
+    /// A client of a new in-memory backend: see [`crate::Locks::in_memory`].
+    ///
+    /// Fails if the operating system refuses a thread.
+    pub fn in_memory() -> Result<Self> {
+        Self::new(crate::Locks::new(Arc::new(crate::MemoryLock::new()))?)
+    }
+
+    /// The client behind it, for what has no blocking face.
+    pub fn as_async(&self) -> &crate::Locks {
+        &self.locks
+    }
+
+    /// What the backend promises.
+    pub fn capabilities(&self) -> &Capabilities {
+        self.locks.capabilities()
+    }
+
+    /// A request for the lock, alone.
+    pub fn lock<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        LockRequest::new(self.locks.lock(name), &self.runtime)
+    }
+
+    /// A request for the writer's side of a reader-writer lock. The same as [`lock`](Self::lock).
+    pub fn write<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        self.lock(name)
+    }
+
+    /// A request for the reader's side of a reader-writer lock.
+    pub fn read<N>(&self, name: N) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        LockRequest::new(self.locks.read(name), &self.runtime)
+    }
+
+    /// A request for one of `limit` permits of a semaphore.
+    pub fn permit<N>(&self, name: N, limit: u32) -> LockRequest
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        LockRequest::new(self.locks.permit(name, limit), &self.runtime)
+    }
+
+    /// A request for several locks: all of them or none. See [`crate::Locks::lock_all`].
+    pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName, Error: Into<Error>>,
+    {
+        LockRequest::new(self.locks.lock_all(names), &self.runtime)
+    }
+
+    /// Who holds a lock and how many wait. See [`crate::Locks::inspect`].
+    pub fn inspect<N>(&self, name: N) -> Result<LockStatus>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        wait(&self.runtime, self.locks.inspect(name))?
+    }
+
+    /// Frees a lock whoever holds it. See [`crate::Locks::force_release`].
+    pub fn force_release<N>(&self, name: N) -> Result<usize>
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        wait(&self.runtime, self.locks.force_release(name))?
+    }
+
+    /// What this client and its clones did in the background.
+    pub fn stats(&self) -> Stats {
+        self.locks.stats()
+    }
+
+    /// Waits until all releases under way have their answers, for five seconds at most: what a program calls last. See
+    /// [`crate::Locks::close`].
+    pub fn close(self) -> Result<()> {
+        wait(&self.runtime, self.locks.close())?
+    }
+
+    /// [Closes](Self::close) the client within this time.
+    pub fn close_within(self, limit: Duration) -> Result<()> {
+        wait(&self.runtime, self.locks.close_within(limit))?
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Work that is done while something is held.
+
+use super::ReentrantGuard;
+use crate::background::Background;
+use crate::{Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
+
+/// What can be held while work is done.
+pub(super) trait Hold {
+    /// What of it is not held any more, by the clock, as the error.
+    fn check(&self) -> Result<(), LockName>;
+
+    /// Resolves when some of it is lost, and says what.
+    async fn lost(&self) -> LockName;
+
+    async fn release(self) -> Result<()>;
+}
+
+/// Does `work`, which gets a view, while this is held, and releases it. All errors are of kind [`Lost`](ErrorKind::Lost): the work was dropped,
+/// or was not done under the lock to its end. Work that came to its end has its value in the error.
+pub(super) async fn run<G, V, F, W, T>(
+    background: &Background,
+    view: V,
+    guard: G,
+    work: F,
+) -> Result<T, ErrorWith<T>>
+where
+    G: Hold,
+    F: FnOnce(V) -> W,
+    W: Future<Output = T>,
+{
+    let lost = |name, value| {
+        let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+        ErrorWith::new(background.decorate(error, Operation::Acquire, Some(name)), value)
+    };
+    let value = tokio::select! {
+        // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
+        biased;
+        value = work(view) => value,
+        name = guard.lost() => return Err(lost(&name, None)),
+    };
+    if let Err(name) = guard.check() {
+        return Err(lost(&name, Some(value)));
+    }
+    match guard.release().await {
+        Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
+        // The work was done under the lock. What became of the release is the keeper's business.
+        _ => Ok(value),
+    }
+}
+
+impl Hold for LockGuard {
+    fn check(&self) -> Result<(), LockName> {
+        if LockGuard::is_held(self) { Ok(()) } else { Err(self.name().clone()) }
+    }
+
+    async fn lost(&self) -> LockName {
+        LockGuard::lost(self).await;
+        self.name().clone()
+    }
+
+    async fn release(self) -> Result<()> {
+        LockGuard::release(self).await
+    }
+}
+
+impl Hold for ReentrantGuard {
+    fn check(&self) -> Result<(), LockName> {
+        Hold::check(&**self)
+    }
+
+    async fn lost(&self) -> LockName {
+        Hold::lost(&**self).await
+    }
+
+    async fn release(self) -> Result<()> {
+        ReentrantGuard::release(self).await
+    }
+}
+
+impl Hold for LockAllGuard {
+    fn check(&self) -> Result<(), LockName> {
+        self.guards().iter().try_for_each(Hold::check)
+    }
+
+    async fn lost(&self) -> LockName {
+        LockAllGuard::lost(self).await.0
+    }
+
+    async fn release(self) -> Result<()> {
+        LockAllGuard::release(self).await
+    }
+}

@@ -1,0 +1,96 @@
+//! One acquire, as it is seen from outside.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+
+use tracing::Span;
+
+use super::{LockEvent, Outcome, Since, Telemetry, spans};
+use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
+
+/// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an outcome, too.
+#[must_use]
+pub(crate) struct Watch {
+    telemetry: Arc<Telemetry>,
+    claim: Claim,
+    since: Since,
+    /// The span of the wait, once there is one. It is dropped before the one around it.
+    waits: Option<Span>,
+    span: Span,
+    outcome: Outcome,
+    token: Option<FencingToken>,
+}
+
+impl Watch {
+    pub(super) fn new(telemetry: &Arc<Telemetry>, claim: &Claim) -> Self {
+        Self {
+            since: Since::now(claim.clock()),
+            span: spans::acquire(telemetry.backend, claim),
+            telemetry: Arc::clone(telemetry),
+            claim: claim.clone(),
+            waits: None,
+            outcome: Outcome::Cancelled,
+            token: None,
+        }
+    }
+
+    /// Does the work of the acquire within its span, and sees when it begins to wait.
+    pub(crate) async fn over<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            let polled = self.waits.as_ref().unwrap_or(&self.span).in_scope(|| work.as_mut().poll(cx));
+            if polled.is_pending() && self.waits.is_none() && self.claim.is_waiting() {
+                self.begin_to_wait();
+            }
+            polled
+        })
+        .await
+    }
+
+    fn begin_to_wait(&mut self) {
+        self.waits = Some(spans::wait(self.telemetry.backend, &self.claim, &self.span));
+        self.telemetry.series.wait_begins();
+        self.telemetry
+            .events
+            .tell(|| LockEvent::Waiting { name: self.claim.name().clone(), mode: self.claim.mode() });
+    }
+
+    /// The acquire has come to this: a token, a lock that is not free, or an error.
+    pub(crate) fn end(mut self, answer: Result<Option<FencingToken>, &Error>) {
+        // Whoever has gone gets nothing: the guard is dropped at once.
+        let cancelled = self.claim.is_cancelled();
+        (self.outcome, self.token) = match answer {
+            Ok(Some(token)) if cancelled => (Outcome::Cancelled, Some(token)),
+            Ok(Some(token)) => (Outcome::Granted, Some(token)),
+            Ok(None) => (self.refused(), None),
+            Err(error) if error.kind() == ErrorKind::TimedOut => (Outcome::TimedOut, None),
+            Err(error) if error.kind() == ErrorKind::Cancelled => (self.refused(), None),
+            Err(_) => (Outcome::Failed, None),
+        };
+    }
+
+    /// Why a claim has not got a lock that another holds.
+    fn refused(&self) -> Outcome {
+        match self.claim.wait() {
+            Wait::No => Outcome::Held,
+            Wait::Until(end) if self.claim.clock().has_passed(end) => Outcome::TimedOut,
+            Wait::Until(_) | Wait::Forever => Outcome::Cancelled,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for span in [Some(&self.span), self.waits.as_ref()].into_iter().flatten() {
+            span.record("outcome", self.outcome.as_str());
+            if let Some(token) = self.token {
+                span.record("token", token.get());
+            }
+        }
+        if self.waits.is_some() {
+            self.telemetry.series.wait_ends();
+        }
+        self.telemetry.series.acquired(self.outcome, self.since, self.claim.clock());
+    }
+}

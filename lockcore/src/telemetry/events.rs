@@ -1,0 +1,183 @@
+//! The stream of what happens to the locks of a client.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, ready};
+
+use futures_util::Stream;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender, channel};
+
+use crate::{FencingToken, LockName, Loss, Mode};
+
+/// How many events are kept for streams that are behind.
+const KEPT: usize = 1024;
+
+/// What has happened to a lock of this client.
+///
+/// A hold begins with `Granted` and ends with `Released` or `Lost`, never with both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockEvent {
+    /// Another holds the lock, and a request of this client waits for its turn.
+    Waiting {
+        /// The lock.
+        name: LockName,
+        /// How it is to be held.
+        mode: Mode,
+    },
+    /// A request of this client has the lock.
+    Granted {
+        /// The lock.
+        name: LockName,
+        /// How it is held.
+        mode: Mode,
+        /// The token of this hold.
+        token: FencingToken,
+    },
+    /// A renewal failed or is overdue: the lock is held until its deadline, but may be lost then.
+    Suspect {
+        /// The lock.
+        name: LockName,
+        /// The token of this hold.
+        token: FencingToken,
+    },
+    /// A lock that was in doubt has been renewed.
+    SureAgain {
+        /// The lock.
+        name: LockName,
+        /// The token of this hold.
+        token: FencingToken,
+    },
+    /// The lock is lost. Another may hold it now.
+    Lost {
+        /// The lock.
+        name: LockName,
+        /// The token of this hold.
+        token: FencingToken,
+        /// Why.
+        loss: Loss,
+    },
+    /// The holder has given the lock up; the release is on its way to the server.
+    Released {
+        /// The lock.
+        name: LockName,
+        /// The token of this hold.
+        token: FencingToken,
+    },
+    /// The reader of this stream was too slow: it has missed so many events, which are forgotten.
+    Missed(u64),
+}
+
+impl LockEvent {
+    /// The lock; none for [`Missed`](Self::Missed).
+    pub fn name(&self) -> Option<&LockName> {
+        match self {
+            Self::Waiting { name, .. }
+            | Self::Granted { name, .. }
+            | Self::Suspect { name, .. }
+            | Self::SureAgain { name, .. }
+            | Self::Lost { name, .. }
+            | Self::Released { name, .. } => Some(name),
+            Self::Missed(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Told {
+    Event(LockEvent),
+    End,
+}
+
+/// Tells the streams of one client. There is nothing to be done before the first stream is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Announcer(OnceLock<Sender<Told>>);
+
+impl Announcer {
+    pub(super) fn tell(&self, event: impl FnOnce() -> LockEvent) {
+        if let Some(sender) = self.0.get() {
+            send(sender, Told::Event(event()));
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if let Some(sender) = self.0.get() {
+            send(sender, Told::End);
+        }
+    }
+
+    pub(super) fn listen(&self) -> Events {
+        let sender = self.0.get_or_init(|| channel(KEPT).0);
+        Events { receiving: Some(Box::pin(receive(sender.subscribe()))) }
+    }
+}
+
+/// Wakers of the application run in here. One that panics must not end the keeper.
+fn send(sender: &Sender<Told>, told: Told) {
+    // Without a stream that listens nobody is told.
+    if catch_unwind(AssertUnwindSafe(|| drop(sender.send(told)))).is_err() {
+        tracing::error!("a waker of the application has panicked");
+    }
+}
+
+type Received = (Result<Told, RecvError>, Receiver<Told>);
+
+async fn receive(mut receiver: Receiver<Told>) -> Received {
+    let told = receiver.recv().await;
+    (told, receiver)
+}
+
+/// A stream of what happens to the locks of a client and its clones: see [`Locks::events`](crate::Locks::events).
+///
+/// A reader that is more than 1,024 events behind misses the oldest, and is told how many by [`LockEvent::Missed`]. Nobody
+/// waits for a reader.
+///
+/// The stream ends when the client has been [closed](crate::Locks::close), or its clones and guards are gone.
+#[must_use = "events that nobody reads are forgotten"]
+pub struct Events {
+    receiving: Option<Pin<Box<dyn Future<Output = Received> + Send>>>,
+}
+
+impl Events {
+    pub(crate) fn ended() -> Self {
+        Self { receiving: None }
+    }
+
+    /// Waits for the next event; `None` at the end of the stream.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an event that was not returned is returned by the next call.
+    pub async fn next(&mut self) -> Option<LockEvent> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
+        let Some(receiving) = &mut self.receiving else { return Poll::Ready(None) };
+        let (told, receiver) = ready!(receiving.as_mut().poll(cx));
+        let event = match told {
+            Ok(Told::Event(event)) => Some(event),
+            Err(RecvError::Lagged(many)) => Some(LockEvent::Missed(many)),
+            Ok(Told::End) | Err(RecvError::Closed) => None,
+        };
+        self.receiving = event.is_some().then(|| Box::pin(receive(receiver)) as _);
+        Poll::Ready(event)
+    }
+}
+
+impl Stream for Events {
+    type Item = LockEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
+        self.get_mut().poll_event(cx)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("ended", &self.receiving.is_none()).finish()
+    }
+}

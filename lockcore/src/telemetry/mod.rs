@@ -1,0 +1,179 @@
+//! What an operator can see of a client: spans, metrics, the stream of events, and the numbers of `Locks::stats`.
+//!
+//! The rest of lockcore says in few places what happens; here is who is told. Subscribers, recorders and wakers are code of
+//! the application, so nothing that tells them is called under a mutex.
+
+mod acquiring;
+mod events;
+#[cfg_attr(feature = "metrics", path = "series.rs")]
+#[cfg_attr(not(feature = "metrics"), path = "no_series.rs")]
+mod series;
+mod spans;
+
+use std::sync::Arc;
+
+pub(crate) use acquiring::Watch;
+use events::Announcer;
+pub use events::{Events, LockEvent};
+use series::Series;
+pub(crate) use series::Since;
+pub(crate) use spans::released;
+use tracing::Span;
+
+use crate::contract::Counters;
+use crate::{Claim, Clock, Grant, LeaseState, Moment, Stats};
+
+/// Notes that a connection to a server failed and is replaced, or was taken over by another server: for the metric
+/// `lockwell_reconnections_total`. `backend` is the name in [`Capabilities`](crate::Capabilities).
+///
+/// Without the feature `metrics` it does nothing.
+pub fn note_reconnection(backend: &'static str) {
+    series::reconnected(backend);
+}
+
+/// What is seen of one client.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    backend: &'static str,
+    counters: Counters,
+    series: Series,
+    events: Announcer,
+}
+
+/// What became of an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Granted,
+    /// Held by another, and the request did not wait.
+    Held,
+    TimedOut,
+    /// Its caller has gone.
+    Cancelled,
+    Failed,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Held => "held",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a renewal came to.
+#[derive(Clone, Copy, Debug)]
+enum Renewed {
+    Extended,
+    Lost,
+    Unknown,
+}
+
+impl Telemetry {
+    pub(crate) fn new(backend: &'static str) -> Arc<Self> {
+        let (counters, events) = (Counters::default(), Announcer::default());
+        Arc::new(Self { backend, counters, series: Series::new(backend), events })
+    }
+
+    pub(crate) fn stats(&self, held: usize) -> Stats {
+        self.counters.read(held)
+    }
+
+    /// A stream of what happens from now on.
+    pub(crate) fn events(&self) -> Events {
+        self.events.listen()
+    }
+
+    /// The streams of events end.
+    pub(crate) fn close(&self) {
+        self.events.end();
+    }
+
+    /// Watches one acquire, from now until its end.
+    pub(crate) fn watch(self: &Arc<Self>, claim: &Claim) -> Watch {
+        Watch::new(self, claim)
+    }
+
+    /// A lock is held from now on.
+    pub(crate) fn granted(&self, grant: &Grant) -> Since {
+        self.series.hold_begins();
+        self.events.tell(|| LockEvent::Granted {
+            name: grant.claim().name().clone(),
+            mode: grant.claim().mode(),
+            token: grant.token(),
+        });
+        Since::now(grant.claim().clock())
+    }
+
+    /// The span of a hold, within that of whoever gets the lock.
+    pub(crate) fn hold_span(&self, grant: &Grant) -> Span {
+        spans::hold(self.backend, grant)
+    }
+
+    /// The span of a release.
+    pub(crate) fn release_span(&self, grant: &Grant) -> Span {
+        spans::release(self.backend, grant)
+    }
+
+    /// The state of a held lock's lease has changed to this.
+    pub(crate) fn state_changed(&self, grant: &Grant, since: Since, state: LeaseState) {
+        let clock = grant.claim().clock();
+        match state {
+            LeaseState::Lost(loss) => self.series.hold_ends(since, clock, Some(loss)),
+            LeaseState::Released => self.series.hold_ends(since, clock, None),
+            LeaseState::Held | LeaseState::Suspect => (),
+        }
+        self.events.tell(|| LockEvent::of_state(grant, state));
+    }
+
+    /// A lock is lost. This may be called under a mutex, unlike all else, since it only counts.
+    pub(crate) fn count_loss(&self) {
+        self.counters.lost.add();
+    }
+
+    pub(crate) fn renewal_called(&self) {
+        self.counters.renewal_calls.add();
+    }
+
+    /// A lease that was valid until this moment is extended.
+    pub(crate) fn renewed(&self, valid_until: Moment, clock: &Clock) {
+        self.counters.renewals.add();
+        self.series.renewal(Renewed::Extended);
+        self.series.renewed_before(valid_until, clock);
+    }
+
+    /// The server says that there is nothing to be renewed.
+    pub(crate) fn renewal_denied(&self) {
+        self.series.renewal(Renewed::Lost);
+    }
+
+    /// A renewal says nothing about its lock.
+    pub(crate) fn renewal_failed(&self) {
+        self.counters.renewal_failures.add();
+        self.series.renewal(Renewed::Unknown);
+    }
+
+    /// A release has failed and is tried again.
+    pub(crate) fn release_failed(&self) {
+        self.counters.release_failures.add();
+        self.series.release_failed();
+    }
+}
+
+impl LockEvent {
+    fn of_state(grant: &Grant, state: LeaseState) -> Self {
+        let (name, token) = (grant.claim().name().clone(), grant.token());
+        match state {
+            LeaseState::Lost(loss) => Self::Lost { name, token, loss },
+            LeaseState::Released => Self::Released { name, token },
+            LeaseState::Suspect => Self::Suspect { name, token },
+            LeaseState::Held => Self::SureAgain { name, token },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

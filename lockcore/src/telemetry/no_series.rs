@@ -1,0 +1,44 @@
+//! Metrics where the feature `metrics` is off: the same calls, which do nothing.
+
+#![allow(clippy::unused_self)]
+
+use super::{Outcome, Renewed};
+use crate::{Clock, Loss, Moment};
+
+/// When something began; nobody measures it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since;
+
+impl Since {
+    pub(super) fn now(_: &Clock) -> Self {
+        Self
+    }
+}
+
+pub(super) fn reconnected(_: &'static str) {}
+
+/// No series.
+#[derive(Debug)]
+pub(super) struct Series;
+
+impl Series {
+    pub(super) fn new(_: &'static str) -> Self {
+        Self
+    }
+
+    pub(super) fn acquired(&self, _: Outcome, _: Since, _: &Clock) {}
+
+    pub(super) fn wait_begins(&self) {}
+
+    pub(super) fn wait_ends(&self) {}
+
+    pub(super) fn hold_begins(&self) {}
+
+    pub(super) fn hold_ends(&self, _: Since, _: &Clock, _: Option<Loss>) {}
+
+    pub(super) fn renewal(&self, _: Renewed) {}
+
+    pub(super) fn renewed_before(&self, _: Moment, _: &Clock) {}
+
+    pub(super) fn release_failed(&self) {}
+}

@@ -1,0 +1,197 @@
+//! Metrics, through the facade `metrics`: whatever recorder the application has installed gets them.
+//!
+//! No series has a lock's name for a label: names are without number in many applications, and each would be a series of
+//! its own for as long as the recorder lives.
+//!
+//! The keys are made once; the recorder is asked for its handle each time, since it may be installed later than a client is
+//! made, and may forget series that were idle.
+
+use std::time::Duration;
+
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
+
+use super::{Outcome, Renewed};
+use crate::{Clock, Loss, Moment};
+
+const ACQUIRES: &str = "lockwell_acquires_total";
+const WAIT_SECONDS: &str = "lockwell_wait_seconds";
+const WAITERS: &str = "lockwell_waiters";
+const HELD: &str = "lockwell_held";
+const HOLD_SECONDS: &str = "lockwell_hold_seconds";
+const LOSSES: &str = "lockwell_losses_total";
+const RENEWALS: &str = "lockwell_renewals_total";
+const RENEWAL_MARGIN: &str = "lockwell_renewal_margin_seconds";
+const RELEASE_FAILURES: &str = "lockwell_release_failures_total";
+const RECONNECTIONS: &str = "lockwell_reconnections_total";
+
+/// In the order of their declaration.
+const OUTCOMES: [Outcome; 5] =
+    [Outcome::Granted, Outcome::Held, Outcome::TimedOut, Outcome::Cancelled, Outcome::Failed];
+const LOSS: [Loss; 4] = [Loss::Expired, Loss::Taken, Loss::HeldTooLong, Loss::NoProgress];
+
+static METADATA: Metadata<'static> = Metadata::new("lockwell", Level::INFO, None);
+
+/// When something began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since(Moment);
+
+impl Since {
+    pub(super) fn now(clock: &Clock) -> Self {
+        Self(clock.now())
+    }
+
+    fn elapsed(self, clock: &Clock) -> Duration {
+        clock.now().since(self.0)
+    }
+}
+
+/// Why a lock was lost, as the value of a label.
+fn reason(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Expired => "expired",
+        Loss::Taken => "taken",
+        Loss::HeldTooLong => "held_too_long",
+        Loss::NoProgress => "no_progress",
+    }
+}
+
+fn key(name: &'static str, backend: &'static str, label: Option<(&'static str, &'static str)>) -> Key {
+    let labels = [Some(("backend", backend)), label];
+    let labels = labels.into_iter().flatten().map(|(key, value)| Label::from_static_parts(key, value));
+    Key::from_parts(name, labels.collect::<Vec<_>>())
+}
+
+fn count(key: &Key) {
+    with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+}
+
+fn raise(key: &Key, by: f64) {
+    with_recorder(|recorder| recorder.register_gauge(key, &METADATA).increment(by));
+}
+
+fn note(key: &Key, span: Duration) {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA).record(span.as_secs_f64()));
+}
+
+/// A connection has failed and is replaced. It is rare, so the key is made each time.
+pub(super) fn reconnected(backend: &'static str) {
+    count(&key(RECONNECTIONS, backend, None));
+}
+
+/// The keys of one client's series. Clients of the same backend share the series themselves.
+#[derive(Debug)]
+pub(super) struct Series {
+    acquires: [Key; 5],
+    wait_seconds: [Key; 5],
+    waiters: Key,
+    held: Key,
+    /// Released, and lost.
+    hold_seconds: [Key; 2],
+    losses: [Key; 4],
+    renewals: [Key; 3],
+    renewal_margin: Key,
+    release_failures: Key,
+}
+
+impl Series {
+    pub(super) fn new(backend: &'static str) -> Self {
+        let of = |name, label, value| key(name, backend, Some((label, value)));
+        let series = Self {
+            acquires: OUTCOMES.map(|outcome| of(ACQUIRES, "outcome", outcome.as_str())),
+            wait_seconds: OUTCOMES.map(|outcome| of(WAIT_SECONDS, "outcome", outcome.as_str())),
+            waiters: key(WAITERS, backend, None),
+            held: key(HELD, backend, None),
+            hold_seconds: ["released", "lost"].map(|outcome| of(HOLD_SECONDS, "outcome", outcome)),
+            losses: LOSS.map(|loss| of(LOSSES, "reason", reason(loss))),
+            renewals: ["extended", "lost", "unknown"].map(|outcome| of(RENEWALS, "outcome", outcome)),
+            renewal_margin: key(RENEWAL_MARGIN, backend, None),
+            release_failures: key(RELEASE_FAILURES, backend, None),
+        };
+        with_recorder(|recorder| {
+            describe(recorder);
+            series.begin(recorder, backend);
+        });
+        series
+    }
+
+    /// What has not happened yet is zero: a rate needs the value before the first increase.
+    fn begin(&self, recorder: &dyn Recorder, backend: &'static str) {
+        let reconnections = key(RECONNECTIONS, backend, None);
+        let counters = self.acquires.iter().chain(&self.losses).chain(&self.renewals);
+        for key in counters.chain([&self.release_failures, &reconnections]) {
+            recorder.register_counter(key, &METADATA).increment(0);
+        }
+        for key in [&self.waiters, &self.held] {
+            recorder.register_gauge(key, &METADATA).increment(0.0);
+        }
+    }
+
+    pub(super) fn acquired(&self, outcome: Outcome, since: Since, clock: &Clock) {
+        count(&self.acquires[outcome as usize]);
+        note(&self.wait_seconds[outcome as usize], since.elapsed(clock));
+    }
+
+    pub(super) fn wait_begins(&self) {
+        raise(&self.waiters, 1.0);
+    }
+
+    pub(super) fn wait_ends(&self) {
+        raise(&self.waiters, -1.0);
+    }
+
+    pub(super) fn hold_begins(&self) {
+        raise(&self.held, 1.0);
+    }
+
+    pub(super) fn hold_ends(&self, since: Since, clock: &Clock, loss: Option<Loss>) {
+        raise(&self.held, -1.0);
+        note(&self.hold_seconds[usize::from(loss.is_some())], since.elapsed(clock));
+        let key = self.losses.iter().zip(LOSS).find(|(_, of)| Some(*of) == loss);
+        if let Some((key, _)) = key {
+            count(key);
+        }
+    }
+
+    pub(super) fn renewal(&self, outcome: Renewed) {
+        count(&self.renewals[outcome as usize]);
+    }
+
+    /// How near the lease was to its end when its extension was confirmed.
+    pub(super) fn renewed_before(&self, valid_until: Moment, clock: &Clock) {
+        // A lock that was given up meanwhile was not near its end.
+        if !clock.has_passed(valid_until) {
+            note(&self.renewal_margin, valid_until.since(clock.now()));
+        }
+    }
+
+    pub(super) fn release_failed(&self) {
+        count(&self.release_failures);
+    }
+}
+
+/// The texts that a recorder shows beside the series.
+fn describe(recorder: &dyn Recorder) {
+    let count = Some(Unit::Count);
+    let name = KeyName::from_const_str;
+    let counters = [
+        (ACQUIRES, "Acquires that have come to an end, by outcome"),
+        (LOSSES, "Held locks that were lost, by reason"),
+        (RENEWALS, "Renewals of leases, by outcome"),
+        (RELEASE_FAILURES, "Failed tries to give a claim up; each is repeated"),
+        (RECONNECTIONS, "Connections to lock servers that failed and were replaced"),
+    ];
+    for (key, text) in counters {
+        recorder.describe_counter(name(key), count, text.into());
+    }
+    for (key, text) in [(WAITERS, "Acquires that wait for their turn"), (HELD, "Locks that are held")] {
+        recorder.describe_gauge(name(key), count, text.into());
+    }
+    let histograms = [
+        (WAIT_SECONDS, "How long acquires took, by outcome"),
+        (HOLD_SECONDS, "How long locks were held, by how that ended"),
+        (RENEWAL_MARGIN, "What was left of a lease when its extension was confirmed"),
+    ];
+    for (key, text) in histograms {
+        recorder.describe_histogram(name(key), Some(Unit::Seconds), text.into());
+    }
+}

@@ -1,0 +1,173 @@
+//! What is told of the life of a lock: as spans, as events, and as metrics where the feature is on.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tracing::field::{Field, Visit};
+use tracing::instrument::WithSubscriber;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::system::lock;
+use crate::testing::TestServer;
+use crate::{ErrorKind, LockEvent, Locks, Loss, Operation};
+
+/// A subscriber that writes spans down, closed ones in the order of their ends.
+#[derive(Clone, Default)]
+struct Spans(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    last: AtomicU64,
+    open: Mutex<HashMap<u64, (String, usize)>>,
+    closed: Mutex<Vec<String>>,
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").expect("a string has room");
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target() == "lockwell"
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let id = self.0.last.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut text = attributes.metadata().name().to_owned();
+        attributes.record(&mut Fields(&mut text));
+        lock(&self.0.open).insert(id, (text, 1));
+        Id::from_u64(id)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        if let Some((text, _)) = lock(&self.0.open).get_mut(&span.into_u64()) {
+            values.record(&mut Fields(text));
+        }
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+
+    fn clone_span(&self, id: &Id) -> Id {
+        if let Some((_, handles)) = lock(&self.0.open).get_mut(&id.into_u64()) {
+            *handles += 1;
+        }
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut open = lock(&self.0.open);
+        let Some((_, handles)) = open.get_mut(&id.into_u64()) else { return false };
+        *handles -= 1;
+        if *handles > 0 {
+            return false;
+        }
+        let closed = open.remove(&id.into_u64());
+        lock(&self.0.closed).extend(closed.map(|(text, _)| text));
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_lock_has_spans_from_its_acquire_to_its_release() {
+    let spans = Spans::default();
+    let told = async {
+        let locks = Locks::in_memory();
+        let first = locks.lock("a").await.unwrap();
+        let token = first.token();
+        assert!(locks.lock("a").try_now().await.unwrap().is_none());
+        let waiting = locks.lock("a").into_future();
+        let (second, ()) = tokio::join!(waiting, async {
+            tokio::task::yield_now().await;
+            first.release().await.unwrap();
+        });
+        let second = second.unwrap();
+        let next = second.token();
+        // The release of a guard that is dropped has its span, too.
+        drop(second);
+        locks.close().await.unwrap();
+        (token, next)
+    };
+    let (token, next) = told.with_subscriber(spans.clone()).await;
+    let closed = lock(&spans.0.closed).clone();
+    let span = |name: &str, rest: &str| format!("{name} backend=\"memory\" name=a mode=\"exclusive\" {rest}");
+    assert_eq!(
+        closed,
+        [
+            span("acquire", &format!("outcome=\"granted\" token={token}")),
+            span("acquire", "outcome=\"held\""),
+            span("hold", &format!("token={token} outcome=\"released\"")),
+            span("release", &format!("token={token} outcome=\"released\"")),
+            span("wait", &format!("outcome=\"granted\" token={next}")),
+            span("acquire", &format!("outcome=\"granted\" token={next}")),
+            span("hold", &format!("token={next} outcome=\"released\"")),
+            span("release", &format!("token={next} outcome=\"released\"")),
+        ],
+    );
+    assert!(lock(&spans.0.open).is_empty(), "every span has an end");
+}
+
+#[tokio::test]
+async fn the_stream_tells_the_life_of_a_lock_in_order() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let mut events = locks.events();
+    let guard = locks.read("a").await.unwrap();
+    let (name, mode, token) = (guard.name().clone(), guard.mode(), guard.token());
+    assert_eq!(events.next().await, Some(LockEvent::Granted { name: name.clone(), mode, token }));
+
+    let waiting = tokio::spawn(locks.write("a").into_future());
+    let waits = events.next().await.expect("an event");
+    assert!(matches!(&waits, LockEvent::Waiting { name: of, mode: as_ } if *of == name && *as_ != mode));
+    waiting.abort();
+
+    // A renewal fails, the next succeeds.
+    server.fail_times(Operation::Renew, ErrorKind::Unreachable, 1);
+    server.advance(Duration::from_secs(4));
+    assert_eq!(events.next().await, Some(LockEvent::Suspect { name: name.clone(), token }));
+    server.advance(Duration::from_secs(1));
+    assert_eq!(events.next().await, Some(LockEvent::SureAgain { name: name.clone(), token }));
+
+    server.lose("a").await.unwrap();
+    assert_eq!(events.next().await, Some(LockEvent::Lost { name, token, loss: Loss::Taken }));
+    drop(guard);
+    drop(locks.lock("b").await.unwrap());
+    let after = events.next().await.expect("an event");
+    assert!(matches!(after, LockEvent::Granted { .. }), "a lost lock is not released as well: {after:?}");
+    assert!(matches!(events.next().await, Some(LockEvent::Released { .. })));
+    locks.clone().close().await.unwrap();
+    assert_eq!(events.next().await, None, "the stream ends with the client");
+    assert_eq!(locks.events().next().await, None);
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_how_many_it_missed() {
+    let locks = Locks::in_memory();
+    let mut events = locks.events();
+    for _ in 0..1000 {
+        locks.lock("a").await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(events.next().await, Some(LockEvent::Missed(2000 - 1024)));
+    assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_client_is_gone() {
+    let locks = Locks::in_memory();
+    let mut events = locks.events();
+    drop(locks);
+    assert_eq!(events.next().await, None);
+}
