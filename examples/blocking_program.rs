@@ -1,30 +1,36 @@
 //! A program that is not asynchronous, and blocks for longer than its lease lasts.
 //!
-//! Leases are renewed by a thread of the library. So the runtime is needed to take and to give up a lock, and not in
-//! between.
+//! Leases are renewed by a thread of the library, so nothing has to run in between.
 //!
-//! `cargo run --example blocking_program`
+//! `cargo run --example blocking_program`, or `-- redis://127.0.0.1:6379` and any other address
 
 use std::thread;
 use std::time::Duration;
 
-use lockwell::Locks;
+use lockwell::blocking;
 
 fn main() -> lockwell::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("the system gives a timer and a poll handle");
-    let locks = Locks::in_memory();
+    let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
+    let locks = blocking::connect(url)?;
+    let ttl = locks.capabilities().min_ttl.max(Duration::from_millis(300));
 
-    let guard = runtime.block_on(locks.lock("backup").ttl(Duration::from_millis(300)).into_future())?;
+    let guard = locks.lock("backup").ttl(ttl).wait(Duration::from_secs(5)).acquire()?;
+    // The work takes three leases, and does not know of them.
+    for step in 1..=3 {
+        thread::sleep(ttl);
+        // A look at the clock, no request: the way to ask from work that cannot be interrupted.
+        guard.check()?;
+        println!("after {step} leases still held: {}", guard.is_held());
+    }
+    guard.release()?;
 
-    // No runtime turns here, and the work takes three leases.
-    thread::sleep(Duration::from_millis(900));
+    // The lock is held while the closure runs, also if it panics.
+    let sum = locks.lock("report").run(|held| {
+        println!("the report has token {}", held.token());
+        19 + 23
+    })?;
+    println!("done under the lock: {sum}");
 
-    // A look at the clock, no request: the way to ask from work that cannot be interrupted.
-    println!("after three leases still held: {}", guard.is_held());
-    assert!(guard.is_held());
-
-    runtime.block_on(guard.release())
+    // Waits for the releases of guards that were dropped.
+    locks.close()
 }

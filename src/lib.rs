@@ -17,7 +17,8 @@
 pub use lockcore::{
     Capabilities, DEFAULT_TTL, Error, ErrorKind, ErrorWith, Events, FencingToken, Finding, HandOver, Holder,
     Leader, LeaseState, LockAllGuard, LockConfig, LockEvent, LockGuard, LockHandle, LockName, LockRequest,
-    LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity, Stats,
+    LockStatus, Locks, Loss, Mode, Observation, Operation, ReentrantGuard, Requirement, Result, Severity,
+    Stats,
 };
 
 /// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.

@@ -1,16 +1,11 @@
 //! Every example runs to its end and says what it is there to say.
 
-use std::path::PathBuf;
+#[path = "support/programs.rs"]
+mod programs;
+
 use std::process::Command;
 
-/// Where cargo has put the example. `cargo test` builds the examples along with the tests.
-fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own file");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("tests stand in target/PROFILE/deps");
-    let program = folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(program.exists(), "{} is missing: cargo build --examples", program.display());
-    program
-}
+use programs::program;
 
 /// Runs an example and looks for these words in what it prints, in this order.
 fn says(name: &str, args: &[&str], words: &[&str]) {
@@ -57,7 +52,9 @@ fn first() {
 
 #[test]
 fn blocking_program() {
-    says("blocking_program", &[], &["still held: true"]);
+    let words = ["after 3 leases still held: true", "done under the lock: 42"];
+    says("blocking_program", &[], &words);
+    says_on_sqlite("blocking_program", &words);
 }
 
 #[test]

@@ -2,21 +2,19 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, Read};
+#[path = "support/programs.rs"]
+mod programs;
+#[path = "support/running.rs"]
+mod running;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use programs::program;
+use running::Running;
 
 const TICKETS: usize = 60;
-
-/// Where cargo has put the example. `cargo test` builds the examples along with the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own file");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("tests stand in target/PROFILE/deps");
-    folder.join("examples").join("service").with_extension(std::env::consts::EXE_EXTENSION)
-}
 
 /// Writes a configuration: only the address differs from server to server.
 fn configuration(folder: &Path, url: &str, needs: &str) -> PathBuf {
@@ -30,41 +28,13 @@ fn configuration(folder: &Path, url: &str, needs: &str) -> PathBuf {
     file
 }
 
-/// A copy of the service, killed when it is dropped.
-struct Copy {
-    child: Child,
-    url: String,
-    out: BufReader<std::process::ChildStdout>,
-}
-
-impl Copy {
-    fn start(file: &Path) -> Self {
-        let mut child =
-            Command::new(program()).arg(file).stdout(Stdio::piped()).spawn().expect("the service starts");
-        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("a line");
-        let address = line.split([' ', ',']).nth(2).expect("an address");
-        let url = format!("{address}/tickets");
-        Self { child, url, out }
-    }
-
-    /// Ends it as a service manager does; answers what it printed meanwhile.
-    fn terminate(mut self) -> String {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("it runs");
-        let mut text = String::new();
-        self.out.read_to_string(&mut text).expect("its output");
-        assert!(self.child.wait().expect("it ends").success());
-        text
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// A copy of the service, and where it sells.
+fn copy(file: &Path) -> (Running, String) {
+    let copy = Running::start("service", &[file]);
+    let line = copy.says("selling at");
+    let address = line.split([' ', ',']).nth(2).expect("an address");
+    let url = format!("{address}/tickets");
+    (copy, url)
 }
 
 /// The tickets that one client buys until there are none left.
@@ -86,17 +56,17 @@ fn buy_all(url: &str) -> Vec<u32> {
 fn sells_each_ticket_once(url: &str, needs: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = configuration(folder.path(), url, needs);
-    let copies = [Copy::start(&file), Copy::start(&file)];
+    let copies = [copy(&file), copy(&file)];
     let clients: Vec<_> = (0..6)
         .map(|client| {
-            let url = copies[client % copies.len()].url.clone();
+            let url = copies[client % copies.len()].1.clone();
             thread::spawn(move || buy_all(&url))
         })
         .collect();
     let mut sold: Vec<_> = clients.into_iter().flat_map(|client| client.join().expect("a client")).collect();
     sold.sort_unstable();
     assert!(sold.into_iter().eq(1..=TICKETS.try_into().expect("a small number")));
-    for copy in copies {
+    for (copy, _) in copies {
         assert_eq!(copy.terminate().trim(), "closed");
     }
 }
@@ -106,7 +76,7 @@ fn sells_each_ticket_once(url: &str, needs: &str) {
 fn a_weaker_server_is_refused_at_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = configuration(folder.path(), "memory://", r#""across-hosts""#);
-    let done = Command::new(program()).arg(file).output().expect("the service starts");
+    let done = Command::new(program("service")).arg(file).output().expect("the service starts");
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success() && text.contains("across-hosts"), "{text}");
 }

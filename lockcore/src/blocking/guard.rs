@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{check_outside, wait};
 use crate::system::OwnRuntime;
-use crate::{Error, ErrorKind, FencingToken, LockHandle, LockName, Loss, Mode, Operation, Result, LeaseState};
+use crate::{
+    Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
+};
 
 /// A held lock. Dropping it gives the lock up in the background, as [`crate::LockGuard`] does; the program's last call is
 /// [`Locks::close`](super::Locks::close), which waits for that.

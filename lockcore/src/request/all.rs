@@ -11,8 +11,8 @@ use super::one::{timed_out, within};
 use super::{LockRequest, operation, running};
 use crate::lease::Limits;
 use crate::{
-    Claim, Clock, Error, ErrorKind, ErrorWith, LockHandle, LockAllGuard, LockGuard, LockName, Mode, Operation,
-    Result, Wait,
+    Claim, Clock, Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockHandle, LockName, Mode,
+    Operation, Result, Wait,
 };
 
 /// How often a request that waits for more locks checks whether it still holds those that it has.

@@ -1,0 +1,324 @@
+//! The examples for operations, as programs of their own: what is observed, what is released at the end, who leads, who does
+//! a job.
+
+#![cfg(all(unix, feature = "sqlite"))]
+
+#[path = "support/programs.rs"]
+mod programs;
+#[path = "support/running.rs"]
+mod running;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockwell::blocking;
+use running::Running;
+use tempfile::TempDir;
+
+/// Long enough for what is said to happen soon, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn database() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite://{}", folder.path().join("locks.db").display());
+    (folder, url)
+}
+
+/// Looks until there is an answer.
+fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{what} does not come")
+}
+
+/// The status and the text of an answer; nothing if there is none.
+fn ask(request: ureq::RequestBuilder<ureq::typestate::WithoutBody>) -> Option<(u16, String)> {
+    let mut answer = request.config().http_status_as_error(false).build().call().ok()?;
+    let text = answer.body_mut().read_to_string().ok()?;
+    Some((answer.status().as_u16(), text))
+}
+
+fn last_word(line: &str) -> String {
+    line.rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_service_that_stops_releases_the_locks_of_its_requests() {
+    let (_folder, url) = database();
+    let locks = blocking::connect(&url).expect("a client");
+    let service = Running::start("graceful_shutdown", &[&url, "127.0.0.1:0"]);
+    let address = last_word(&service.says("listening"));
+    let requests = ["monthly", "yearly"].map(|name| {
+        let report = format!("{address}/reports/{name}");
+        thread::spawn(move || {
+            let request = ureq::post(report).config().http_status_as_error(false).build();
+            request.send_empty().expect("an answer").status().as_u16()
+        })
+    });
+    let names = ["report/monthly", "report/yearly"];
+    for name in names {
+        eventually("a holder", || locks.inspect(name).expect("an answer").is_held().then_some(()));
+    }
+    assert!(service.terminate().contains("all locks are released"));
+    // The leases would have lasted for a minute.
+    for name in names {
+        assert!(locks.lock(name).try_now().expect("an answer").is_some(), "{name} is held still");
+    }
+    for request in requests {
+        assert_eq!(request.join().expect("an answer"), 503, "it was cancelled in words");
+    }
+}
+
+#[test]
+fn the_leader_serves_until_it_dies() {
+    let (_folder, url) = database();
+    let copies = [(); 2].map(|()| {
+        let copy = Running::start("leading_service", &[&url, "127.0.0.1:0"]);
+        let address = last_word(&copy.says("listening"));
+        (copy, address)
+    });
+    // Whichever is asked, the leader answers.
+    let served = |by: &str| {
+        let (status, text) = ask(ureq::get(by))?;
+        (status == 200).then_some(text)
+    };
+    let leader = eventually("a leader", || served(&copies[0].1));
+    assert_eq!(eventually("the same leader", || served(&copies[1].1)), leader);
+    let [(dead, _), (other, address)] = if leader.contains(&copies[0].1) {
+        copies
+    } else {
+        let [first, second] = copies;
+        [second, first]
+    };
+    drop(dead);
+    let next = eventually("the next leader", || served(&address));
+    assert!(next.contains(&address));
+    let token = |text: &str| last_word(text.trim_end()).parse::<u64>().expect("a token");
+    assert!(token(&next) > token(&leader));
+    // One that is told to stop resigns: nobody waits for the end of its lease.
+    other.terminate();
+    let locks = blocking::connect(&url).expect("a client");
+    assert!(locks.lock("leading-service").try_now().expect("an answer").is_some());
+}
+
+#[test]
+fn a_job_survives_its_host() {
+    let (folder, url) = database();
+    let record = folder.path().join("record").display().to_string();
+    let host = || Running::start("scheduled_job", &[&url, &record, "1"]);
+    let period = |line: &str| line.split(' ').next().unwrap_or_default().parse::<u64>().expect("a period");
+    let dies = host();
+    dies.says("is done");
+    let survivor = host();
+    survivor.says("was done by another");
+    dies.lines.try_iter().for_each(drop);
+    let begun = period(&dies.says("begins"));
+    drop(dies);
+    // The survivor takes over what was begun, and goes on with the next. What it says of earlier periods is no matter.
+    let mut done = 0;
+    while done < begun {
+        done = period(&survivor.says("is done"));
+    }
+    assert_eq!(done, begun, "it was left undone");
+    assert!(period(&survivor.says("is done")) > begun);
+}
+
+#[cfg(feature = "metrics")]
+mod metrics {
+    use std::collections::BTreeSet;
+    use std::sync::LazyLock;
+
+    use lockwell::testing::TestServer;
+    use lockwell::{ErrorKind, Operation};
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+    use super::*;
+
+    /// The names of series in a text.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+        words.filter(|word| word.starts_with("lockwell_")).collect()
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_what_there_is() {
+        let dashboard = include_str!("../examples/observed/dashboard.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("it is JSON");
+        for panel in parsed["panels"].as_array().expect("panels") {
+            let asks = panel["targets"].as_array().expect("questions");
+            assert!(
+                !asks.is_empty() && asks.iter().all(|ask| !names(&ask.to_string()).is_empty()),
+                "{panel}"
+            );
+        }
+        let mut asked = names(dashboard);
+        asked.extend(names(include_str!("../examples/observed/alerts.yml")));
+        let program = Running::start("observed", &["memory://", "127.0.0.1:0"]);
+        let url = last_word(&program.says("metrics at"));
+        eventually("the last series", || {
+            let (_, text) = ask(ureq::get(&url))?;
+            let there = names(&text);
+            let missing: Vec<_> = asked.difference(&there).collect();
+            let granted = text.lines().find(|line| {
+                line.starts_with("lockwell_acquires_total") && line.contains(r#"outcome="granted""#)
+            });
+            let many = granted.and_then(|line| last_word(line).parse::<u64>().ok());
+            (missing.is_empty() && many > Some(0)).then_some(()).or_else(|| {
+                println!("missing: {missing:?}");
+                None
+            })
+        });
+        // The guide lists the same.
+        let (_, text) = ask(ureq::get(&url)).expect("an answer");
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let there: BTreeSet<_> = kinds.filter(|name| name.starts_with("lockwell_")).collect();
+        let rows =
+            include_str!("../docs/operations.md").lines().filter(|line| line.starts_with("| `lockwell_"));
+        let listed: BTreeSet<_> = rows.flat_map(names).collect();
+        assert_eq!(listed, there);
+    }
+
+    /// The value of a series, by its name, its backend and one of its other labels.
+    fn value(text: &str, name: &str, backend: &str, label: &str) -> f64 {
+        let backend = format!("backend=\"{backend}\"");
+        let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(&backend));
+        let line = lines.find(|line| line.contains(label));
+        last_word(line.unwrap_or_else(|| panic!("no {name} {label}:\n{text}"))).parse().expect("a number")
+    }
+
+    /// The recorder of this process.
+    fn recorder() -> &'static PrometheusHandle {
+        static RECORDER: LazyLock<PrometheusHandle> = LazyLock::new(|| {
+            let builder = PrometheusBuilder::new().set_buckets(&[1.0]).expect("a bucket");
+            builder.install_recorder().expect("it is the only one")
+        });
+        &RECORDER
+    }
+
+    #[tokio::test]
+    async fn each_series_counts_what_it_says() {
+        let handle = recorder();
+        let server = TestServer::new();
+        let locks = server.locks().expect("a client");
+        let of = |name: &str, label: &str| value(&handle.render(), name, "test", label);
+        let is = |wanted: f64, name: &str, label: &str| (of(name, label) - wanted).abs() < f64::EPSILON;
+        assert!(is(0.0, "lockwell_losses_total", r#"reason="taken""#), "what has not happened is zero");
+
+        let guard = locks.lock("a").ttl(Duration::from_secs(9)).await.expect("a free lock");
+        assert!(locks.lock("a").try_now().await.expect("an answer").is_none());
+        assert!(is(1.0, "lockwell_acquires_total", r#"outcome="granted""#));
+        assert!(is(1.0, "lockwell_acquires_total", r#"outcome="held""#));
+        assert!(is(1.0, "lockwell_held", "backend"));
+
+        let waiting = tokio::spawn(locks.lock("a").into_future());
+        tokio::task::yield_now().await;
+        assert!(is(1.0, "lockwell_waiters", "backend"));
+        waiting.abort();
+        drop(waiting.await);
+
+        // The renewal is due after three seconds, and is tried again when it has failed.
+        let renewed = async |outcome: &str| {
+            while is(0.0, "lockwell_renewals_total", outcome) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        server.fail_times(Operation::Renew, ErrorKind::Unreachable, 1);
+        server.advance(Duration::from_secs(3));
+        renewed(r#"outcome="unknown""#).await;
+        server.advance(Duration::from_secs(2));
+        renewed(r#"outcome="extended""#).await;
+        assert!(
+            is(0.0, "lockwell_renewal_margin_seconds_bucket", r#"le="1""#),
+            "there were four seconds left"
+        );
+        let margin = of("lockwell_renewal_margin_seconds_sum", "backend");
+        assert!((3.0..4.0).contains(&margin), "{margin}");
+
+        server.lose("a").await.expect("a lock");
+        guard.lost().await;
+        assert!(is(1.0, "lockwell_losses_total", r#"reason="taken""#));
+        assert!(is(1.0, "lockwell_hold_seconds_count", r#"outcome="lost""#));
+        assert!(is(0.0, "lockwell_held", "backend"), "a lost lock is not held");
+        drop(guard);
+        locks.lock("b").await.expect("a free lock").release().await.expect("it is held");
+        assert!(is(1.0, "lockwell_hold_seconds_count", r#"outcome="released""#));
+        assert!(is(0.0, "lockwell_waiters", "backend") && is(0.0, "lockwell_held", "backend"));
+        assert!(is(1.0, "lockwell_acquires_total", r#"outcome="cancelled""#));
+    }
+
+    /// A server that is restarted is reached by new connections, and they are counted.
+    #[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
+    mod reconnections {
+        use lockwell::Locks;
+        use testbed::{Durability, Options, Postgres, Redis, ZooKeeper};
+
+        use super::*;
+
+        /// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
+        fn is_installed(answer: Result<(), testbed::Error>) -> bool {
+            let Err(error) = answer else { return true };
+            assert!(!testbed::servers_required(), "{error}");
+            eprintln!("IGNORED: {error}");
+            false
+        }
+
+        fn options() -> Options {
+            Options::new().durability(Durability::OsCache)
+        }
+
+        async fn use_lock(locks: &Locks) -> lockwell::Result<()> {
+            locks.lock("a").wait(Duration::from_secs(30)).await?.release().await
+        }
+
+        async fn are_counted(
+            url: &str,
+            backend: &str,
+            restart: impl Future<Output = Result<(), testbed::Error>>,
+        ) {
+            let handle = recorder();
+            let locks = lockwell::connect(url).await.expect("a client");
+            let many = || value(&handle.render(), "lockwell_reconnections_total", backend, "");
+            let before = many();
+            use_lock(&locks).await.expect("a free lock");
+            assert!((many() - before).abs() < f64::EPSILON, "the first connection replaces none");
+            restart.await.expect("it comes back");
+            let end = Instant::now() + PATIENCE;
+            while many() <= before {
+                assert!(Instant::now() < end, "no reconnection is counted");
+                if let Err(error) = use_lock(&locks).await {
+                    println!("not yet: {error:#}");
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+
+        #[tokio::test]
+        async fn of_postgres() {
+            if is_installed(Postgres::installed()) {
+                let server = Postgres::start_with(&options()).await.expect("a server");
+                are_counted(&server.url(), "postgres", server.restart()).await;
+            }
+        }
+
+        #[tokio::test]
+        async fn of_redis() {
+            if is_installed(Redis::installed()) {
+                let server = Redis::start_with(&options()).await.expect("a server");
+                are_counted(&server.url(), "redis", server.restart()).await;
+            }
+        }
+
+        #[tokio::test]
+        async fn of_zookeeper() {
+            if is_installed(ZooKeeper::installed()) {
+                let server = ZooKeeper::start_with(&options()).await.expect("a server");
+                are_counted(&server.url(), "zookeeper", server.restart()).await;
+            }
+        }
+    }
+}
