@@ -1,8 +1,8 @@
 //! Points in time.
 //!
 //! A lease goes on running while a laptop sleeps or a virtual machine is suspended, so the clock that decides whether a
-//! lock is still held must go on, too. [`std::time::Instant`] is `CLOCK_MONOTONIC` on Linux and stands still during
-//! suspend; [`Moment`] is `CLOCK_BOOTTIME`. The wall clock is never used: it can be stepped.
+//! lock is still held must go on, too. [`std::time::Instant`] stops during suspend on Linux and macOS. [`Moment`] is
+//! `CLOCK_BOOTTIME` on Linux and `CLOCK_MONOTONIC` on macOS, which go on. The wall clock is never used: it can be stepped.
 
 use std::time::Duration;
 
@@ -70,13 +70,19 @@ fn nanos(span: Duration) -> u64 {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+/// It goes on while the machine sleeps; that of `Instant` does not.
+#[cfg(target_vendor = "apple")]
+const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn boot_nanos() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = rustix::time::clock_gettime(CLOCK);
     // Both parts are non-negative: the clock counts from the boot.
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 fn boot_nanos() -> u64 {
     use std::sync::OnceLock;
     use std::time::Instant;
