@@ -18,6 +18,9 @@ mod doubts;
 mod error;
 mod examine;
 mod fenced;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod items;
 mod keys;
 mod lock;

@@ -118,6 +118,13 @@ fn read_conf(text: &str) -> Option<(Duration, u32)> {
     Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
 }
 
+/// Reads an answer in every way, as [`fuzzing`](crate::fuzzing) does.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read(text: &str) {
+    assert!(!state(&Ok(text.to_owned())).is_empty());
+    assert!(read_conf(text).is_none() || text.contains("tickTime="));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,9 @@ mod connect;
 mod error;
 mod examine;
 mod four_letters;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guarded;
 mod held;
 mod inspect;

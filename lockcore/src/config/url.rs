@@ -202,6 +202,15 @@ impl FromStr for ServerUrl {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        // What follows the hosts is shown in errors and logs. It must not be the rest of a password.
+        let may_be_password = path.contains('@') && authority.contains([':', '@']);
+        if may_be_password
+            || query.split('&').any(|option| option.split('=').next().unwrap_or("").contains('@'))
+        {
+            let text = "the address has an @ behind its hosts: in a user or password write / as %2F, ? as %3F and @ as %40; in a \
+                        path write @ as %40";
+            return Err(bad(text));
+        }
         let (userinfo, authority) = match authority.rsplit_once('@') {
             Some((userinfo, hosts)) => (Some(userinfo), hosts),
             None => (None, authority),
@@ -277,7 +286,14 @@ mod tests {
         let url = parse("mysql://ann:hunter2@db/app");
         assert_eq!(url.to_string(), "mysql://ann:***@db/app");
         assert!(!format!("{url:?} {:?}", url.password()).contains("hunter2"));
-        for text in ["hunter2@db", "my sql://a:hunter2@db", "mysql://a:hunter2@db:x/"] {
+        for text in [
+            "hunter2@db",
+            "my sql://a:hunter2@db",
+            "mysql://a:hunter2@db:x/",
+            "mysql://a:slash/hunter2@db/app",
+            "mysql://a:mark?hunter2@db/app",
+            "mysql://a:both@/hunter2@db/app",
+        ] {
             let error = match text.parse::<ServerUrl>() {
                 Ok(url) => url.hosts().unwrap_err(),
                 Err(error) => error,

@@ -1,0 +1,79 @@
+//! What comes from servers and other programs, from anywhere: nothing panics, and what is ours is read back.
+
+use std::collections::HashSet;
+
+use lockcore::LockName;
+
+use crate::child::{Child, Data};
+use crate::names::{base_path, lock_path};
+
+/// The names of nodes, a line each, as other programs may have made them.
+pub fn node_names(text: &str) {
+    let names: Vec<_> = text.lines().map(str::to_owned).collect();
+    let queue = Child::queue(names.clone());
+    assert!(queue.len() <= names.len());
+    assert!(queue.windows(2).all(|pair| pair[0].sequence <= pair[1].sequence));
+    for child in queue {
+        assert_eq!(Child::parse(child.name.clone()), Some(child));
+    }
+}
+
+/// The data of a node.
+pub fn node_data(data: &[u8]) {
+    let read = Data::read(data);
+    assert!(!read.label.contains('\n'));
+    assert!(read.ttl.is_some() || !(read.reads || read.holds));
+}
+
+/// Base paths, and lock names as nodes below: no two names share a node.
+pub fn paths(text: &str) {
+    // The path of an address begins with a slash, if there is one.
+    let path = if text.starts_with('/') { text } else { "" };
+    if let Ok(base) = base_path(path) {
+        assert!(base.is_empty() || (base.starts_with('/') && !base.ends_with('/')), "{base:?}");
+    }
+    let names: HashSet<_> = text.split('\n').filter_map(|name| LockName::new(name).ok()).collect();
+    let paths: HashSet<_> = names.iter().map(|name| lock_path("/b", name)).collect();
+    assert_eq!(paths.len(), names.len());
+    assert!(paths.iter().all(|path| !path["/b/".len()..].contains('/') && path.len() > "/b/".len()));
+}
+
+/// What a server says about itself.
+pub fn four_letters(text: &str) {
+    crate::four_letters::read(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_text(text in "(\\PC{0,12}\n?){0,4}", data in any::<Vec<u8>>()) {
+            super::node_names(&text);
+            super::paths(&text);
+            super::four_letters(&text);
+            super::node_data(&data);
+            super::node_data(text.as_bytes());
+        }
+
+        #[test]
+        fn names_like_those_of_nodes(
+            text in "((_c_)?[-a-f0-9]{0,36}(-lock-|__lock__|__WRIT__|__READ__|-permit-[0-9]{0,11}-|é)-?[0-9]{8,12}\n){0,4}"
+        ) {
+            super::node_names(&text);
+        }
+
+        #[test]
+        fn data_like_ours(text in "[a-z ]{0,6}\n?(lockwell ttl=)?[0-9]{0,22}( reader| held)?( [a-z]{1,3})?") {
+            super::node_data(text.as_bytes());
+        }
+
+        #[test]
+        fn answers_like_those_of_servers(text in "((tickTime|syncLimit|Mode)(=|: )?-?[0-9a-z]{0,12}\n){0,4}") {
+            super::four_letters(&text);
+        }
+    }
+}
