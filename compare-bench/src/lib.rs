@@ -63,6 +63,12 @@ pub async fn run() -> ExitCode {
     })
 }
 
+/// Whether this command line, which begins with the name of the program, is understood; the error says why not. For the commands in
+/// documentation.
+pub fn understands(words: impl IntoIterator<Item = String>) -> std::result::Result<(), String> {
+    Args::try_parse_from(words).map(drop).map_err(|error| error.to_string())
+}
+
 /// The comparison, until its end or until it is interrupted.
 async fn measured(args: RunArgs) -> Result<ExitCode> {
     let args = match &args.resume {

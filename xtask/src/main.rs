@@ -2,9 +2,14 @@
 
 mod busy;
 mod compare;
+mod deny;
+mod deps;
+#[cfg(test)]
+mod documented;
 mod figures;
 mod install;
 mod msrv;
+mod package;
 mod packages;
 mod peers;
 mod play;
@@ -36,6 +41,13 @@ enum Command {
     /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
     /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
     Test(suite::Options),
+    /// Check licences and sources of all dependencies by deny.toml, and more with cargo-deny where it is installed.
+    Deny,
+    /// Count the dependencies of each feature, for the documentation, and check that no backend brings those of another.
+    Deps(deps::Options),
+    /// Build the command for release, with manual pages, completions, a Debian package and a static program as far as the tools for
+    /// it are there, and try each in an empty folder.
+    Package,
     /// Check that no dependency needs a newer Rust than the workspace promises.
     Msrv,
     /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
@@ -62,6 +74,9 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Compare(HandedOn { args }) => compare::run(args),
         Command::Test(options) => suite::run(options),
+        Command::Deny => deny::run(),
+        Command::Deps(options) => deps::run(&options),
+        Command::Package => package::run(),
         Command::Msrv => msrv::run(),
         Command::Peers => peers::run(),
         Command::Figures(options) => figures::run(&options),

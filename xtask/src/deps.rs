@@ -1,0 +1,158 @@
+//! `cargo xtask deps`: how many packages each feature brings, as a table in the documentation.
+//!
+//! With `--check` it writes nothing, and fails where the table says something else, so that a new dependency is seen in the change
+//! that brings it. Either way it fails where one backend brings what only another needs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::process::ExitCode;
+
+use crate::shell::{Result, cargo, root, text};
+
+const FILE: &str = "docs/choosing.md";
+const BEGIN: &str = "<!-- dependencies: cargo xtask deps -->\n";
+const END: &str = "<!-- end of dependencies -->\n";
+
+/// One system for all who count: what is needed differs from system to system.
+const SYSTEM: &str = "x86_64-unknown-linux-gnu";
+
+/// Features as an application chooses them, and how the table calls them.
+const CHOICES: [(&str, &str); 9] = [
+    ("", "none: `memory://`"),
+    ("sqlite", "`sqlite` (default)"),
+    ("postgres", "`postgres`"),
+    ("mysql", "`mysql`"),
+    ("redis", "`redis`"),
+    ("zk", "`zk`"),
+    ("postgres,tls", "`postgres`, `tls`"),
+    ("redis,tls", "`redis`, `tls`"),
+    ("postgres,mysql,sqlite,redis,zk,tls,sasl", "all"),
+];
+
+/// Packages that only this feature may bring.
+const OWN: [(&str, &[&str]); 6] = [
+    ("sqlite", &["libsqlite3-sys", "sqlx-sqlite", "notify"]),
+    ("postgres", &["sqlx-postgres"]),
+    ("mysql", &["sqlx-mysql"]),
+    ("redis", &["redis", "lockwell-redis"]),
+    ("zk", &["zookeeper-client", "lockwell-zk"]),
+    ("tls", &["rustls"]),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write nothing, and fail if the documentation says something else.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut trees = Vec::new();
+    for (features, title) in CHOICES {
+        trees.push((features, title, tree(features)?));
+    }
+    let strangers: Vec<_> = trees.iter().flat_map(|(features, _, tree)| strangers(features, tree)).collect();
+    if !strangers.is_empty() {
+        return Err(strangers.join("; "));
+    }
+    let path = root().join(FILE);
+    let problem = |error| format!("{FILE}: {error}");
+    let old = fs::read_to_string(&path).map_err(problem)?;
+    let new = filled(&old, &table(&trees))?;
+    if new == old {
+        println!(
+            "{FILE} has the number of dependencies of each feature, and no backend brings what another needs"
+        );
+    } else if options.check {
+        return Err(format!("{FILE} has other numbers of dependencies than the features: cargo xtask deps"));
+    } else {
+        fs::write(&path, new).map_err(problem)?;
+        println!("{FILE}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The packages that `lockwell` needs with these features and no others, those that build it included.
+fn tree(features: &str) -> Result<BTreeSet<String>> {
+    let mut command = cargo();
+    command.current_dir(root()).args(["tree", "--locked", "--package", "lockwell", "--no-default-features"]);
+    command.args(["--features", features, "--target", SYSTEM, "--edges", "normal,build"]);
+    command.args(["--prefix", "none", "--format", "{p}"]);
+    Ok(packages(&text(&mut command)?))
+}
+
+/// The names and versions in the output of `cargo tree`, without lockwell itself.
+fn packages(tree: &str) -> BTreeSet<String> {
+    let words = tree.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+    words.filter(|package| !package.is_empty() && !package.starts_with("lockwell v")).collect()
+}
+
+fn is_there(name: &str, tree: &BTreeSet<String>) -> bool {
+    tree.iter().any(|package| package.split(' ').next() == Some(name))
+}
+
+/// What is there with these features and should not be.
+fn strangers(features: &str, tree: &BTreeSet<String>) -> Vec<String> {
+    let chosen: Vec<_> = features.split(',').collect();
+    let others = OWN.iter().filter(|(feature, _)| !chosen.contains(feature));
+    let found = others.flat_map(|(feature, names)| {
+        let names = names.iter().filter(move |name| is_there(name, tree));
+        names.map(move |name| format!("{features:?} brings {name}, which only {feature:?} needs"))
+    });
+    let missing = OWN.iter().filter(|(feature, _)| chosen.contains(feature)).flat_map(|(feature, names)| {
+        let names = names.iter().filter(move |name| !is_there(name, tree));
+        names.map(move |name| format!("{feature:?} does not bring {name}: is it called otherwise now?"))
+    });
+    found.chain(missing).collect()
+}
+
+fn table(trees: &[(&str, &str, BTreeSet<String>)]) -> String {
+    let none = trees.iter().find(|(features, _, _)| features.is_empty()).map_or(0, |(_, _, tree)| tree.len());
+    let mut table = "| features | packages | beyond none |\n|---|---|---|\n".to_owned();
+    for (_, title, tree) in trees {
+        // Writing to a text does not fail.
+        writeln!(table, "| {title} | {} | {} |", tree.len(), tree.len().saturating_sub(none))
+            .unwrap_or_default();
+    }
+    table
+}
+
+/// The text with this table between the two comments.
+fn filled(text: &str, table: &str) -> Result<String> {
+    let (before, rest) = text.split_once(BEGIN).ok_or_else(|| format!("{FILE} has no line {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).ok_or_else(|| format!("{FILE} has no line {END}"))?;
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: &str = "lockwell v0.1.0 (/src)\nredis v1.8.1\nlockwell-redis v0.1.0 (/src/backend-redis)\n\
+                        tokio v1.54.0\ntokio v1.54.0 (*)\nsqlx-mysql v0.9.0\n";
+
+    #[test]
+    fn packages_count_once() {
+        let tree = packages(TREE);
+        assert_eq!(tree.len(), 4, "{tree:?}");
+        let table = table(&[("", "none", BTreeSet::new()), ("redis", "`redis`", tree)]);
+        assert!(table.ends_with("| none | 0 | 0 |\n| `redis` | 4 | 4 |\n"), "{table}");
+    }
+
+    #[test]
+    fn what_another_backend_needs_is_found() {
+        let tree = packages(TREE);
+        assert_eq!(strangers("redis", &tree), ["\"redis\" brings sqlx-mysql, which only \"mysql\" needs"]);
+        assert_eq!(strangers("redis,mysql", &tree).len(), 0);
+        let problems = strangers("redis,mysql,zk", &tree);
+        assert!(problems.iter().all(|one| one.contains("zk")) && problems.len() == 2, "{problems:?}");
+    }
+
+    #[test]
+    fn the_table_stands_between_its_comments() {
+        let text = format!("a\n{BEGIN}old\n{END}b\n");
+        assert_eq!(filled(&text, "new\n").unwrap(), format!("a\n{BEGIN}new\n{END}b\n"));
+        assert!(filled("a", "new\n").is_err());
+    }
+}

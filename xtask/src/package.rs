@@ -1,0 +1,139 @@
+//! `cargo xtask package`: the command as others install it: its manual pages and completions, a Debian package, and a program that
+//! needs no library of the system. Each is tried in an empty folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::shell::{Result, cargo, line, root, text};
+
+/// What a program needs that is linked to no library of the system.
+const MUSL: &str = "x86_64-unknown-linux-musl";
+
+const SHELLS: [(&str, &str); 3] = [("bash", "lockwell"), ("zsh", "_lockwell"), ("fish", "lockwell.fish")];
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let folder = root().join("target/package-cli");
+    emptied(&folder)?;
+    build(&[])?;
+    let program = target().join("release/lockwell");
+    let version = text(Command::new(&program).arg("--version"))?;
+    println!("built: {}", version.lines().next().unwrap_or_default());
+
+    text(Command::new(&program).arg("man").arg(folder.join("man")))?;
+    fs::create_dir_all(folder.join("completions")).map_err(|error| error.to_string())?;
+    for (shell, file) in SHELLS {
+        let script = text(Command::new(&program).args(["completions", shell]))?;
+        write(&folder.join("completions").join(file), &script)?;
+    }
+    println!("{}: manual pages and completions", folder.display());
+    tried(&program, &folder.join("tried"))?;
+
+    if is_there("cargo-deb") {
+        debian(&folder)?;
+    } else {
+        println!("NOT BUILT: the Debian package takes cargo-deb: cargo install cargo-deb --locked");
+    }
+    if has_std(MUSL) && is_there("musl-gcc") {
+        build(&["--target", MUSL])?;
+        let program = target().join(MUSL).join("release/lockwell");
+        tried(&program, &folder.join("tried-static"))?;
+        println!("{}: static", program.display());
+    } else {
+        println!(
+            "NOT BUILT: the static program takes musl-gcc (the package musl-tools) and rustup target add {MUSL}"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(more: &[&str]) -> Result<()> {
+    let mut command = cargo();
+    command
+        .current_dir(root())
+        .args(["build", "--release", "--locked", "--package", "lockwell-cli"])
+        .args(more);
+    eprintln!("xtask: {}", line(&command));
+    text(&mut command).map(drop)
+}
+
+/// The Debian package, by `[package.metadata.deb]` in cli/Cargo.toml.
+fn debian(folder: &Path) -> Result<()> {
+    let mut command = cargo();
+    command
+        .current_dir(root())
+        .args(["deb", "--no-build", "--package", "lockwell-cli", "--output"])
+        .arg(folder);
+    eprintln!("xtask: {}", line(&command));
+    text(&mut command)?;
+    let package = files(folder)?.into_iter().find(|file| file.extension().is_some_and(|it| it == "deb"));
+    let package = package.ok_or("cargo deb has left no package")?;
+    let unpacked = folder.join("unpacked");
+    text(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    for file in [
+        "usr/share/man/man1/lockwell.1.gz",
+        "usr/share/man/man1/lockwell-run.1.gz",
+        "usr/share/bash-completion/completions/lockwell",
+        "usr/share/zsh/vendor-completions/_lockwell",
+        "usr/share/fish/vendor_completions.d/lockwell.fish",
+        "usr/share/doc/lockwell/copyright",
+    ] {
+        if !unpacked.join(file).exists() {
+            return Err(format!("{} has no {file}", package.display()));
+        }
+    }
+    tried(&unpacked.join("usr/bin/lockwell"), &folder.join("tried-deb"))?;
+    println!("{}: unpacked and tried", package.display());
+    Ok(())
+}
+
+/// Runs a copy of the program alone in an empty folder, without any environment.
+fn tried(program: &Path, folder: &Path) -> Result<()> {
+    emptied(folder)?;
+    let copy = folder.join("lockwell");
+    fs::copy(program, &copy).map_err(|error| format!("{}: {error}", program.display()))?;
+    let address = format!("sqlite://{}", folder.join("locks.db").display());
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&copy);
+        text(command.env_clear().current_dir(folder).args(words))
+    };
+    let said = run(&["run", "--url", &address, "report", "--", "/bin/echo", "alone"])?;
+    let status = run(&["status", "--url", &address, "--json", "report"])?;
+    if said.trim() == "alone" && status.replace(' ', "").contains("\"held\":false") {
+        return Ok(());
+    }
+    Err(format!("{} does not work in an empty folder: {said}{status}", program.display()))
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether the standard library for this system is installed.
+fn has_std(system: &str) -> bool {
+    let found = text(Command::new("rustc").args(["--print", "target-libdir", "--target", system]));
+    found.is_ok_and(|folder| Path::new(folder.trim()).exists())
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+fn emptied(folder: &Path) -> Result<()> {
+    let problem = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(problem)?;
+    }
+    fs::create_dir_all(folder).map_err(problem)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let problem = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(problem)?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(problem)).collect()
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
