@@ -1,5 +1,11 @@
 // Where the links of the README lead in the documentation: of several definitions of a link the first one counts.
+//! [docs/choosing.md]: guides::choosing
+//! [docs/command.md]: guides::command
+//! [docs/fencing.md]: guides::fencing
+//! [docs/migrating.md]: guides::migrating
 //! [docs/modes.md]: guides::modes
+//! [docs/production.md]: guides::production
+//! [docs/testing.md]: guides::testing
 //! [docs/guarantees.md]: guides::guarantees
 //! [docs/operations.md]: guides::operations
 //! [docs/sql.md]: guides::sql
@@ -36,9 +42,18 @@ pub mod guides {
     #[cfg(feature = "conformance")]
     #[doc = include_str!("../docs/backend.md")]
     pub mod backend {}
+    #[doc = include_str!("../docs/choosing.md")]
+    pub mod choosing {}
     #[doc = include_str!("../docs/command.md")]
     pub mod command {}
-    #[doc = include_str!("../docs/fencing.md")]
+    #[cfg_attr(
+        all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk"),
+        doc = include_str!("../docs/fencing.md")
+    )]
+    #[cfg_attr(
+        not(all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk")),
+        doc = "docs/fencing.md: its code needs all backends."
+    )]
     pub mod fencing {}
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
@@ -48,11 +63,17 @@ pub mod guides {
     pub mod modes {}
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
-    #[doc = include_str!("../docs/redis.md")]
+    #[doc = include_str!("../docs/production.md")]
+    pub mod production {}
+    #[cfg_attr(feature = "redis", doc = include_str!("../docs/redis.md"))]
+    #[cfg_attr(not(feature = "redis"), doc = "docs/redis.md: its code needs the feature `redis`.")]
     pub mod redis {}
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
-    #[doc = include_str!("../docs/zookeeper.md")]
+    #[doc = include_str!("../docs/testing.md")]
+    pub mod testing {}
+    #[cfg_attr(feature = "zk", doc = include_str!("../docs/zookeeper.md"))]
+    #[cfg_attr(not(feature = "zk"), doc = "docs/zookeeper.md: its code needs the feature `zk`.")]
     pub mod zookeeper {}
     #[doc = include_str!("../ARCHITECTURE.md")]
     pub mod architecture {}

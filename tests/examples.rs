@@ -36,6 +36,33 @@ fn basic() {
     says("basic", &[], &["held, with token", "a second try gets it: false", "the waiter gave up"]);
 }
 
+/// Every example that there is has a test, and every one that the documentation tells to run is there.
+#[test]
+fn every_example_is_run() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a file of the repository");
+    let tests = [read(&root.join("tests/examples.rs")), read(&root.join("tests/service.rs"))].concat();
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join("examples")).expect("the examples") {
+        let name = entry.expect("an entry").file_name().into_string().expect("a name");
+        names.extend(name.strip_suffix(".rs").map(str::to_owned));
+    }
+    assert!(names.len() >= 15, "{names:?}");
+    for name in &names {
+        assert!(tests.contains(&format!("\"{name}\"")), "no test runs the example {name}");
+    }
+    let mut pages = vec![root.join("README.md")];
+    pages.extend(
+        std::fs::read_dir(root.join("docs")).expect("the guides").map(|it| it.expect("an entry").path()),
+    );
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|it| it == "md")) {
+        for told in read(page).split("cargo run --example ").skip(1) {
+            let name: String = told.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            assert!(names.contains(&name), "{}: there is no example {name}", page.display());
+        }
+    }
+}
+
 /// The first program of the README runs as it is written there.
 #[test]
 #[cfg(feature = "sqlite")]

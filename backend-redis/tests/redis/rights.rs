@@ -16,6 +16,12 @@ const RIGHTS: &str = include_str!("minimal.acl");
 
 const PASSWORD: &str = "canary-secret-123";
 
+#[test]
+fn the_guide_has_these_rights() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/redis.md");
+    assert!(std::fs::read_to_string(guide).expect("the guide").contains(RIGHTS.trim_end()));
+}
+
 fn rights() -> Vec<&'static str> {
     RIGHTS.split_whitespace().collect()
 }

@@ -98,6 +98,15 @@ async fn without_update(kind: Kind, url: &str) {
     }
 }
 
+/// The statements of docs/production.md that grant the rights on this server, on tables with another name.
+fn documented(server: &str, table: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/production.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let (_, block) = guide.split_once(&format!("```sql\n-- rights: {server}\n")).expect("the rights");
+    let (statements, _) = block.split_once("```").expect("the end of the block");
+    statements.replace("lockwell_locks", table)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_are_enough_on_postgres() {
     let Some(url) = url(Kind::Postgres, "rights").await else { return };
@@ -105,9 +114,9 @@ async fn the_documented_rights_are_enough_on_postgres() {
     let server = postgres().await.expect("it runs");
     let sql = format!(
         "CREATE ROLE app LOGIN PASSWORD '{CANARY}'; CREATE ROLE reader LOGIN;
-         GRANT SELECT, INSERT, UPDATE ON rights TO app;
-         GRANT SELECT, INSERT, UPDATE, DELETE ON rights_waiters, rights_clients, rights_members TO app;
-         GRANT SELECT ON rights, rights_waiters, rights_clients, rights_members TO reader;"
+         {}
+         GRANT SELECT ON rights, rights_waiters, rights_clients, rights_members TO reader;",
+        documented("postgres", "rights")
     );
     server.admin_sql(&sql).await.expect("an administrator");
     least(Kind::Postgres, &url.replace("postgres@", &format!("app:{CANARY}@"))).await;
@@ -123,12 +132,11 @@ async fn the_documented_rights_are_enough_on_mariadb() {
     let server = mariadb().await.expect("it runs");
     let sql = format!(
         "CREATE USER app@'%' IDENTIFIED BY '{CANARY}'; CREATE USER reader@'%';
-         GRANT SELECT, INSERT, UPDATE ON lockwell.rights TO app@'%';
-         GRANT SELECT, INSERT, UPDATE, DELETE ON lockwell.rights_queue TO app@'%';
-         GRANT SELECT, INSERT, UPDATE, DELETE ON lockwell.rights_members TO app@'%';
+         {}
          GRANT SELECT ON lockwell.rights TO reader@'%';
          GRANT SELECT ON lockwell.rights_members TO reader@'%';
-         GRANT SELECT ON lockwell.rights_queue TO reader@'%';"
+         GRANT SELECT ON lockwell.rights_queue TO reader@'%';",
+        documented("mysql", "lockwell.rights")
     );
     server.admin_sql(&sql).await.expect("an administrator");
     least(Kind::MariaDb, &url.replace("root@", &format!("app:{CANARY}@"))).await;

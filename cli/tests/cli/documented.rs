@@ -61,8 +61,9 @@ fn checked(block: &str) -> String {
 
 #[test]
 fn the_pages() {
-    let pages = ["docs/command.md", "README.md"].map(|page| blocks(&file(page)));
-    assert!(pages[0].len() >= 8 && !pages[1].is_empty(), "{pages:?}");
+    let pages = ["docs/command.md", "docs/migrating.md", "docs/production.md", "README.md"];
+    let pages = pages.map(|page| blocks(&file(page)));
+    assert!(pages[0].len() >= 8 && pages.iter().all(|blocks| !blocks.is_empty()), "{pages:?}");
     for block in pages.concat() {
         let site = Site::new();
         let block = if block.contains("LOCKWELL_URL") {
@@ -73,6 +74,21 @@ fn the_pages() {
         let run = script(&site, &checked(&block));
         assert_eq!(run.status, 0, "{block}\n{}\n{}", run.out, run.err);
         assert!(!run.out.contains("never"), "{block}\n{}", run.out);
+    }
+}
+
+/// A page with shell commands that nobody runs would not be noticed otherwise.
+#[test]
+fn no_page_is_forgotten() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap();
+        if path.extension().is_some_and(|it| it == "md")
+            && !["command.md", "migrating.md", "production.md"].contains(&name)
+        {
+            assert!(blocks(&file(&format!("docs/{name}"))).is_empty(), "{name}");
+        }
     }
 }
 

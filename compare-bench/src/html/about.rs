@@ -14,7 +14,7 @@ const PROMISES: [(&str, &str); 10] = [
     ("durable", "survives a restart of the server"),
     ("fifo", "waiters in order"),
     ("push", "waiters are told"),
-    ("herd_free", "a release wakes one waiter"),
+    ("herd_free", "a release does not wake all waiters"),
     ("loss_push", "the server tells of a loss"),
     ("shared", "readers and writers"),
     ("permits", "semaphores"),

@@ -31,7 +31,8 @@ pub struct Capabilities {
     pub push: bool,
     /// The server itself tells a holder of its loss (see [`DistributedLock::lost`](crate::DistributedLock::lost)).
     pub loss_push: bool,
-    /// A release notifies one waiter, not all of them.
+    /// How many waiters a release notifies does not grow with how many wait: one, two on some backends, and readers who come in
+    /// together.
     pub herd_free: bool,
     /// Processes on different hosts exclude each other.
     pub across_hosts: bool,
@@ -210,7 +211,7 @@ pub enum Requirement {
     Push,
     /// The server notifies a holder of its loss.
     LossPush,
-    /// A release notifies one waiter.
+    /// How many waiters a release notifies does not grow with how many wait.
     HerdFree,
     /// Works across hosts.
     AcrossHosts,
