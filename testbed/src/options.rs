@@ -24,6 +24,7 @@ pub enum Durability {
 pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) settings: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
     pub(crate) parent: Option<PathBuf>,
     release: Option<&'static Release>,
     /// The authority, the server's certificate and its key: files.
@@ -49,6 +50,13 @@ impl Options {
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// One more variable in the environment of the server, which has few otherwise: a library to load, for one.
+    #[must_use]
+    pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
         self
     }
 
@@ -86,9 +94,9 @@ impl Options {
         found.map(|(_, value)| &**value)
     }
 
-    /// The same without the settings, for a server of another kind beside this one.
+    /// The same without settings and environment, for a server of another kind beside this one.
     pub(crate) fn without_settings(&self) -> Self {
-        Self { settings: Vec::new(), ..self.clone() }
+        Self { settings: Vec::new(), environment: Vec::new(), ..self.clone() }
     }
 
     pub(crate) fn parent_folder(&self) -> PathBuf {

@@ -42,7 +42,12 @@ pub(super) fn prepare(
 /// Starts the server process and waits until it takes connections.
 pub(super) fn launch(kind: &dyn Kind, site: &Site<'_>, addr: SocketAddr, run: &mut Run) -> Result<(), Error> {
     let old_log = site.log_length();
-    site.script("run.sh", &kind.command(site, addr)?)?;
+    let mut command = kind.command(site, addr)?;
+    if !site.options.environment.is_empty() {
+        let variables = site.options.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        command.splice(0..0, std::iter::once("/usr/bin/env".to_owned()).chain(variables));
+    }
+    site.script("run.sh", &command)?;
     let pid = run.supervisor.spawn("run.sh")?;
     run.pid = Some(pid);
     let begun = Instant::now();
