@@ -1,116 +1,35 @@
 //! The servers of one run, and the ways to them.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use testbed::{Durability, MariaDb, Options, Postgres, Proxy, Redis, Server, ZooKeeper, ZooKeeperEnsemble};
+use testbed::{
+    Durability, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis, RedisSentinel, Server, ZooKeeper,
+    ZooKeeperEnsemble,
+};
 
+use super::clocks::{Clocks, SmallDisk};
+use super::kind::{Kind, Memory, Setup};
 use crate::error::{Error, Result};
-
-/// A backend that scenarios run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Workers are tasks of this process.
-    Memory,
-    Sqlite,
-    Postgres,
-    Mariadb,
-    Redis,
-    /// Redlock on three servers.
-    Redlock3,
-    /// One server of `ZooKeeper`.
-    Zookeeper,
-    /// An ensemble of three.
-    Zookeeper3,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Memory,
-        Self::Sqlite,
-        Self::Postgres,
-        Self::Mariadb,
-        Self::Redis,
-        Self::Redlock3,
-        Self::Zookeeper,
-        Self::Zookeeper3,
-    ];
-
-    /// Those of the quick set: one of each kind.
-    pub(crate) const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
-
-    /// As the command line calls it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::Mariadb => "mariadb",
-            Self::Redis => "redis",
-            Self::Redlock3 => "redlock3",
-            Self::Zookeeper => "zookeeper",
-            Self::Zookeeper3 => "zookeeper3",
-        }
-    }
-
-    pub(crate) fn has_server(self) -> bool {
-        !matches!(self, Self::Memory | Self::Sqlite)
-    }
-
-    pub(crate) fn is_sql_server(self) -> bool {
-        matches!(self, Self::Postgres | Self::Mariadb)
-    }
-
-    pub(crate) fn is_redis(self) -> bool {
-        matches!(self, Self::Redis | Self::Redlock3)
-    }
-
-    pub(crate) fn is_zookeeper(self) -> bool {
-        matches!(self, Self::Zookeeper | Self::Zookeeper3)
-    }
-
-    /// How many servers there are.
-    pub(crate) fn nodes(self) -> u32 {
-        match self {
-            Self::Memory | Self::Sqlite => 0,
-            Self::Redlock3 | Self::Zookeeper3 => 3,
-            _ => 1,
-        }
-    }
-
-    /// Whether waiters are served in order.
-    pub(crate) fn is_in_order(self) -> bool {
-        self != Self::Redlock3
-    }
-
-    /// Whether it has semaphores.
-    pub(crate) fn has_permits(self) -> bool {
-        self != Self::Redlock3
-    }
-}
-
-/// What the servers keep when they are killed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Memory {
-    /// Everything that they have acknowledged.
-    #[default]
-    Keeps,
-    /// Nothing.
-    Forgets,
-}
 
 /// Servers, which end with this.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) kind: Kind,
     pub(crate) nodes: Vec<Node>,
+    /// The replica that can be promoted.
+    pub(crate) standby: Option<Node>,
+    pub(crate) clocks: Option<Clocks>,
+    pub(crate) disk: Option<SmallDisk>,
+    pub(crate) ensemble: Option<ZooKeeperEnsemble>,
+    pub(crate) sentinels: Option<RedisSentinel>,
     memory: Memory,
+    pooler: Option<PgBouncer>,
+    /// Where the server is, since another has taken over.
+    moved: Mutex<Option<SocketAddr>>,
     folder: TempDir,
-    ensemble: Option<ZooKeeperEnsemble>,
 }
 
 /// One server.
@@ -140,48 +59,53 @@ pub(crate) struct Line {
     pub(crate) url: String,
 }
 
+/// What `PostgreSQL` is told to let sessions inherit.
+const HOSTILE_POSTGRES: [(&str, &str); 9] = [
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_deferrable", "on"),
+    ("synchronous_commit", "off"),
+    ("lock_timeout", "1ms"),
+    ("timezone", "Asia/Kathmandu"),
+    ("datestyle", "German, DMY"),
+    ("intervalstyle", "iso_8601"),
+    ("bytea_output", "escape"),
+    ("standard_conforming_strings", "off"),
+];
+
+/// The same for `MariaDB`.
+const HOSTILE_MARIADB: &str = "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY;
+    SET GLOBAL time_zone = '-07:00', autocommit = 0, completion_type = 1, lock_wait_timeout = 1, max_join_size = 1,
+        sql_select_limit = 0, sql_safe_updates = 1, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'";
+
 impl Ground {
     /// Starts the servers. Their data is in memory where that is possible: the scenarios are about locks, not about
     /// disks.
-    pub(crate) async fn start(kind: Kind, memory: Memory) -> Result<Self> {
+    pub(crate) async fn start(kind: Kind, memory: Memory, setup: Setup) -> Result<Self> {
         let shm = Path::new("/dev/shm");
         let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("lockwell-faults-").tempdir_in(&parent)?;
+        let clocks = (setup == Setup::Clocks).then(|| Clocks::make(folder.path())).transpose()?;
+        let disk = (setup == Setup::SmallDisk).then(|| SmallDisk::mount(&folder.path().join("disk")));
+        let mut ground = Self {
+            kind,
+            nodes: Vec::new(),
+            standby: None,
+            clocks,
+            disk: disk.transpose()?,
+            ensemble: None,
+            sentinels: None,
+            memory,
+            pooler: None,
+            moved: Mutex::default(),
+            folder,
+        };
         let durability = match (memory, kind) {
             (Memory::Forgets, _) => Durability::Fast,
             // A node of Redlock that answers before its change is on the disk has no vote for a while after its start.
             (Memory::Keeps, Kind::Redlock3) => Durability::Disk,
             (Memory::Keeps, _) => Durability::OsCache,
         };
-        let options = Options::new().durability(durability).parent(&parent);
-        // The tick is the grain of the time of ZooKeeper, and leases are short here.
-        let ticking = options.clone().setting("tickTime", "200").setting("maxSessionTimeout", "60000");
-        let folder = tempfile::Builder::new().prefix("lockwell-faults-").tempdir_in(&parent)?;
-        let mut ground = Self { kind, nodes: Vec::new(), memory, folder, ensemble: None };
-        match kind {
-            Kind::Memory | Kind::Sqlite => (),
-            Kind::Postgres => {
-                let options = options.setting("max_connections", "300");
-                ground.nodes.push(Node::Postgres(Postgres::start_with(&options).await.map_err(failed)?));
-            }
-            Kind::Mariadb => {
-                ground.nodes.push(Node::MariaDb(MariaDb::start_with(&options).await.map_err(failed)?));
-            }
-            Kind::Redis | Kind::Redlock3 => {
-                for _ in 0..kind.nodes() {
-                    ground.nodes.push(Node::Redis(Redis::start_with(&options).await.map_err(failed)?));
-                }
-            }
-            Kind::Zookeeper => {
-                let server = ZooKeeper::start_with(&ticking).await.map_err(failed)?;
-                ground.nodes.push(Node::ZooKeeper(server));
-            }
-            Kind::Zookeeper3 => {
-                let ticking = ticking.setting("syncLimit", "10").setting("initLimit", "50");
-                let ensemble = ZooKeeperEnsemble::start(3, &ticking).await.map_err(failed)?;
-                ground.nodes.extend(ensemble.servers().iter().cloned().map(Node::ZooKeeper));
-                ground.ensemble = Some(ensemble);
-            }
-        }
+        ground.launch(&Options::new().durability(durability).parent(&parent), setup).await?;
         if kind == Kind::Redlock3 && memory == Memory::Forgets {
             // Until the new nodes have a vote.
             tokio::time::sleep(LONGEST_TTL + std::time::Duration::from_secs(1)).await;
@@ -189,11 +113,95 @@ impl Ground {
         Ok(ground)
     }
 
+    async fn launch(&mut self, options: &Options, setup: Setup) -> Result<()> {
+        // The tick is the grain of the time of ZooKeeper, and leases are short here.
+        let ticking = options.clone().setting("tickTime", "200").setting("maxSessionTimeout", "60000");
+        match self.kind {
+            Kind::Memory | Kind::Sqlite => (),
+            Kind::Postgres => self.postgres(options, setup).await?,
+            Kind::Mariadb => {
+                let server = MariaDb::start_with(&self.timed(options, 0)?).await.map_err(failed)?;
+                if setup == Setup::Hostile {
+                    server.admin_sql(HOSTILE_MARIADB).await.map_err(failed)?;
+                }
+                self.nodes.push(Node::MariaDb(server));
+            }
+            Kind::Redis | Kind::Redlock3 => {
+                for node in 0..self.kind.nodes() {
+                    let server = Redis::start_with(&self.timed(options, node)?).await.map_err(failed)?;
+                    if setup == Setup::Standby {
+                        let standby = Redis::start_replica(server.addr(), options).await.map_err(failed)?;
+                        self.standby = Some(Node::Redis(standby));
+                    }
+                    self.nodes.push(Node::Redis(server));
+                }
+            }
+            Kind::Sentinel => {
+                let group = RedisSentinel::start_with(options).await.map_err(failed)?;
+                self.nodes = [group.master(), group.replica()].map(|node| Node::Redis(node.clone())).into();
+                self.sentinels = Some(group);
+            }
+            Kind::Zookeeper => {
+                let server = ZooKeeper::start_with(&self.timed(&ticking, 0)?).await.map_err(failed)?;
+                self.nodes.push(Node::ZooKeeper(server));
+            }
+            Kind::Zookeeper3 => {
+                let ticking = ticking.setting("syncLimit", "10").setting("initLimit", "50");
+                let ticking = self.timed(&ticking, 0)?;
+                let ensemble = match setup {
+                    Setup::Links => ZooKeeperEnsemble::start_with_links(3, &ticking).await,
+                    _ => ZooKeeperEnsemble::start(3, &ticking).await,
+                };
+                let ensemble = ensemble.map_err(failed)?;
+                self.nodes.extend(ensemble.servers().iter().cloned().map(Node::ZooKeeper));
+                self.ensemble = Some(ensemble);
+            }
+        }
+        Ok(())
+    }
+
+    async fn postgres(&mut self, options: &Options, setup: Setup) -> Result<()> {
+        let mut options = self.timed(options, 0)?.setting("max_connections", "300");
+        if setup == Setup::Hostile {
+            for (name, value) in HOSTILE_POSTGRES {
+                options = options.setting(name, value);
+            }
+        }
+        let server = Postgres::start_with(&options).await.map_err(failed)?;
+        if setup == Setup::Pooler {
+            self.pooler = Some(PgBouncer::start_with(&server, &Options::new()).await.map_err(failed)?);
+        }
+        if setup == Setup::Standby {
+            let standby = server.start_standby(&options).await.map_err(failed)?;
+            self.standby = Some(Node::Postgres(standby));
+        }
+        self.nodes.push(Node::Postgres(server));
+        Ok(())
+    }
+
+    /// With a clock of its own, if clocks can be stepped. The members of an ensemble share one.
+    fn timed(&self, options: &Options, node: u32) -> Result<Options> {
+        let Some(clocks) = &self.clocks else { return Ok(options.clone()) };
+        let environment = clocks.environment(&server_clock(node))?;
+        Ok(environment
+            .into_iter()
+            .fold(options.clone(), |options, (name, value)| options.environment(name, value)))
+    }
+
+    /// The file of `SQLite`.
+    pub(crate) fn file(&self) -> PathBuf {
+        let folder = self.disk.as_ref().map_or(self.folder.path(), SmallDisk::folder);
+        folder.join("locks.db")
+    }
+
     /// The address by which clients find the servers at these addresses.
     fn url(&self, addrs: &[SocketAddr]) -> String {
         let first = addrs.first().copied();
         match (self.nodes.first(), first) {
-            (Some(Node::Postgres(server)), Some(addr)) => server.url_via(addr),
+            (Some(Node::Postgres(server)), Some(addr)) => {
+                let is_pooled = self.pooler.is_some() && addr != server.addr();
+                server.url_via(addr) + if is_pooled { "?pooled=true" } else { "" }
+            }
             (Some(Node::MariaDb(server)), Some(addr)) => server.url_via(addr),
             (Some(Node::Redis(_)), _) if self.kind == Kind::Redlock3 => {
                 let nodes: Vec<_> = addrs.iter().map(ToString::to_string).collect();
@@ -203,31 +211,59 @@ impl Ground {
                 };
                 format!("redlock://{}{options}", nodes.join(","))
             }
-            (Some(Node::Redis(server)), Some(addr)) => server.url_via(addr),
+            (Some(Node::Redis(server)), Some(addr)) => match &self.sentinels {
+                Some(group) => group.url(),
+                None => server.url_via(addr),
+            },
             (Some(Node::ZooKeeper(server)), Some(addr)) => match &self.ensemble {
                 Some(ensemble) => ensemble.url_via(addrs),
                 None => server.url_via(addr),
             },
             _ if self.kind == Kind::Memory => format!("memory://{}", self.folder.path().display()),
-            _ => format!("sqlite://{}", self.folder.path().join("locks.db").display()),
+            _ => format!("sqlite://{}", self.file().display()),
         }
     }
 
     /// The address without anything in between.
     pub(crate) fn direct(&self) -> String {
-        let addrs: Vec<_> = self.nodes.iter().map(|node| node.server().addr()).collect();
-        self.url(&addrs)
+        let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        match moved {
+            Some(addr) => self.url(&[addr]),
+            None => self.url(&self.nodes.iter().map(|node| node.server().addr()).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The server is at another address from now on.
+    pub(crate) fn moved(&self, addr: SocketAddr) {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
     }
 
     /// A new way to all servers, on which faults can be put.
     pub(crate) async fn line(&self) -> Result<Line> {
+        let mut targets: Vec<_> = self.nodes.iter().map(|node| node.server().addr()).collect();
+        match &self.pooler {
+            _ if !self.kind.has_lines() => targets.clear(),
+            Some(pooler) => targets = vec![pooler.addr()],
+            None => (),
+        }
         let mut proxies = Vec::new();
-        for node in &self.nodes {
-            proxies.push(Proxy::start(node.server().addr()).await.map_err(|error| failed(error.into()))?);
+        for target in targets {
+            proxies.push(Proxy::start(target).await.map_err(|error| failed(error.into()))?);
         }
         let addrs: Vec<_> = proxies.iter().map(Proxy::addr).collect();
-        Ok(Line { url: self.url(&addrs), proxies })
+        let url = if addrs.is_empty() { self.direct() } else { self.url(&addrs) };
+        Ok(Line { proxies, url })
     }
+}
+
+/// What the clock of a server is called.
+pub(crate) fn server_clock(node: u32) -> String {
+    format!("server-{node}")
+}
+
+/// What that of a worker is called.
+pub(crate) fn worker_clock(worker: u32) -> String {
+    format!("worker-{worker}")
 }
 
 /// The longest lease of a Redlock whose nodes forget: as long they have no vote after a start.

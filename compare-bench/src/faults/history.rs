@@ -8,6 +8,7 @@
 //! - TASK UNTIL END CALLED ANSWERED LATE         the validity has ended, and the release has its answer
 //! ? TASK LOCK MODE ASKED ANSWERED WHY           not granted
 //! ! TASK AT                                     the guard said that it was held after it had said that it was not
+//! x TASK AT                                     the guarded witness refused a stale read or write
 //! ```
 //!
 //! Times are nanoseconds of the boot clock, which all processes of a host share.
@@ -110,6 +111,8 @@ pub(crate) struct History {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Guards that were held after they had been lost.
     pub(crate) revived: u64,
+    /// When the guarded witness refused something, and whose it was.
+    pub(crate) refused: Vec<(Who, u64)>,
 }
 
 impl End {
@@ -169,6 +172,10 @@ impl Journal {
     pub(crate) fn revived(&self, who: Who, at: u64) {
         self.line(&format!("! {} {at}\n", who.task));
     }
+
+    pub(crate) fn refused(&self, who: Who, at: u64) {
+        self.line(&format!("x {} {at}\n", who.task));
+    }
 }
 
 /// How a wait that ended is written.
@@ -226,6 +233,7 @@ impl History {
                 self.misses.push(Miss { ask, answered, why });
             }
             "!" => self.revived += 1,
+            "x" => self.refused.push((Who { worker, task }, next(&mut words)?)),
             _ => return None,
         }
         Some(())
@@ -269,11 +277,13 @@ mod tests {
         journal.missed(&ask, 50, TIMED_OUT);
         journal.missed(&ask, 60, "Unreachable");
         journal.revived(WHO, 70);
+        journal.refused(WHO, 80);
         let mut history = History::default();
         history.read(3, &std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(history.holds, [hold]);
         let misses: Vec<_> = history.misses.iter().map(|miss| (miss.answered, miss.why)).collect();
         assert_eq!(misses, [(50, Why::TimedOut), (60, Why::Failed)]);
+        assert_eq!(history.refused, [(WHO, 80)]);
         assert_eq!((history.errors["Unreachable"], history.revived, history.operations()), (1, 1, 3));
     }
 
@@ -287,8 +297,14 @@ mod tests {
 
     #[test]
     fn what_is_not_a_history_is_refused() {
-        for bad in ["x 1\n", "+ 1 2\n", "- 1 2 released 3 4 0\n", "= 1 1\n", "+ 0 2 0 1 2 3\n+ 0 2 0 1 2 4\n"]
-        {
+        for bad in [
+            "y 1\n",
+            "x 1\n",
+            "+ 1 2\n",
+            "- 1 2 released 3 4 0\n",
+            "= 1 1\n",
+            "+ 0 2 0 1 2 3\n+ 0 2 0 1 2 4\n",
+        ] {
             assert!(History::default().read(0, bad).is_err(), "{bad:?}");
         }
     }

@@ -7,13 +7,18 @@
 #[cfg(test)]
 mod broken;
 mod checker;
+mod clocks;
+mod excerpt;
 mod ground;
 mod habit;
 mod history;
+mod judge;
+mod kind;
 mod play;
 mod result;
 mod scenario;
 mod schedule;
+mod soak;
 mod strangers;
 mod strike;
 mod table;
@@ -21,21 +26,28 @@ mod witness;
 mod work;
 pub(crate) mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
+use futures_util::StreamExt;
+use futures_util::stream;
 
-use self::ground::Kind;
 use self::play::Run;
-use self::result::{Outcome, Results, Verdict};
 use self::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 
+use self::kind::Kind;
+use self::result::{Outcome, Results, Verdict};
+
 /// What is run, and on what.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct FaultsArgs {
+    #[command(subcommand)]
+    command: Option<FaultsCommand>,
+
     /// The scenarios [default: all].
     #[arg(value_name = "SCENARIO", value_parser = names())]
     scenarios: Vec<String>,
@@ -56,6 +68,10 @@ pub(crate) struct FaultsArgs {
     #[arg(long, default_value_t = 1)]
     repeat: u64,
 
+    /// So many runs at once.
+    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    at_once: u8,
+
     /// The file of the results. Runs that it has already are not repeated.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
@@ -70,35 +86,62 @@ pub(crate) struct FaultsArgs {
     list: bool,
 }
 
+#[derive(Clone, Debug, clap::Subcommand)]
+enum FaultsCommand {
+    /// Draw faults at random for a while. What comes otherwise than expected is shrunk to few faults.
+    Soak(soak::SoakArgs),
+    /// Repeat one run several times, with some of its faults or all of them, and say how often it came otherwise.
+    Replay(soak::ReplayArgs),
+}
+
 fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(table::ALL.iter().map(|scenario| scenario.name))
+    PossibleValuesParser::new(table::all().map(|scenario| scenario.name))
 }
 
 /// Runs them.
 pub(crate) async fn run(args: &FaultsArgs) -> Result<ExitCode> {
+    match &args.command {
+        Some(FaultsCommand::Soak(soak)) => return soak::run(soak).await,
+        Some(FaultsCommand::Replay(replay)) => return soak::replay(replay).await,
+        None => (),
+    }
     if args.list {
         list();
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(folder) = args.json.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut results = Results::read(&args.json)?;
-    let runs = args.runs();
-    for (number, (scenario, kind, seed)) in runs.iter().enumerate() {
-        if results.has(scenario.name, kind.name(), *seed) {
-            continue;
-        }
-        let outcome = args.play(scenario, *kind, *seed).await?;
-        println!("{:>3} of {} {}", number + 1, runs.len(), outcome.line());
+    let mut results = open(&args.json)?;
+    let (chosen, mut done) = (args.runs(), 0);
+    let is_new =
+        |(scenario, kind, seed): &(&Scenario, Kind, u64)| !results.has(scenario.name, kind.name(), *seed);
+    let left: Vec<_> = chosen.iter().copied().filter(is_new).collect();
+    let plays = stream::iter(left).map(|(scenario, kind, seed)| async move {
+        played(scenario, kind, seed, None, &args.json, args.keep.as_deref()).await
+    });
+    let mut plays = std::pin::pin!(plays.buffer_unordered(usize::from(args.at_once)));
+    while let Some(outcome) = plays.next().await {
+        let outcome = outcome?;
+        done += 1;
+        println!("{done:>3} {}", outcome.line());
         for example in &outcome.findings.examples {
             println!("      {example}");
         }
         results.add(outcome, &args.json)?;
     }
     println!("{}", results.table());
+    println!("{}", results.lateness());
     println!("all figures: {}", args.json.display());
-    Ok(if results.are_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    // Runs of other seeds and scenarios in the file are not what was asked for.
+    let asked =
+        |(scenario, kind, seed): &(&Scenario, Kind, u64)| results.is_well(scenario.name, kind.name(), *seed);
+    Ok(if chosen.iter().all(asked) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The results so far, and the folder for those to come.
+fn open(json: &Path) -> Result<Results> {
+    if let Some(folder) = json.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    Results::read(json)
 }
 
 impl FaultsArgs {
@@ -110,7 +153,7 @@ impl FaultsArgs {
             by_name && (!self.quick || scenario.is_quick)
         };
         let mut runs = Vec::new();
-        for scenario in table::ALL.iter().filter(is_chosen) {
+        for scenario in table::all().filter(is_chosen) {
             let is_usual = |kind: &Kind| !self.quick || Kind::QUICK.contains(kind);
             let is_wanted = |kind: &Kind| {
                 if self.backend.is_empty() { is_usual(kind) } else { self.backend.contains(kind) }
@@ -123,32 +166,40 @@ impl FaultsArgs {
         }
         runs
     }
+}
 
-    async fn play(&self, scenario: &Scenario, kind: Kind, seed: u64) -> Result<Outcome> {
-        let expected = (scenario.expected)(kind).map_err(Error::failed)?;
-        let folder = tempfile::Builder::new().prefix("lockwell-faults-histories-").tempdir()?;
-        let run = Run { scenario, kind, seed, folder: folder.path() };
-        let outcome = match run.play(expected).await {
-            Ok(outcome) => outcome,
-            Err(error) => play::failure(&run, expected, &error),
-        };
-        let is_odd = matches!(outcome.verdict, Verdict::Otherwise { .. });
-        let beside = is_odd.then(|| self.json.with_extension("histories"));
-        if let Some(keep) = self.keep.clone().or(beside) {
-            let target = keep.join(format!("{}-{}-{seed}", scenario.name, kind.name()));
-            std::fs::create_dir_all(&target)?;
-            for file in std::fs::read_dir(folder.path())?.flatten() {
-                if file.file_type()?.is_file() {
-                    std::fs::copy(file.path(), target.join(file.file_name()))?;
-                }
+/// Plays one run, with all of its faults or `only` some. Keeps its histories if that is wanted, or if it came otherwise.
+async fn played(
+    scenario: &Scenario,
+    kind: Kind,
+    seed: u64,
+    only: Option<&[usize]>,
+    json: &Path,
+    keep: Option<&Path>,
+) -> Result<Outcome> {
+    let expected = (scenario.expected)(kind).map_err(Error::failed)?;
+    let folder = tempfile::Builder::new().prefix("lockwell-faults-histories-").tempdir()?;
+    let run = Run { scenario, kind, seed, only, folder: folder.path() };
+    let outcome = match run.play(expected).await {
+        Ok(outcome) => outcome,
+        Err(error) => play::failure(&run, expected, &error),
+    };
+    let is_odd = matches!(outcome.verdict, Verdict::Otherwise { .. });
+    let beside = is_odd.then(|| json.with_extension("histories"));
+    if let Some(keep) = keep.map(Path::to_owned).or(beside) {
+        let target = keep.join(format!("{}-{}-{seed}", scenario.name, kind.name()));
+        std::fs::create_dir_all(&target)?;
+        for file in std::fs::read_dir(folder.path())?.flatten() {
+            if file.file_type()?.is_file() {
+                std::fs::copy(file.path(), target.join(file.file_name()))?;
             }
         }
-        Ok(outcome)
     }
+    Ok(outcome)
 }
 
 fn list() {
-    for scenario in table::ALL {
+    for scenario in table::all() {
         let quick = if scenario.is_quick { " (quick)" } else { "" };
         println!("{}{quick}: {}", scenario.name, scenario.about);
         for kind in Kind::ALL {

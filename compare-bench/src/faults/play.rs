@@ -9,29 +9,25 @@ use lockwell::{LockConfig, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
-use super::checker::{self, Findings, Outage, Rules, Span};
-use super::ground::{Ground, Kind};
+use super::checker::{self, Findings};
+use super::excerpt;
+use super::ground::{Ground, worker_clock};
 use super::habit::Habit;
-use super::history::{End, History};
+use super::history::History;
+use super::judge;
+use super::kind::Kind;
 use super::nanos;
 use super::result::{Counts, Outcome, Verdict};
 use super::scenario::{Expected, Scenario};
 use super::schedule::{Fault, Strike};
-use super::strike::{Happened, Stage};
-use super::witness::{Guard, Testimony, Witness};
+use super::strike::Stage;
+use super::witness::{Guard, Witness};
 use super::work::Work;
 use super::worker::Worker;
 use crate::error::{Error, Result};
 
 /// The length of the leases.
-const TTL: Duration = Duration::from_millis(1500);
-
-/// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the latest after
-/// 1.3 s on most backends; the rest is for a busy machine.
-const BOUND: Duration = Duration::from_secs(4);
-
-/// A waiter that asked so much earlier than another was the first of them at the server.
-const ORDER: Duration = Duration::from_millis(1500);
+pub(crate) const TTL: Duration = Duration::from_millis(1500);
 
 /// For how long it goes on after the last fault and all that may follow from it.
 const CALM: Duration = Duration::from_millis(2500);
@@ -39,29 +35,31 @@ const CALM: Duration = Duration::from_millis(2500);
 /// How long the workers may take to come to an end.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How many operations a run has at least to say anything.
-const LEAST: u64 = 50;
-
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) kind: Kind,
     pub(crate) seed: u64,
+    /// Of the faults that are drawn, only these happen, by number.
+    pub(crate) only: Option<&'a [usize]>,
     /// Where the histories go.
     pub(crate) folder: &'a Path,
 }
 
 impl Run<'_> {
     /// The faults that this run has.
-    fn schedule(&self) -> Vec<Strike> {
-        self.scenario.schedule(self.seed, self.kind, millis(TTL))
+    pub(crate) fn schedule(&self) -> Vec<Strike> {
+        let all = self.scenario.schedule(self.seed, self.kind, millis(TTL));
+        let is_wanted = |number: usize| self.only.is_none_or(|only| only.contains(&number));
+        let wanted = all.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
+        wanted.map(|(_, strike)| strike).collect()
     }
 
     /// Plays it.
     pub(crate) async fn play(&self, expected: Expected) -> Result<Outcome> {
         let schedule = self.schedule();
-        let ground = Ground::start(self.kind, self.scenario.memory).await?;
+        let ground = Ground::start(self.kind, self.scenario.memory, self.scenario.setup).await?;
         let path = self.folder.join("witness");
         let witness = Witness::start(&path, Guard::default())?;
         let (stage, workers) = self.assemble(ground, &schedule, &path).await?;
@@ -75,13 +73,14 @@ impl Run<'_> {
         }
         let happened = stage.happened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deprived = stage.deprived.load(Ordering::SeqCst);
-        let rules = self.rules(&happened, deprived, until);
+        let rules = judge::rules(self, &happened, deprived, until);
         let mut findings = checker::check(&history, &rules);
         findings.left_behind = u64::try_from(left_behind.len()).unwrap_or(u64::MAX);
         findings.examples.extend(left_behind);
         let testimony = witness.testimony();
-        let counts = counts(&history, &testimony, &happened, &killed);
-        let verdict = verdict(expected, &findings, &testimony, &counts);
+        let counts = judge::counts(self.scenario.crew.habit, &history, &testimony, &happened, &killed);
+        let verdict = judge::verdict(expected, &findings, &testimony, &counts);
+        let excerpt = excerpt::of(&history, &happened, began, nanos_of(TTL));
         Ok(Outcome {
             scenario: self.scenario.name.to_owned(),
             backend: self.kind.name().to_owned(),
@@ -93,6 +92,8 @@ impl Run<'_> {
             findings,
             began,
             happened,
+            excerpt,
+            shrunk: None,
         })
     }
 
@@ -112,6 +113,7 @@ impl Run<'_> {
             worker,
             prefix: prefix.to_owned(),
             locks: crew.locks,
+            look_alike: crew.look_alike,
             tasks: crew.tasks,
             modes,
             ttl: micros(TTL),
@@ -140,9 +142,13 @@ impl Run<'_> {
         for worker in 0..self.scenario.crew.workers {
             let line = ground.line().await?;
             let work = self.work(worker, witness, &prefix);
-            workers.push(match self.kind {
-                Kind::Memory => Worker::tasks(&line.url, work).await?,
-                _ => Worker::process(&line.url, work).await?,
+            workers.push(if self.kind == Kind::Memory {
+                Worker::tasks(&line.url, work).await?
+            } else {
+                let clocks = ground.clocks.as_ref();
+                let clock = clocks.map(|clocks| clocks.environment(&worker_clock(worker))).transpose()?;
+                let environment = clock.as_ref().map_or(&[][..], |clock| &clock[..]);
+                Worker::process(&line.url, work, environment).await?
             });
             lines.push(line);
         }
@@ -150,13 +156,14 @@ impl Run<'_> {
             worker.ready().await?;
         }
         let operator = if Scenario::has_operator(schedule) { Some(operator(&ground).await?) } else { None };
-        let names = (0..2 * self.scenario.crew.locks).map(|lock| format!("{prefix}/{lock}")).collect();
+        let names = self.work(0, witness, &prefix).names();
         let stage = Stage {
             ground,
             lines,
             workers: workers.iter().map(Worker::id).collect(),
             names,
             operator,
+            chosen: Mutex::default(),
             deprived: AtomicU64::new(0),
             happened: Mutex::default(),
         };
@@ -195,7 +202,7 @@ impl Run<'_> {
         };
         let killed: Vec<u32> = schedule.iter().filter_map(is_killed).collect();
         // Faults may have taken longer than planned, as the start of a server does on a busy machine.
-        let calm = if schedule.is_empty() { Duration::ZERO } else { TTL + BOUND + CALM };
+        let calm = if schedule.is_empty() { Duration::ZERO } else { TTL + judge::BOUND + CALM };
         let least = begun + Duration::from_millis(self.scenario.crew.least);
         tokio::time::sleep_until(least.max(tokio::time::Instant::now() + calm)).await;
         let until = nanos();
@@ -211,36 +218,6 @@ impl Run<'_> {
         }
         Ok((killed, until))
     }
-
-    fn rules(&self, happened: &[Happened], deprived: u64, until: u64) -> Rules {
-        let span = |one: &Happened| Span { from: one.from, until: one.until };
-        let mut faults: Vec<Span> = happened.iter().map(span).collect();
-        // At the end everybody leaves, at a different moment each.
-        faults.push(Span { from: until, until: u64::MAX });
-        if self.scenario.crew.habit == Habit::PausesBeforeWrite {
-            faults.push(Span { from: 0, until: u64::MAX });
-        }
-        let nodes = self.kind.nodes();
-        let outages = happened.iter().filter_map(|one| {
-            let worker = match one.strike.fault {
-                Fault::Blackhole { worker, .. } | Fault::Cut { worker, .. } => Some(worker),
-                Fault::KillAll { .. } => None,
-                Fault::PauseServer { .. } | Fault::KillServer { .. } if nodes == 1 => None,
-                _ => return None,
-            };
-            Some(Outage { span: Span { from: one.inner_from, until: one.inner_until }, worker })
-        });
-        // In the first moments, with readers who come in together, order says nothing.
-        let in_order = self.kind.is_in_order().then(|| nanos_of(ORDER));
-        Rules {
-            ttl: nanos_of(TTL),
-            bound: nanos_of(BOUND),
-            in_order,
-            outages: outages.collect(),
-            faults,
-            deprived,
-        }
-    }
 }
 
 fn millis(span: Duration) -> u64 {
@@ -251,7 +228,7 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn nanos_of(span: Duration) -> u64 {
+pub(super) fn nanos_of(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -290,7 +267,7 @@ async fn operator(ground: &Ground) -> Result<Locks> {
 /// Waits until the locks are free and nobody waits for them, for as long as it may take. Returns what is left behind.
 async fn quiet(stage: &Stage) -> Result<Vec<String>> {
     let locks = operator(&stage.ground).await?;
-    let end = tokio::time::Instant::now() + TTL + BOUND * 2;
+    let end = tokio::time::Instant::now() + TTL + judge::BOUND * 2;
     let left = loop {
         let left = left_behind(&locks, &stage.names).await?;
         if left.is_empty() || tokio::time::Instant::now() > end {
@@ -314,69 +291,6 @@ async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
     Ok(left)
 }
 
-fn counts(history: &History, testimony: &Testimony, happened: &[Happened], killed: &[u32]) -> Counts {
-    let ended = |end| {
-        let number = history.holds.iter().filter(|hold| hold.end == end).count();
-        u64::try_from(number).unwrap_or(u64::MAX)
-    };
-    // From the death of a holder to the next grant of what it held.
-    let deaths = happened.iter().filter_map(|one| match one.strike.fault {
-        Fault::KillWorker { worker } if killed.contains(&worker) => Some((worker, one.from)),
-        _ => None,
-    });
-    let mut recovery = Vec::new();
-    for (worker, at) in deaths {
-        let held = |hold: &&super::history::Hold| {
-            hold.end == End::Unfinished
-                && hold.ask.who.worker == worker
-                && hold.ask.mode == lockwell::Mode::Exclusive
-        };
-        for dead in history.holds.iter().filter(held) {
-            let later = history.holds.iter().filter(|hold| hold.ask.lock == dead.ask.lock && hold.from > at);
-            recovery.extend(later.map(|hold| hold.from - at).min());
-        }
-    }
-    let mut late: Vec<u64> =
-        history.holds.iter().map(|hold| hold.told_late).filter(|late| *late > 0).collect();
-    late.sort_unstable();
-    Counts {
-        operations: history.operations(),
-        grants: u64::try_from(history.holds.len()).unwrap_or(u64::MAX),
-        expired: ended(End::Expired),
-        taken: ended(End::Taken),
-        unknown: ended(End::Unknown),
-        unfinished: ended(End::Unfinished),
-        errors: history.errors.clone(),
-        unguarded_writes: testimony.plain_writes,
-        unguarded_lost: testimony.plain_lost,
-        guarded_writes: testimony.guarded_writes,
-        guarded_lost: testimony.guarded_lost,
-        refused: testimony.refused,
-        recovery_ms: recovery.iter().max().map(|nanos| nanos / 1_000_000),
-        told_late_us: late.last().map(|nanos| nanos / 1000),
-        told: u64::try_from(late.len()).unwrap_or(u64::MAX),
-    }
-}
-
-fn verdict(expected: Expected, findings: &Findings, testimony: &Testimony, counts: &Counts) -> Verdict {
-    let mut reasons: Vec<String> =
-        findings.wrong().into_iter().map(|(number, what)| format!("{number} {what}")).collect();
-    if expected != Expected::MayOverlap {
-        let what = findings.unsafe_ones().into_iter();
-        reasons.extend(what.map(|(number, what)| format!("{number} {what}")));
-    }
-    if testimony.guarded_lost > 0 {
-        reasons.push(format!("{} writes lost at the guarded witness", testimony.guarded_lost));
-    }
-    match (reasons.is_empty(), counts.operations < LEAST) {
-        (false, _) => Verdict::Otherwise { reasons },
-        (true, false) => Verdict::AsExpected,
-        (true, true) => {
-            Verdict::NotRun { why: format!("only {} operations, which says nothing", counts.operations) }
-        }
-    }
-}
-
 /// A failure of the machinery itself, which says nothing about the lock.
 pub(crate) fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> Outcome {
     Outcome {
@@ -390,5 +304,7 @@ pub(crate) fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> Outco
         findings: Findings::default(),
         began: 0,
         happened: Vec::new(),
+        excerpt: None,
+        shrunk: None,
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checker::Findings;
+use super::excerpt::Excerpt;
 use super::scenario::Expected;
 use super::strike::Happened;
 use crate::error::{Error, Result};
@@ -50,9 +51,16 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
     /// The longest time from the death of a holder to the next grant.
     pub(crate) recovery_ms: Option<u64>,
+    /// The longest time in which nobody was granted any lock, while and after servers were in trouble.
+    #[serde(default)]
+    pub(crate) without_grant_ms: Option<u64>,
     /// How many holders were told of the end of their lease, and how late at most.
     pub(crate) told: u64,
     pub(crate) told_late_us: Option<u64>,
+    /// How late they were told, from when their process could run again: microseconds at most, and how often. Not of
+    /// processes of which that is not known.
+    #[serde(default)]
+    pub(crate) lateness: Vec<(u64, u64)>,
 }
 
 /// One run.
@@ -72,6 +80,21 @@ pub(crate) struct Outcome {
     pub(crate) began: u64,
     /// The faults as they happened.
     pub(crate) happened: Vec<Happened>,
+    /// What a timeline is drawn from.
+    #[serde(default)]
+    pub(crate) excerpt: Option<Excerpt>,
+    /// Of a run of random faults that came otherwise: which of them suffice, and how often of how many times.
+    #[serde(default)]
+    pub(crate) shrunk: Option<Shrunk>,
+}
+
+/// Faults that suffice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Shrunk {
+    /// Their numbers in the schedule of the seed.
+    pub(crate) strikes: Vec<usize>,
+    pub(crate) seen: u64,
+    pub(crate) tried: u64,
 }
 
 impl Outcome {
@@ -106,7 +129,7 @@ pub(crate) struct Results {
 }
 
 /// What the file calls itself.
-const SCHEMA: &str = "lockwell-faults-1";
+pub(crate) const SCHEMA: &str = "lockwell-faults-1";
 
 impl Results {
     /// Those of a file, or none if there is no such file.
@@ -139,9 +162,33 @@ impl Results {
         Ok(())
     }
 
-    /// Whether nothing came otherwise than expected and everything was run.
-    pub(crate) fn are_well(&self) -> bool {
-        self.outcomes.iter().all(|outcome| outcome.verdict == Verdict::AsExpected)
+    /// Whether this run came as expected.
+    pub(crate) fn is_well(&self, scenario: &str, backend: &str, seed: u64) -> bool {
+        let mut runs = self.outcomes.iter().filter(|outcome| outcome.is_of(scenario, backend, seed));
+        runs.next().is_some_and(|outcome| outcome.verdict == Verdict::AsExpected)
+    }
+
+    /// How late holders were told of the end of their lease, in all runs together.
+    pub(crate) fn lateness(&self) -> String {
+        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        for (late, number) in self.outcomes.iter().flat_map(|outcome| &outcome.counts.lateness) {
+            *numbers.entry(*late).or_default() += number;
+        }
+        let all: u64 = numbers.values().sum();
+        let Some((longest, _)) = numbers.last_key_value() else { return "no lease has run out".to_owned() };
+        // So many of a thousand are not later than that.
+        let share = |thousandths: u64| {
+            let mut below = 0;
+            let found = numbers.iter().find(|(_, number)| {
+                below += **number;
+                below * 1000 >= all * thousandths
+            });
+            found.map_or(*longest, |(late, _)| *late)
+        };
+        let (half, most) = (share(500), share(999));
+        format!(
+            "{all} holders told of the end of their lease: p50 {half} us, p99.9 {most} us, at most {longest} us late"
+        )
     }
 
     /// The table of scenarios and backends, as in the documentation: what is expected, and how often it came so.
@@ -176,4 +223,57 @@ fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run with this to say about the lateness of `lost()`.
+    fn outcome(seed: u64, lateness: Vec<(u64, u64)>) -> Outcome {
+        Outcome {
+            scenario: "calm".to_owned(),
+            backend: "redis".to_owned(),
+            seed,
+            expected: Expected::Safe,
+            verdict: Verdict::AsExpected,
+            seconds: 5.0,
+            counts: Counts { lateness, ..Counts::default() },
+            findings: Findings::default(),
+            began: 0,
+            happened: Vec::new(),
+            excerpt: None,
+            shrunk: None,
+        }
+    }
+
+    #[test]
+    fn percentiles_are_of_all_runs_together() {
+        let outcomes =
+            vec![outcome(1, vec![(100, 600), (2_000, 398)]), outcome(2, vec![(2_000, 1), (50_000, 1)])];
+        let results = Results { schema: SCHEMA.to_owned(), outcomes };
+        let said = results.lateness();
+        assert!(said.starts_with("1000 holders"), "{said}");
+        assert!(said.contains("p50 100 us, p99.9 2000 us, at most 50000 us"), "{said}");
+        assert_eq!(Results::default().lateness(), "no lease has run out");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_earlier_files_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("faults.json");
+        let mut results = Results::read(&path).unwrap();
+        results.add(outcome(3, vec![(7, 2)]), &path).unwrap();
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        assert!(Results::read(&path).unwrap().is_well("calm", "redis", 3));
+        // What was not there in the first version.
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let one = json["outcomes"][0].as_object_mut().unwrap();
+        assert!(one.remove("excerpt").is_some() && one.remove("shrunk").is_some());
+        assert!(one["counts"].as_object_mut().unwrap().remove("lateness").is_some());
+        text = json.to_string();
+        std::fs::write(&path, text).unwrap();
+        assert!(Results::read(&path).unwrap().has("calm", "redis", 3));
+        assert!(!Results::read(&path).unwrap().is_well("calm", "redis", 4));
+    }
 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::{Kind, Memory};
 use super::habit::Habit;
+use super::kind::{Kind, Memory, Setup};
 use super::schedule::{Draw, Fault, Strike};
 
 /// What a backend is expected to do in a scenario.
@@ -20,6 +20,15 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
+    /// In one word, as tables have it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::MayOverlap => "guard",
+            Self::Unavailable => "told",
+        }
+    }
+
     /// In words, as the documentation has it.
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -38,6 +47,8 @@ pub(crate) struct Crew {
     pub(crate) tasks: u32,
     /// That go quickly from hand to hand; as many more are held for long.
     pub(crate) locks: u32,
+    /// The names of the locks look like each other.
+    pub(crate) look_alike: bool,
     /// Mutexes only, or also a reader-writer lock and a semaphore.
     pub(crate) all_modes: bool,
     /// Microseconds.
@@ -57,6 +68,7 @@ impl Crew {
         workers: 3,
         tasks: 12,
         locks: 9,
+        look_alike: false,
         all_modes: true,
         hold: 1_000,
         long: (40, 60),
@@ -76,6 +88,7 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     pub(crate) crew: Crew,
     pub(crate) memory: Memory,
+    pub(crate) setup: Setup,
     /// Whether it is part of the quick set.
     pub(crate) is_quick: bool,
     /// Draws the faults.

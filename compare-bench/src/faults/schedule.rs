@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ground::Kind;
+use super::kind::Kind;
 
 /// Which way bytes are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,10 +28,16 @@ pub(crate) enum Fault {
     StopWorker { worker: u32, millis: u64 },
     /// All that goes this way between a worker and all servers is lost.
     Blackhole { worker: u32, way: Way, millis: u64 },
+    /// The same between all workers and one server.
+    LoseNode { node: u32, millis: u64 },
     /// Connections of a worker are reset, new ones too.
     Cut { worker: u32, millis: u64 },
+    /// Connections of a worker are reset once.
+    Reset { worker: u32 },
     /// All bytes of a worker take so long, each way.
     Delay { worker: u32, each_way: u64, millis: u64 },
+    /// All that goes this way between a worker and all servers is kept for so long, and arrives then.
+    Hold { worker: u32, way: Way, millis: u64 },
     /// The reply to the k-th request of a worker is lost, and its connection reset.
     DropReply { worker: u32, request: u64, millis: u64 },
     /// What a worker has sent arrives much later, on a connection that it has given up.
@@ -44,39 +50,155 @@ pub(crate) enum Fault {
     KillServer { node: u32, millis: u64 },
     /// All servers are killed at once and started again.
     KillAll { millis: u64 },
+    /// The server that leads is killed and started again.
+    KillLeader { millis: u64 },
+    /// The other servers cannot reach one of them: the one that leads, or one that does not. Clients can.
+    Island { of_leader: bool, millis: u64 },
+    /// A replica takes over: after the server has ended in good order, or was killed.
+    Promote { planned: bool },
+    /// Redis: a node is killed and starts again without the last bytes of its append-only file.
+    TruncateLog { node: u32, bytes: u64 },
+    /// `ZooKeeper`: a server is killed and starts again without its data.
+    LoseData { node: u32 },
     /// An operator frees a lock, whoever holds it.
     ForceRelease { lock: u32 },
     /// Redis: all keys of a node are deleted.
     FlushAll { node: u32 },
     /// Redis: the node forgets all scripts.
     FlushScripts { node: u32 },
+    /// Redis: memory is short, and keys are evicted.
+    Evict { node: u32, millis: u64 },
+    /// Redis: memory is short, and what takes more of it is refused.
+    FillMemory { node: u32, millis: u64 },
+    /// Redis: the password is another, and all connections have ended.
+    ChangePassword { node: u32, millis: u64 },
     /// The server ends all connections of clients.
     KillSessions { node: u32 },
+    /// The server ends the connections on which clients are told of releases.
+    KillListeners { node: u32 },
     /// SQL: somebody has the rows of all locks locked in a transaction.
     Rogue { millis: u64 },
+    /// SQL: transactions of somebody else lock rows of locks, in any order.
+    Deadlocks { millis: u64 },
+    /// The wall clock of a server is so far ahead or behind; for good if no time is given.
+    StepServerClock { node: u32, by: i64, millis: u64 },
+    /// The same of a worker.
+    StepWorkerClock { worker: u32, by: i64, millis: u64 },
+    /// `SQLite`: somebody reads the file in one long transaction.
+    LongReader { millis: u64 },
+    /// `SQLite`: a copy takes the place of the file.
+    ReplaceFile,
+    /// `SQLite`: nothing more can be written to the disk.
+    FillDisk { millis: u64 },
+    /// `ZooKeeper`: the folder of all locks is deleted.
+    RemoveFolder,
+}
+
+/// What a fault happens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Struck {
+    Worker(u32),
+    Server(u32),
+    /// All servers, or one that is known only when it happens.
+    Servers,
+    /// What the servers keep.
+    Data,
 }
 
 impl Fault {
+    /// What it happens to.
+    pub(crate) fn struck(self) -> Struck {
+        match self {
+            Self::KillWorker { worker }
+            | Self::StopWorker { worker, .. }
+            | Self::Blackhole { worker, .. }
+            | Self::Cut { worker, .. }
+            | Self::Reset { worker }
+            | Self::Delay { worker, .. }
+            | Self::Hold { worker, .. }
+            | Self::DropReply { worker, .. }
+            | Self::HoldBack { worker, .. }
+            | Self::StepWorkerClock { worker, .. } => Struck::Worker(worker),
+            Self::LoseNode { node, .. }
+            | Self::PauseServer { node, .. }
+            | Self::RestartServer { node, .. }
+            | Self::KillServer { node, .. }
+            | Self::TruncateLog { node, .. }
+            | Self::LoseData { node }
+            | Self::StepServerClock { node, .. }
+            | Self::FillMemory { node, .. }
+            | Self::ChangePassword { node, .. }
+            | Self::KillSessions { node }
+            | Self::KillListeners { node } => Struck::Server(node),
+            Self::KillAll { .. } | Self::KillLeader { .. } | Self::Island { .. } | Self::Promote { .. } => {
+                Struck::Servers
+            }
+            Self::ForceRelease { .. }
+            | Self::FlushAll { .. }
+            | Self::FlushScripts { .. }
+            | Self::Evict { .. }
+            | Self::Rogue { .. }
+            | Self::Deadlocks { .. }
+            | Self::LongReader { .. }
+            | Self::ReplaceFile
+            | Self::FillDisk { .. }
+            | Self::RemoveFolder => Struck::Data,
+        }
+    }
+
     /// How long it lasts.
     pub(crate) fn length(self) -> Duration {
         match self {
             Self::StopWorker { millis, .. }
             | Self::Blackhole { millis, .. }
+            | Self::LoseNode { millis, .. }
             | Self::Cut { millis, .. }
             | Self::Delay { millis, .. }
+            | Self::Hold { millis, .. }
             | Self::DropReply { millis, .. }
             | Self::HoldBack { millis, .. }
             | Self::PauseServer { millis, .. }
             | Self::RestartServer { millis, .. }
             | Self::KillServer { millis, .. }
             | Self::KillAll { millis }
-            | Self::Rogue { millis } => Duration::from_millis(millis),
+            | Self::KillLeader { millis }
+            | Self::Island { millis, .. }
+            | Self::Evict { millis, .. }
+            | Self::FillMemory { millis, .. }
+            | Self::ChangePassword { millis, .. }
+            | Self::Rogue { millis }
+            | Self::Deadlocks { millis }
+            | Self::StepServerClock { millis, .. }
+            | Self::StepWorkerClock { millis, .. }
+            | Self::LongReader { millis }
+            | Self::FillDisk { millis } => Duration::from_millis(millis),
             Self::KillWorker { .. }
+            | Self::Reset { .. }
+            | Self::Promote { .. }
+            | Self::TruncateLog { .. }
+            | Self::LoseData { .. }
             | Self::ForceRelease { .. }
             | Self::FlushAll { .. }
             | Self::FlushScripts { .. }
-            | Self::KillSessions { .. } => Duration::ZERO,
+            | Self::KillSessions { .. }
+            | Self::KillListeners { .. }
+            | Self::ReplaceFile
+            | Self::RemoveFolder => Duration::ZERO,
         }
+    }
+
+    /// Whether whoever begins it waits until it is over, as for a transaction that sleeps.
+    pub(crate) fn lasts_by_itself(self) -> bool {
+        matches!(
+            self,
+            Self::Rogue { .. } | Self::Deadlocks { .. } | Self::LongReader { .. } | Self::FillDisk { .. }
+        )
+    }
+
+    /// In words, as the file has it.
+    pub(crate) fn words(self) -> String {
+        let json = serde_json::to_value(self).unwrap_or_default();
+        json["fault"].as_str().unwrap_or_default().replace('_', " ")
     }
 }
 

@@ -91,6 +91,13 @@ pub(crate) struct Read {
     guarded: Option<u64>,
 }
 
+impl Read {
+    /// Whether the guard refused it.
+    pub(crate) fn is_refused(self) -> bool {
+        self.guarded.is_none()
+    }
+}
+
 /// The witnesses. They end with this.
 #[derive(Debug)]
 pub(crate) struct Witness {

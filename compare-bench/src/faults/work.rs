@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::habit::{self, Habit};
 use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
-use super::witness::{Client, Holder};
+use super::witness::{Client, Holder, Read};
 use super::{nanos, strangers};
 use crate::error::{Error, Result};
 
@@ -31,6 +31,12 @@ const PAUSES: u64 = 60;
 /// One task of so many takes locks that are held for long, if there are such.
 pub(crate) const SHARE: u32 = 4;
 
+/// Ends of names that a careless server, path or pattern takes for each other.
+const ALIKE: [&str; 18] = [
+    "a", "A", "a ", "a  ", "á", "a\u{301}", "ä", "ａ", "a%", "a_", "a*", "a/", "a//", "a\\", "a'", "a\"",
+    "{a}", "a{a}",
+];
+
 /// What a worker is to do. All durations are microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
@@ -40,6 +46,8 @@ pub(crate) struct Work {
     pub(crate) prefix: String,
     /// So many locks go quickly from hand to hand, and as many more are held for long.
     pub(crate) locks: u32,
+    /// Their names look like each other.
+    pub(crate) look_alike: bool,
     /// One of [`SHARE`] wants the latter.
     pub(crate) tasks: u32,
     /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
@@ -63,7 +71,13 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn name(&self, lock: u32) -> String {
-        format!("{}/{lock}", self.prefix)
+        let end = ALIKE.get(lock as usize).filter(|_| self.look_alike);
+        end.map_or_else(|| format!("{}/{lock}", self.prefix), |end| format!("{}/{end}", self.prefix))
+    }
+
+    /// Those of all locks.
+    pub(crate) fn names(&self) -> Vec<String> {
+        (0..2 * self.locks).map(|lock| self.name(lock)).collect()
     }
 
     pub(crate) fn ttl(&self) -> Duration {
@@ -242,6 +256,9 @@ impl Task {
         let holder = Holder { lock: ask.lock, token, owner };
         let writes = ask.mode == Mode::Exclusive;
         let read = if writes { Some(self.witness.read(holder).await?) } else { None };
+        if read.is_some_and(Read::is_refused) {
+            self.journal.refused(self.who, nanos());
+        }
         let length = if self.takes_its_time() && self.chance(self.work.long.0) {
             self.work.long.1
         } else if self.chance(70) {
@@ -262,7 +279,9 @@ impl Task {
             {
                 habit::stop_this_process()?;
             }
-            self.witness.write(holder, read).await?;
+            if !self.witness.write(holder, read).await? {
+                self.journal.refused(self.who, nanos());
+            }
         }
         // The write took a while: for so long the lock counted as held.
         self.look(&guard, &mut hold);

@@ -48,11 +48,12 @@ async fn connect(url: &str, work: &Work) -> Result<Locks> {
 }
 
 impl Worker {
-    /// Starts a process. It is ready when [`ready`](Self::ready) returns.
-    pub(crate) async fn process(url: &str, work: Work) -> Result<Self> {
+    /// Starts a process with this added to its environment. It is ready when [`ready`](Self::ready) returns.
+    pub(crate) async fn process(url: &str, work: Work, environment: &[(String, String)]) -> Result<Self> {
         let program = std::env::current_exe()?;
         let mut child = Command::new(program)
             .arg(ARGUMENT)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

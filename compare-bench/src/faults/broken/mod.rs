@@ -19,6 +19,8 @@ use self::defect::{Defect, Sign};
 use super::checker::{self, Findings, Rules};
 use super::habit::Habit;
 use super::history::History;
+use super::schedule::{Fault, Strike};
+use super::soak::shrink::shrink;
 use super::witness::{Guard, Testimony, Witness};
 use super::work::{Until, Work, work};
 
@@ -59,12 +61,25 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap()
 }
 
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap()
+}
+
 fn nanos_of(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap()
 }
 
-/// Lets two workers work with a lock that has this defect.
-async fn show(defect: Defect, seed: u64) -> Shown {
+/// The faults that a defect needs to show itself: an operator who frees the lock that is held for long.
+fn usual(defect: Defect) -> Vec<Strike> {
+    let each = 70;
+    let number = if defect.needs_an_operator() { millis(LENGTH) / each } else { 0 };
+    let free = |turn| Strike { at: turn * each, fault: Fault::ForceRelease { lock: 1 } };
+    (1..=number).map(free).collect()
+}
+
+/// Lets two workers work with a lock that has this defect. Of faults, those of an operator are carried out, and the others
+/// are nothing to a lock in this process.
+async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
     let folder = tempfile::tempdir().unwrap();
     let guard = if defect == Defect::GuardTakesEqualTokens { Guard::NotLower } else { Guard::ByOwner };
     let path = folder.path().join("witness");
@@ -79,6 +94,7 @@ async fn show(defect: Defect, seed: u64) -> Shown {
             worker: u32::try_from(worker).unwrap(),
             prefix: "broken".to_owned(),
             locks: 1,
+            look_alike: false,
             tasks: 8,
             modes: vec![vec![0]],
             ttl: micros(TTL),
@@ -99,16 +115,16 @@ async fn show(defect: Defect, seed: u64) -> Shown {
             locks.close_within(Duration::from_secs(1)).await.ok();
         });
     }
-    let end = tokio::time::Instant::now() + LENGTH;
+    let begun = tokio::time::Instant::now();
     let mut deprived = 0;
-    if defect.needs_an_operator() {
-        let name = lockwell::LockName::new("broken/1").unwrap();
-        while tokio::time::Instant::now() < end {
-            tokio::time::sleep(Duration::from_millis(70)).await;
+    for strike in strikes {
+        tokio::time::sleep_until(begun + Duration::from_millis(strike.at)).await;
+        if let Fault::ForceRelease { lock } = strike.fault {
+            let name = lockwell::LockName::new(format!("broken/{lock}")).unwrap();
             deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
         }
     }
-    tokio::time::sleep_until(end).await;
+    tokio::time::sleep_until(begun + LENGTH).await;
     until.now();
     while let Some(done) = workers.join_next().await {
         done.unwrap();
@@ -134,7 +150,7 @@ async fn tried(defect: Defect) -> Vec<Shown> {
     for some in seeds.chunks(10) {
         let mut runs = JoinSet::new();
         for &seed in some {
-            runs.spawn(show(defect, seed));
+            runs.spawn(show(defect, seed, usual(defect)));
         }
         shown.extend(runs.join_all().await);
     }
@@ -175,4 +191,27 @@ async fn the_guard_bears_equal_tokens() {
         assert!(shown.has(Sign::Overlap) && shown.has(Sign::Token), "{shown:?}");
         assert_eq!(shown.testimony.guarded_lost, 0, "{shown:?}");
     }
+}
+
+/// Of eight faults, the operator's ones are what a lock that repeats them does not survive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn faults_are_shrunk_to_those_that_matter() {
+    let harmless = |at| Strike { at, fault: Fault::Reset { worker: 0 } };
+    let free = |at| Strike { at, fault: Fault::ForceRelease { lock: 1 } };
+    let all: Vec<Strike> = (0..8)
+        .map(|turn| if turn % 4 == 1 { free(150 + turn * 100) } else { harmless(150 + turn * 100) })
+        .collect();
+    let mut asked = 0;
+    let kept = shrink(all.len(), 30, async |numbers: &[usize]| {
+        asked += 1;
+        let mut runs = JoinSet::new();
+        for seed in 0..6 {
+            let some = numbers.iter().map(|number| all[*number]).collect();
+            runs.spawn(show(Defect::ForceRepeated, seed, some));
+        }
+        runs.join_all().await.iter().any(|shown| shown.has(Sign::Taken))
+    })
+    .await;
+    let are_freeing = kept.iter().all(|number| matches!(all[*number].fault, Fault::ForceRelease { .. }));
+    assert!(!kept.is_empty() && are_freeing, "{kept:?} after {asked} questions");
 }

@@ -1,0 +1,260 @@
+//! What a run was allowed to do, what it did, and the verdict.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lockwell::Mode;
+
+use super::checker::{Findings, Outage, Rules, Span};
+use super::habit::Habit;
+use super::history::{End, History, Hold};
+use super::kind::Kind;
+use super::play::{Run, TTL, nanos_of};
+use super::result::{Counts, Verdict};
+use super::scenario::Expected;
+use super::schedule::{Fault, Struck};
+use super::strike::Happened;
+use super::witness::Testimony;
+
+/// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the latest after
+/// 1.3 s on most backends; the rest is for a busy machine.
+pub(super) const BOUND: Duration = Duration::from_secs(4);
+
+/// A waiter that asked so much earlier than another was the first of them at the server.
+const ORDER: Duration = Duration::from_millis(1500);
+
+/// How many operations a run has at least to say anything.
+const LEAST: u64 = 50;
+
+/// So long after a fault a time without grants is put down to it, in nanoseconds.
+const AFTERWARDS: u64 = 10_000_000_000;
+
+/// What the checker judges this run by.
+pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: u64) -> Rules {
+    let span = |one: &Happened| Span { from: one.from, until: one.until };
+    let mut faults: Vec<Span> = happened.iter().map(span).collect();
+    // At the end everybody leaves, at a different moment each.
+    faults.push(Span { from: until, until: u64::MAX });
+    if run.scenario.crew.habit == Habit::PausesBeforeWrite {
+        faults.push(Span { from: 0, until: u64::MAX });
+    }
+    // In the first moments, with readers who come in together, order says nothing.
+    let in_order = run.kind.is_in_order().then(|| nanos_of(ORDER));
+    Rules {
+        ttl: nanos_of(TTL),
+        bound: nanos_of(BOUND),
+        in_order,
+        outages: outages(run.kind, happened),
+        faults,
+        deprived,
+    }
+}
+
+/// When clients could not reach what they need.
+fn outages(kind: Kind, happened: &[Happened]) -> Vec<Outage> {
+    let inner = |one: &Happened| Span { from: one.inner_from, until: one.inner_until };
+    let alone = happened.iter().filter_map(|one| {
+        let worker = match one.strike.fault {
+            Fault::Blackhole { worker, .. } | Fault::Cut { worker, .. } | Fault::Hold { worker, .. } => {
+                Some(worker)
+            }
+            Fault::KillAll { .. } => None,
+            _ if is_down(one).is_some() && kind.is_alone() => None,
+            _ => return None,
+        };
+        Some(Outage { span: inner(one), worker })
+    });
+    let mut all: Vec<Outage> = alone.collect();
+    // Of three servers one can be missed, and not two.
+    if kind.nodes() == 3 {
+        for (number, one) in happened.iter().enumerate() {
+            for other in &happened[..number] {
+                let (Some(first), Some(second)) = (is_down(one), is_down(other)) else { continue };
+                let from = one.inner_from.max(other.inner_from);
+                let until = one.inner_until.min(other.inner_until);
+                if first != second && from < until {
+                    all.push(Outage { span: Span { from, until }, worker: None });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The server that nobody can use while the fault lasts.
+fn is_down(one: &Happened) -> Option<u32> {
+    match one.strike.fault {
+        Fault::PauseServer { node, .. }
+        | Fault::KillServer { node, .. }
+        | Fault::LoseNode { node, .. }
+        | Fault::ChangePassword { node, .. } => Some(node),
+        _ => None,
+    }
+}
+
+/// What was done.
+pub(super) fn counts(
+    habit: Habit,
+    history: &History,
+    testimony: &Testimony,
+    happened: &[Happened],
+    killed: &[u32],
+) -> Counts {
+    let ended = |end| {
+        let number = history.holds.iter().filter(|hold| hold.end == end).count();
+        u64::try_from(number).unwrap_or(u64::MAX)
+    };
+    let mut late: Vec<u64> =
+        history.holds.iter().map(|hold| hold.told_late).filter(|late| *late > 0).collect();
+    late.sort_unstable();
+    Counts {
+        operations: history.operations(),
+        grants: u64::try_from(history.holds.len()).unwrap_or(u64::MAX),
+        expired: ended(End::Expired),
+        taken: ended(End::Taken),
+        unknown: ended(End::Unknown),
+        unfinished: ended(End::Unfinished),
+        errors: history.errors.clone(),
+        unguarded_writes: testimony.plain_writes,
+        unguarded_lost: testimony.plain_lost,
+        guarded_writes: testimony.guarded_writes,
+        guarded_lost: testimony.guarded_lost,
+        refused: testimony.refused,
+        recovery_ms: recovery(history, happened, killed),
+        without_grant_ms: without_grant(history, happened),
+        told_late_us: late.last().map(|nanos| nanos / 1000),
+        told: u64::try_from(late.len()).unwrap_or(u64::MAX),
+        lateness: lateness(habit, history, happened),
+    }
+}
+
+/// From the death of a holder to the next grant of what it held.
+fn recovery(history: &History, happened: &[Happened], killed: &[u32]) -> Option<u64> {
+    let deaths = happened.iter().filter_map(|one| match one.strike.fault {
+        Fault::KillWorker { worker } if killed.contains(&worker) => Some((worker, one.from)),
+        _ => None,
+    });
+    let mut recovery = Vec::new();
+    for (worker, at) in deaths {
+        let held = |hold: &&Hold| {
+            hold.end == End::Unfinished && hold.ask.who.worker == worker && hold.ask.mode == Mode::Exclusive
+        };
+        for dead in history.holds.iter().filter(held) {
+            let later = history.holds.iter().filter(|hold| hold.ask.lock == dead.ask.lock && hold.from > at);
+            recovery.extend(later.map(|hold| hold.from - at).min());
+        }
+    }
+    recovery.into_iter().max().map(|nanos| nanos / 1_000_000)
+}
+
+/// The longest time without a grant of any lock that a fault of servers may have caused.
+fn without_grant(history: &History, happened: &[Happened]) -> Option<u64> {
+    let mut grants: Vec<u64> = history.holds.iter().map(|hold| hold.from).collect();
+    grants.sort_unstable();
+    let of_servers = happened
+        .iter()
+        .filter(|one| matches!(one.strike.fault.struck(), Struck::Server(_) | Struck::Servers));
+    let gaps = of_servers.filter_map(|one| {
+        let is_near = |pair: &&[u64]| pair[1] > one.from && pair[0] < one.until.saturating_add(AFTERWARDS);
+        grants.windows(2).filter(is_near).map(|pair| pair[1] - pair[0]).max()
+    });
+    gaps.max().map(|nanos| nanos / 1_000_000)
+}
+
+/// How late holders were told of the end of their lease, from when they could run again: microseconds at most, and how often.
+fn lateness(habit: Habit, history: &History, happened: &[Happened]) -> Vec<(u64, u64)> {
+    // Nobody knows when those processes could run.
+    if matches!(habit, Habit::PausesBeforeWrite | Habit::StarvesRuntime) {
+        return Vec::new();
+    }
+    let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+    for hold in history.holds.iter().filter(|hold| hold.told_late > 0) {
+        let (told, deadline) = (hold.called, hold.called.saturating_sub(hold.told_late));
+        let stops = happened.iter().filter(|one| {
+            matches!(one.strike.fault, Fault::StopWorker { worker, .. } if worker == hold.ask.who.worker)
+                && one.from <= told
+                && one.until > deadline
+        });
+        let since = stops.map(|one| one.inner_until).max().unwrap_or(0).max(deadline);
+        *numbers.entry(rounded(told.saturating_sub(since) / 1000)).or_default() += 1;
+    }
+    numbers.into_iter().collect()
+}
+
+/// Up to two digits that count.
+fn rounded(micros: u64) -> u64 {
+    let mut step = 1;
+    while micros / step >= 100 {
+        step *= 10;
+    }
+    micros.div_ceil(step) * step
+}
+
+/// Whether it came as expected.
+pub(super) fn verdict(
+    expected: Expected,
+    findings: &Findings,
+    testimony: &Testimony,
+    counts: &Counts,
+) -> Verdict {
+    let mut reasons: Vec<String> =
+        findings.wrong().into_iter().map(|(number, what)| format!("{number} {what}")).collect();
+    if expected != Expected::MayOverlap {
+        let what = findings.unsafe_ones().into_iter();
+        reasons.extend(what.map(|(number, what)| format!("{number} {what}")));
+    }
+    if testimony.guarded_lost > 0 {
+        reasons.push(format!("{} writes lost at the guarded witness", testimony.guarded_lost));
+    }
+    match (reasons.is_empty(), counts.operations < LEAST) {
+        (false, _) => Verdict::Otherwise { reasons },
+        (true, false) => Verdict::AsExpected,
+        (true, true) => {
+            Verdict::NotRun { why: format!("only {} operations, which says nothing", counts.operations) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::{Ask, Who};
+    use super::super::schedule::Strike;
+    use super::*;
+
+    fn happened(fault: Fault, from: u64, until: u64) -> Happened {
+        Happened { strike: Strike { at: 0, fault }, from, until, inner_from: from, inner_until: until }
+    }
+
+    #[test]
+    fn two_of_three_servers_are_an_outage_while_both_are_down() {
+        let down = |node, from, until| happened(Fault::PauseServer { node, millis: 0 }, from, until);
+        let both = [down(0, 10, 50), down(2, 30, 90)];
+        let spans = |kind| outages(kind, &both).iter().map(|one| one.span).collect::<Vec<_>>();
+        assert_eq!(spans(Kind::Redlock3), [Span { from: 30, until: 50 }]);
+        assert_eq!(spans(Kind::Redis).len(), 2);
+        // Another takes over.
+        assert!(spans(Kind::Sentinel).is_empty());
+        // The same server twice is one server.
+        assert!(outages(Kind::Zookeeper3, &[down(1, 10, 50), down(1, 30, 90)]).is_empty());
+    }
+
+    #[test]
+    fn one_who_is_stopped_is_late_from_when_it_goes_on() {
+        let ask = Ask { who: Who { worker: 1, task: 0 }, lock: 0, mode: Mode::Exclusive, asked: 0 };
+        let hold = Hold {
+            ask,
+            token: 1,
+            from: 0,
+            until: 0,
+            end: End::Expired,
+            called: 9_000_000,
+            answered: 9_000_000,
+            told_late: 8_000_000,
+        };
+        let history = History { holds: vec![hold], ..History::default() };
+        let stop = |worker| [happened(Fault::StopWorker { worker, millis: 0 }, 500_000, 8_766_000)];
+        assert_eq!(lateness(Habit::None, &history, &stop(1)), [(240, 1)]);
+        assert_eq!(lateness(Habit::None, &history, &stop(0)), [(8_000, 1)]);
+        assert!(lateness(Habit::StarvesRuntime, &history, &[]).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! The backends that scenarios run on, and how their servers are set up.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A backend that scenarios run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Workers are tasks of this process.
+    Memory,
+    Sqlite,
+    Postgres,
+    Mariadb,
+    Redis,
+    /// Redis with one replica and three sentinels.
+    Sentinel,
+    /// Redlock on three servers.
+    Redlock3,
+    /// One server of `ZooKeeper`.
+    Zookeeper,
+    /// An ensemble of three.
+    Zookeeper3,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Postgres,
+        Self::Mariadb,
+        Self::Redis,
+        Self::Sentinel,
+        Self::Redlock3,
+        Self::Zookeeper,
+        Self::Zookeeper3,
+    ];
+
+    /// Those of the quick set: one of each kind.
+    pub(crate) const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
+
+    /// As the command line calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+            Self::Redis => "redis",
+            Self::Sentinel => "sentinel",
+            Self::Redlock3 => "redlock3",
+            Self::Zookeeper => "zookeeper",
+            Self::Zookeeper3 => "zookeeper3",
+        }
+    }
+
+    pub(crate) fn has_server(self) -> bool {
+        !matches!(self, Self::Memory | Self::Sqlite)
+    }
+
+    /// Whether each worker has its own way to the servers. Behind sentinels clients are told the address of the master.
+    pub(crate) fn has_lines(self) -> bool {
+        self.has_server() && self != Self::Sentinel
+    }
+
+    pub(crate) fn is_sql_server(self) -> bool {
+        matches!(self, Self::Postgres | Self::Mariadb)
+    }
+
+    pub(crate) fn is_redis(self) -> bool {
+        matches!(self, Self::Redis | Self::Redlock3 | Self::Sentinel)
+    }
+
+    pub(crate) fn is_zookeeper(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::Zookeeper3)
+    }
+
+    /// How many servers there are. Behind sentinels it is the first master: the replica is no target of its own.
+    pub(crate) fn nodes(self) -> u32 {
+        match self {
+            Self::Memory | Self::Sqlite => 0,
+            Self::Redlock3 | Self::Zookeeper3 => 3,
+            _ => 1,
+        }
+    }
+
+    /// Whether nobody takes over from a server that is in trouble.
+    pub(crate) fn is_alone(self) -> bool {
+        self.nodes() == 1 && self != Self::Sentinel
+    }
+
+    /// Whether waiters are served in order.
+    pub(crate) fn is_in_order(self) -> bool {
+        self != Self::Redlock3
+    }
+
+    /// Whether it has semaphores.
+    pub(crate) fn has_permits(self) -> bool {
+        self != Self::Redlock3
+    }
+}
+
+/// What the servers keep when they are killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Everything that they have acknowledged.
+    #[default]
+    Keeps,
+    /// Nothing.
+    Forgets,
+}
+
+/// What is particular about the servers, or about the ways to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Setup {
+    #[default]
+    Usual,
+    /// SQL: sessions inherit the settings that disagree most with what the backend wants.
+    Hostile,
+    /// `PostgreSQL`: a pooler in transaction mode is in between.
+    Pooler,
+    /// There is an asynchronous replica, which can be promoted.
+    Standby,
+    /// `ZooKeeper`: the connections between the servers can be cut.
+    Links,
+    /// The wall clocks of servers and workers can be stepped.
+    Clocks,
+    /// `SQLite`: the file system is small.
+    SmallDisk,
+}

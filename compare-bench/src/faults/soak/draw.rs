@@ -1,0 +1,154 @@
+//! Faults at random that every backend is to survive: safe, but for the time in which nobody can reach it.
+
+use super::super::kind::{Kind, Memory, Setup};
+use super::super::scenario::{Crew, Expected, Scenario};
+use super::super::schedule::{Draw, Fault, Struck, Way};
+
+/// A round.
+pub(super) const SOAK: Scenario = Scenario {
+    name: "soak",
+    about: "faults are drawn at random",
+    crew: Crew { workers: 4, long: (60, 130), ..Crew::USUAL },
+    memory: Memory::Keeps,
+    setup: Setup::Usual,
+    is_quick: false,
+    draw,
+    expected: |_| Ok(Expected::Safe),
+};
+
+/// Workers with this number and above are not killed: somebody must be left.
+const KILLED_BELOW: u32 = 2;
+
+/// Between two faults that happen to the same.
+const BREAK: u64 = 300;
+
+/// Draws one fault.
+type Pick = fn(&mut Draw) -> Fault;
+
+fn kill_worker(draw: &mut Draw) -> Fault {
+    Fault::KillWorker { worker: u32::try_from(draw.between(0, u64::from(KILLED_BELOW))).unwrap_or(0) }
+}
+
+fn way(draw: &mut Draw) -> Way {
+    [Way::ToServer, Way::ToClient, Way::Both][usize::try_from(draw.between(0, 3)).unwrap_or(0)]
+}
+
+/// From a moment to two and a half leases.
+fn length(draw: &mut Draw) -> u64 {
+    draw.between(100, draw.ttl * 5 / 2)
+}
+
+const OF_PROCESSES: [Pick; 2] =
+    [kill_worker, |draw| Fault::StopWorker { worker: draw.worker(), millis: length(draw) }];
+
+const OF_LINES: [Pick; 7] = [
+    |draw| Fault::Blackhole { worker: draw.worker(), way: way(draw), millis: length(draw) },
+    |draw| Fault::Cut { worker: draw.worker(), millis: length(draw) },
+    |draw| Fault::Reset { worker: draw.worker() },
+    |draw| Fault::Delay { worker: draw.worker(), each_way: draw.between(5, 900), millis: length(draw) },
+    |draw| Fault::Hold { worker: draw.worker(), way: way(draw), millis: length(draw) },
+    |draw| Fault::DropReply { worker: draw.worker(), request: draw.between(1, 40), millis: 200 },
+    |draw| Fault::HoldBack { worker: draw.worker(), millis: length(draw) },
+];
+
+const OF_SERVERS: [Pick; 4] = [
+    |draw| Fault::PauseServer { node: draw.node(), millis: length(draw) },
+    |draw| Fault::RestartServer { node: draw.node(), millis: draw.between(0, 500) },
+    |draw| Fault::KillServer { node: draw.node(), millis: length(draw) },
+    |draw| Fault::KillAll { millis: length(draw) },
+];
+
+/// What may happen to this backend. An operator is left out: whoever is deprived of a lock while it cannot be told
+/// considers itself the holder until its lease ends, and no backend can help that.
+fn menu(kind: Kind) -> Vec<Pick> {
+    let mut menu: Vec<Pick> = Vec::new();
+    let mut add = |is_possible: bool, some: &[Pick]| {
+        if is_possible {
+            menu.extend(some);
+        }
+    };
+    add(kind != Kind::Memory, &OF_PROCESSES);
+    add(kind.has_lines(), &OF_LINES);
+    // Behind sentinels another server takes over, which need not know the last grants.
+    add(kind.has_lines(), &OF_SERVERS);
+    add(kind.nodes() == 3, &[|draw| Fault::LoseNode { node: draw.node(), millis: length(draw) }]);
+    add(kind.is_sql_server(), &[|draw| Fault::Rogue { millis: length(draw) }]);
+    let has_sessions = kind.is_sql_server() || kind.is_redis();
+    add(has_sessions, &[|draw| Fault::KillSessions { node: draw.node() }]);
+    let listens = kind == Kind::Postgres || kind.is_redis();
+    add(listens, &[|draw| Fault::KillListeners { node: draw.node() }]);
+    add(kind.is_redis(), &[|draw| Fault::FlushScripts { node: draw.node() }]);
+    add(kind == Kind::Sqlite, &[|draw| Fault::LongReader { millis: length(draw) }]);
+    menu
+}
+
+/// Faults of one worker, and those of servers and their data, come one after the other; others meet.
+fn draw(draw: &mut Draw) {
+    let menu = menu(draw.kind);
+    if menu.is_empty() {
+        return;
+    }
+    let first = draw.first();
+    // When the next may begin: of each worker, and last of the servers. Never of a worker that is dead.
+    let servers = draw.workers as usize;
+    let mut free: Vec<Option<u64>> = (0..=draw.workers).map(|_| Some(first)).collect();
+    for _ in 0..draw.between(2, 7) {
+        let pick = draw.between(0, u64::try_from(menu.len()).unwrap_or(1));
+        let fault = menu[usize::try_from(pick).unwrap_or(0)](draw);
+        let late = draw.between(0, 1_500);
+        let lane = match fault.struck() {
+            Struck::Worker(worker) => worker as usize,
+            _ => servers,
+        };
+        let Some(at) = free[lane].map(|free| free + late) else { continue };
+        let next = at + u64::try_from(fault.length().as_millis()).unwrap_or(u64::MAX) + BREAK;
+        free[lane] = (!matches!(fault, Fault::KillWorker { .. })).then_some(next);
+        draw.strike(at, fault);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_differ_and_repeat() {
+        for kind in Kind::ALL {
+            let drawn = |seed| SOAK.schedule(seed, kind, 1500);
+            assert_eq!(drawn(5), drawn(5), "{kind:?}");
+            let some: Vec<_> = (0..40).map(drawn).collect();
+            assert!(kind == Kind::Memory || some.iter().any(|one| *one != some[0]), "{kind:?}");
+            assert!(some.iter().all(|one| one.len() <= 6), "{kind:?}");
+        }
+    }
+
+    /// A connection cannot be healed from one fault while it has another, and a server that was killed cannot be paused.
+    #[test]
+    fn what_happens_to_one_target_comes_one_after_the_other() {
+        let mut kinds_of_faults = std::collections::BTreeSet::new();
+        for seed in 0..300 {
+            for kind in Kind::ALL {
+                let drawn = SOAK.schedule(seed, kind, 1500);
+                for (number, one) in drawn.iter().enumerate() {
+                    kinds_of_faults.insert(one.fault.words());
+                    let end = one.at + u64::try_from(one.fault.length().as_millis()).unwrap();
+                    let lane = |fault: Fault| match fault.struck() {
+                        Struck::Worker(worker) => Some(worker),
+                        _ => None,
+                    };
+                    for other in &drawn[number + 1..] {
+                        if lane(one.fault) == lane(other.fault) {
+                            assert!(other.at > end, "{kind:?} {seed}: {one:?} and {other:?}");
+                            let is_dead = matches!(one.fault, Fault::KillWorker { .. });
+                            assert!(!is_dead, "{kind:?} {seed}: {other:?} of a dead worker");
+                        }
+                    }
+                    if let Fault::KillWorker { worker } = one.fault {
+                        assert!(worker < KILLED_BELOW);
+                    }
+                }
+            }
+        }
+        assert!(kinds_of_faults.len() >= 16, "{kinds_of_faults:?}");
+    }
+}

@@ -1,0 +1,246 @@
+//! `compare-bench faults soak`: faults drawn at random, over all backends, for a while.
+//!
+//! What comes otherwise than expected is repeated with fewer and fewer of its faults, and the command is printed that
+//! repeats what is left.
+
+mod draw;
+pub(super) mod shrink;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+
+use super::kind::Kind;
+use super::play::TTL;
+use super::result::{Outcome, Results, Shrunk, Verdict};
+use super::scenario::Scenario;
+use super::{open, played, table};
+use crate::error::{Error, Result};
+
+use self::draw::SOAK;
+
+/// How often a choice of faults is tried before it is taken for harmless.
+const TIMES: u64 = 2;
+
+/// So many choices are tried at most.
+const CHOICES: usize = 12;
+
+/// For how long, and on what.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct SoakArgs {
+    /// For how long. The last round comes to its end.
+    #[arg(long = "for", value_name = "TIME", default_value = "2h")]
+    length: humantime::Duration,
+
+    /// What the rounds are drawn from. The same seed draws the same rounds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Only these backends [default: all].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    backend: Vec<Kind>,
+
+    /// So many rounds at once.
+    #[arg(long, value_name = "ROUNDS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    at_once: u8,
+
+    /// The file of the results, to which the rounds are added. Rounds that it has already are left out.
+    #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
+    json: PathBuf,
+}
+
+/// One run, and which of its faults.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ReplayArgs {
+    /// The scenario, or `soak`.
+    #[arg(value_name = "SCENARIO", value_parser = names())]
+    scenario: String,
+
+    #[arg(long, value_enum)]
+    backend: Kind,
+
+    /// The seed of the run: that of a round, not that of the soak.
+    #[arg(long)]
+    seed: u64,
+
+    /// Only these of its faults, by number from 0 [default: all]. `none` leaves all out.
+    #[arg(long, value_name = "NUMBERS")]
+    strikes: Option<Strikes>,
+
+    /// How often.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    times: u64,
+
+    /// Histories of runs that came otherwise are kept beside this file, which is not written.
+    #[arg(long, value_name = "FILE", default_value = "results/replay.json")]
+    json: PathBuf,
+}
+
+/// Numbers with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Strikes(Vec<usize>);
+
+impl std::str::FromStr for Strikes {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self(Vec::new()));
+        }
+        text.split(',').map(|number| number.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl std::fmt::Display for Strikes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(if numbers.is_empty() { "none" } else { "" })?;
+        f.write_str(&numbers.join(","))
+    }
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(table::all().map(|scenario| scenario.name).chain([SOAK.name]))
+}
+
+/// The rounds of a seed: the backends in turn, each with a seed of its own.
+fn rounds(seed: u64, kinds: &[Kind]) -> impl Iterator<Item = (Kind, u64)> {
+    // Two soaks with seeds that follow each other share no round. Of a size that JSON keeps in any tool.
+    let of_round = move |round: u64| (seed.wrapping_mul(1_000_003).wrapping_add(round)) & ((1 << 53) - 1);
+    kinds.iter().copied().cycle().zip((0..).map(of_round))
+}
+
+/// Runs rounds until the time is over, or until it is interrupted.
+pub(super) async fn run(args: &SoakArgs) -> Result<ExitCode> {
+    let mut results = open(&args.json)?;
+    let end = Instant::now() + *args.length;
+    let kinds = if args.backend.is_empty() { Kind::ALL.to_vec() } else { args.backend.clone() };
+    let known: Vec<u64> = results.of_scenario(SOAK.name).map(|outcome| outcome.seed).collect();
+    let left = rounds(args.seed, &kinds).filter(|(_, seed)| !known.contains(seed));
+    let rounds = stream::iter(left.take_while(|_| Instant::now() < end));
+    let rounds = rounds.map(|(kind, seed)| round(kind, seed, &args.json));
+    let mut rounds = std::pin::pin!(rounds.buffer_unordered(usize::from(args.at_once)));
+    let (mut done, mut odd, mut operations) = (0, 0, 0);
+    loop {
+        let outcome = tokio::select! {
+            outcome = rounds.next() => outcome,
+            // Leaving drops servers and workers. Every round that is finished is in the file.
+            signal = tokio::signal::ctrl_c() => {
+                signal?;
+                println!("interrupted; the same command goes on where it was");
+                break;
+            }
+        };
+        let Some(outcome) = outcome.transpose()? else { break };
+        done += 1;
+        operations += outcome.counts.operations;
+        odd += u64::from(matches!(outcome.verdict, Verdict::Otherwise { .. }));
+        println!("{done:>4} seed {} {}", outcome.seed, outcome.line());
+        for line in outcome.findings.examples.iter().cloned().chain(found(&outcome)) {
+            println!("      {line}");
+        }
+        results.add(outcome, &args.json)?;
+    }
+    println!("soak with seed {}: {done} rounds, {operations} operations, {odd} came otherwise", args.seed);
+    println!("{}", results.lateness());
+    println!("all figures: {}", args.json.display());
+    Ok(if odd == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One round, and what is left of it if it came otherwise.
+async fn round(kind: Kind, seed: u64, json: &Path) -> Result<Outcome> {
+    let mut outcome = played(&SOAK, kind, seed, None, json, None).await?;
+    if matches!(outcome.verdict, Verdict::Otherwise { .. }) {
+        let number = SOAK.schedule(seed, kind, ttl()).len();
+        let fails = async |strikes: &[usize]| times(&SOAK, kind, seed, Some(strikes), TIMES, json).await > 0;
+        let strikes = shrink::shrink(number, CHOICES, fails).await;
+        let seen = times(&SOAK, kind, seed, Some(&strikes), TIMES, json).await;
+        outcome.shrunk = Some(Shrunk { strikes, seen, tried: TIMES });
+    }
+    Ok(outcome)
+}
+
+fn ttl() -> u64 {
+    u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How often of so many times it comes otherwise than expected.
+async fn times(
+    scenario: &Scenario,
+    kind: Kind,
+    seed: u64,
+    only: Option<&[usize]>,
+    times: u64,
+    json: &Path,
+) -> u64 {
+    let mut odd = 0;
+    for _ in 0..times {
+        let outcome = played(scenario, kind, seed, only, json, None).await;
+        odd += u64::from(outcome.is_ok_and(|outcome| matches!(outcome.verdict, Verdict::Otherwise { .. })));
+    }
+    odd
+}
+
+/// What is left of a round, and the command that repeats it.
+fn found(outcome: &Outcome) -> Vec<String> {
+    let Some(Shrunk { strikes, seen, tried }) = &outcome.shrunk else { return Vec::new() };
+    let (backend, seed) = (&outcome.backend, outcome.seed);
+    let strikes = Strikes(strikes.clone());
+    vec![
+        format!("of its faults, {strikes} suffice: {seen} of {tried} came otherwise again"),
+        format!("compare-bench faults replay soak --backend {backend} --seed {seed} --strikes {strikes}"),
+    ]
+}
+
+/// Repeats one run.
+pub(super) async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    let scenario = table::all().chain([&SOAK]).find(|scenario| scenario.name == args.scenario);
+    let scenario = scenario.ok_or_else(|| Error::failed("there is no such scenario"))?;
+    (scenario.expected)(args.backend).map_err(Error::failed)?;
+    let only = args.strikes.as_ref().map(|strikes| &*strikes.0);
+    for (number, strike) in scenario.schedule(args.seed, args.backend, ttl()).iter().enumerate() {
+        let is_left_out = only.is_some_and(|only| !only.contains(&number));
+        let mark = if is_left_out { " (left out)" } else { "" };
+        println!("{number:>3} at {:>5} ms: {:?}{mark}", strike.at, strike.fault);
+    }
+    let (mut odd, mut failed) = (0, 0);
+    for number in 1..=args.times {
+        let outcome = played(scenario, args.backend, args.seed, only, &args.json, None).await?;
+        println!("{number:>3} {}", outcome.line());
+        odd += u64::from(matches!(outcome.verdict, Verdict::Otherwise { .. }));
+        failed += u64::from(matches!(outcome.verdict, Verdict::NotRun { .. }));
+    }
+    println!("{odd} of {} came otherwise than expected, {failed} could not be run", args.times);
+    Ok(if odd + failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Results {
+    fn of_scenario(&self, name: &str) -> impl Iterator<Item = &Outcome> {
+        self.outcomes.iter().filter(move |outcome| outcome.scenario == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_of_faults_are_read_and_shown() {
+        for text in ["0", "0,2,11", "none"] {
+            assert_eq!(text.parse::<Strikes>().unwrap().to_string(), text);
+        }
+        assert!("1,x".parse::<Strikes>().is_err());
+    }
+
+    #[test]
+    fn rounds_are_the_same_again_and_others_with_another_seed() {
+        let some = |seed| rounds(seed, &Kind::ALL).take(500).collect::<Vec<_>>();
+        assert_eq!(some(3), some(3));
+        assert_eq!(some(3)[..9].iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), Kind::ALL);
+        let (three, four) = (some(3), some(4));
+        assert!(three.iter().all(|(_, seed)| four.iter().all(|(_, other)| other != seed)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Faults of what servers keep: memory, files and passwords.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+use testbed::Redis;
+
+use super::super::ground::{Node, failed};
+use super::Stage;
+use crate::error::{Error, Result};
+
+/// What the password is meanwhile.
+const PASSWORD: &str = "another";
+
+/// Keys that are evicted beside those of locks.
+const FILLER: &str = "for i = 1, 300 do redis.call('SET', 'filler/' .. i, string.rep('x', 1000)) end";
+const NO_FILLER: &str = "for i = 1, 300 do redis.call('DEL', 'filler/' .. i) end";
+
+/// So many bytes too many are in memory.
+const TOO_MUCH: u64 = 150_000;
+
+impl Stage {
+    fn node_of_redis(&self, node: u32) -> Result<&Redis> {
+        match &self.ground.nodes[node as usize] {
+            Node::Redis(redis) => Ok(redis),
+            _ => Err(Error::failed("it is no Redis")),
+        }
+    }
+
+    /// The answer to a command.
+    pub(super) fn redis(&self, node: u32, words: &[&str]) -> Result<String> {
+        well(self.node_of_redis(node)?.command(words).map_err(failed)?)
+    }
+
+    /// Memory is short by about half of the filler, and any key is evicted.
+    pub(super) fn evict(&self, node: u32) -> Result<()> {
+        self.redis(node, &["EVAL", FILLER, "0"])?;
+        self.redis(node, &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])?;
+        let used = self.figure(node, "memory", "used_memory")?;
+        let most = used.saturating_sub(TOO_MUCH).max(1).to_string();
+        self.redis(node, &["CONFIG", "SET", "maxmemory", &most]).map(drop)
+    }
+
+    pub(super) fn evict_no_more(&self, node: u32) -> Result<()> {
+        self.redis(node, &["CONFIG", "SET", "maxmemory", "0"])?;
+        self.redis(node, &["CONFIG", "SET", "maxmemory-policy", "noeviction"])?;
+        self.redis(node, &["EVAL", NO_FILLER, "0"])?;
+        match self.figure(node, "stats", "evicted_keys")? {
+            0 => Err(Error::failed("nothing was evicted")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A figure of INFO.
+    fn figure(&self, node: u32, section: &str, name: &str) -> Result<u64> {
+        let info = self.redis(node, &["INFO", section])?;
+        let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let figure = found.and_then(|figure| figure.trim().parse().ok());
+        figure.ok_or_else(|| Error::failed(format!("INFO has no {name}")))
+    }
+
+    pub(super) fn change_password(&self, node: u32) -> Result<()> {
+        self.redis(node, &["CONFIG", "SET", "requirepass", PASSWORD])?;
+        let redis = self.node_of_redis(node)?;
+        for kind in ["normal", "pubsub"] {
+            well(redis.command_as("default", PASSWORD, &["CLIENT", "KILL", "TYPE", kind]).map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_password_back(&self, node: u32) -> Result<()> {
+        let words = ["CONFIG", "SET", "requirepass", ""];
+        well(self.node_of_redis(node)?.command_as("default", PASSWORD, &words).map_err(failed)?).map(drop)
+    }
+
+    /// Kills the node, and shortens its file. Whoever ends the fault starts it again.
+    pub(super) fn truncate_log(&self, node: u32, bytes: u64) -> Result<()> {
+        self.server(node).kill().map_err(failed)?;
+        let folder = self.server(node).folder().join("data");
+        let newest = logs(&folder)?.into_iter().max();
+        let newest = newest.ok_or_else(|| Error::failed("there is no append-only file"))?;
+        let file = fs::File::options().write(true).open(newest)?;
+        let length = file.metadata()?.len();
+        file.set_len(length.saturating_sub(bytes.min(length / 2)))?;
+        Ok(())
+    }
+
+    /// Kills the server, and deletes what it has written. Its number in an ensemble stays.
+    pub(super) fn lose_data(&self, node: u32) -> Result<()> {
+        self.server(node).kill().map_err(failed)?;
+        let data = self.server(node).folder().join("data/version-2");
+        fs::remove_dir_all(&data).map_err(|error| Error::failed(format!("{}: {error}", data.display())))
+    }
+
+    /// Somebody reads the file in one transaction.
+    pub(super) async fn long_reader(&self, millis: u64) -> Result<()> {
+        let options = SqliteConnectOptions::new().filename(self.ground.file()).read_only(true);
+        let mut reader: SqliteConnection = options.connect().await?;
+        let mut transaction = reader.begin().await?;
+        sqlx::query("SELECT count(*) FROM sqlite_schema").execute(&mut *transaction).await?;
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        transaction.rollback().await?;
+        reader.close().await?;
+        Ok(())
+    }
+
+    /// As a tool does that restores a copy.
+    pub(super) fn replace_file(&self) -> Result<()> {
+        let file = self.ground.file();
+        let copy = file.with_extension("copy");
+        fs::copy(&file, &copy)?;
+        for more in ["db-wal", "db-shm"] {
+            match fs::remove_file(file.with_extension(more)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => (),
+            }
+        }
+        Ok(fs::rename(&copy, &file)?)
+    }
+
+    pub(super) async fn fill_disk(&self, millis: u64) -> Result<()> {
+        let disk = self.ground.disk.as_ref().ok_or_else(|| Error::failed("there is no small disk"))?;
+        disk.fill(Duration::from_millis(millis)).await
+    }
+}
+
+/// An answer that is no error.
+fn well(answer: String) -> Result<String> {
+    if answer.starts_with('-') { Err(Error::failed(answer)) } else { Ok(answer) }
+}
+
+/// The append-only files to which Redis adds: in a folder since version 7, and one file before.
+fn logs(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let mut found = Vec::new();
+    for folder in [folder.to_owned(), folder.join("appendonlydir")] {
+        let Ok(files) = fs::read_dir(&folder) else { continue };
+        for file in files {
+            let path = file?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(".incr.aof") || name == "appendonly.aof" {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}

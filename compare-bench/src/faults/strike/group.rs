@@ -1,0 +1,136 @@
+//! Faults of groups of servers: who leads, who takes over, and who cannot reach the others.
+
+use std::net::SocketAddr;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use testbed::{Proxy, ZooKeeperEnsemble};
+use zookeeper_client::{Client, Error as ZooKeeperError};
+
+use super::super::ground::{Node, failed};
+use super::Stage;
+use crate::error::{Error, Result};
+
+/// Where the backend has the locks if nothing else is said.
+const FOLDER: &str = "/lockwell";
+
+/// What the sentinels call the master.
+const MASTER: &str = "mymaster";
+
+/// For so long nodes are deleted at most.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// How long a server of an ensemble may take to say that it leads, and a replica to have all that was written.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Stage {
+    fn ensemble(&self) -> Result<&ZooKeeperEnsemble> {
+        self.ground.ensemble.as_ref().ok_or_else(|| Error::failed("there is no ensemble"))
+    }
+
+    fn choose(&self, server: usize) {
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+    }
+
+    fn take_chosen(&self) -> Result<usize> {
+        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        chosen.ok_or_else(|| Error::failed("no server was chosen"))
+    }
+
+    /// The server of an ensemble that leads. Shortly after another fault there may be none.
+    async fn leader(&self) -> Result<usize> {
+        let (ensemble, end) = (self.ensemble()?, tokio::time::Instant::now() + TIMEOUT);
+        loop {
+            match ensemble.leader().await {
+                Ok(leader) => return Ok(leader),
+                Err(error) if tokio::time::Instant::now() > end => return Err(failed(error)),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    pub(super) async fn kill_leader(&self) -> Result<()> {
+        let leader = match &self.ground.sentinels {
+            Some(group) => {
+                let addr = group.present_master().await.map_err(failed)?;
+                self.ground.nodes.iter().position(|node| node.server().addr() == addr)
+            }
+            None => Some(self.leader().await?),
+        };
+        let leader = leader.ok_or_else(|| Error::failed("nobody leads"))?;
+        self.choose(leader);
+        self.ground.nodes[leader].server().kill().map_err(failed)
+    }
+
+    pub(super) async fn restart_chosen(&self) -> Result<()> {
+        let chosen = self.take_chosen()?;
+        self.ground.nodes[chosen].server().restart().await.map_err(failed)
+    }
+
+    pub(super) async fn isolate(&self, of_leader: bool) -> Result<()> {
+        let leader = self.leader().await?;
+        let server = if of_leader { leader } else { (leader + 1) % self.ground.nodes.len() };
+        self.choose(server);
+        self.ensemble()?.isolate(server).map_err(failed)
+    }
+
+    pub(super) fn rejoin(&self) -> Result<()> {
+        self.ensemble()?.rejoin(self.take_chosen()?).map_err(failed)
+    }
+
+    /// The replica takes over, and clients find it at the same address.
+    pub(super) async fn promote(&self, planned: bool) -> Result<()> {
+        if let Some(group) = &self.ground.sentinels {
+            let asked = group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?;
+            return if asked.starts_with('-') { Err(Error::failed(asked)) } else { Ok(()) };
+        }
+        let old = self.ground.nodes[0].server();
+        // One that ends in good order has sent everything to its replica before.
+        if planned {
+            old.stop().await.map_err(failed)?;
+        } else {
+            old.kill().map_err(failed)?;
+        }
+        let new: SocketAddr = match &self.ground.standby {
+            Some(Node::Postgres(standby)) => {
+                standby.promote().await.map_err(failed)?;
+                standby.addr()
+            }
+            Some(Node::Redis(standby)) => {
+                standby.command(&["REPLICAOF", "NO", "ONE"]).map_err(failed)?;
+                standby.addr()
+            }
+            _ => return Err(Error::failed("there is no replica")),
+        };
+        self.ground.moved(new);
+        for proxy in self.lines.iter().flat_map(|line| &line.proxies) {
+            proxy.redirect(new);
+            Proxy::cut_existing(proxy);
+        }
+        Ok(())
+    }
+
+    /// Deletes the folder of all locks with all that is in it, while clients go on making nodes there.
+    pub(super) async fn remove_folder(&self) -> Result<()> {
+        let addrs: Vec<_> = self.ground.nodes.iter().map(|node| node.server().addr().to_string()).collect();
+        let client = Client::connector().connect(&addrs.join(",")).await?;
+        let (mut left, mut is_deleted) = (vec![FOLDER.to_owned()], false);
+        // Clients make new ones all the time.
+        let end = tokio::time::Instant::now() + LONGEST;
+        while tokio::time::Instant::now() < end
+            && let Some(path) = left.pop()
+        {
+            match client.delete(&path, None).await {
+                Ok(()) => is_deleted = true,
+                Err(ZooKeeperError::NotEmpty) => {
+                    let children = client.list_children(&path).await.unwrap_or_default();
+                    left.push(path.clone());
+                    left.extend(children.into_iter().map(|child| format!("{path}/{child}")));
+                }
+                Err(ZooKeeperError::NoNode) => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if is_deleted { Ok(()) } else { Err(Error::failed("there was no folder of locks")) }
+    }
+}

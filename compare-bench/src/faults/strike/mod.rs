@@ -1,0 +1,221 @@
+//! Doing what a schedule says to real processes, servers and connections.
+
+mod data;
+mod group;
+mod sql;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockwell::Locks;
+use rustix::process::{Pid, Signal, kill_process};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use testbed::{Direction, Proxy, Server};
+
+use super::clocks::Clocks;
+use super::ground::{Ground, Line, failed, server_clock, worker_clock};
+use super::nanos;
+use super::schedule::{Fault, Strike, Way};
+use crate::error::{Error, Result};
+
+/// A fault as it happened. Times are nanoseconds of the boot clock.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Happened {
+    #[serde(flatten)]
+    pub(crate) strike: Strike,
+    /// From before it began until after it was over.
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// From after it began until before it was over.
+    pub(crate) inner_from: u64,
+    pub(crate) inner_until: u64,
+}
+
+/// What faults work on.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) ground: Ground,
+    /// Of each worker.
+    pub(crate) lines: Vec<Line>,
+    /// The process ids of the workers, where they are processes.
+    pub(crate) workers: Vec<Option<u32>>,
+    /// The names of the locks.
+    pub(crate) names: Vec<String>,
+    /// The operator's client.
+    pub(crate) operator: Option<Locks>,
+    /// The server that was chosen when the fault began.
+    pub(crate) chosen: Mutex<Option<usize>>,
+    /// How many holders were deprived of their locks by the operator.
+    pub(crate) deprived: AtomicU64,
+    pub(crate) happened: Mutex<Vec<Happened>>,
+}
+
+impl Stage {
+    /// Carries one fault out, from its beginning to its end.
+    pub(crate) async fn strike(&self, strike: Strike) -> Result<()> {
+        let from = nanos();
+        self.begin(strike.fault).await?;
+        let inner_from = nanos();
+        if !strike.fault.lasts_by_itself() {
+            tokio::time::sleep(strike.fault.length()).await;
+        }
+        let inner_until = nanos();
+        self.end(strike.fault).await?;
+        let happened = Happened { strike, from, until: nanos(), inner_from, inner_until };
+        self.happened.lock().map_err(|_| Error::failed("a fault panicked"))?.push(happened);
+        Ok(())
+    }
+
+    async fn begin(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::KillWorker { worker } => self.signal(worker, Signal::KILL)?,
+            Fault::StopWorker { worker, .. } => self.signal(worker, Signal::STOP)?,
+            Fault::Blackhole { worker, way, .. } => {
+                self.proxies(worker).for_each(|proxy| proxy.blackhole(direction(way)));
+            }
+            Fault::LoseNode { node, .. } => {
+                self.ways_to(node).for_each(|proxy| proxy.blackhole(Direction::Both));
+            }
+            Fault::Cut { worker, .. } => self.proxies(worker).for_each(Proxy::cut),
+            Fault::Reset { worker } => self.proxies(worker).for_each(Proxy::cut_existing),
+            Fault::Delay { worker, each_way, .. } => {
+                self.proxies(worker).for_each(|proxy| proxy.delay(Duration::from_millis(each_way)));
+            }
+            Fault::Hold { worker, way, .. } => {
+                self.proxies(worker).for_each(|proxy| proxy.hold(direction(way)));
+            }
+            Fault::DropReply { worker, request, .. } => {
+                self.proxies(worker).for_each(|proxy| proxy.drop_reply(request));
+            }
+            Fault::HoldBack { worker, .. } => self.proxies(worker).for_each(Proxy::hold_back),
+            Fault::PauseServer { node, .. } => self.server(node).pause().map_err(failed)?,
+            Fault::RestartServer { node, .. } => self.server(node).stop().await.map_err(failed)?,
+            Fault::KillServer { node, .. } => self.server(node).kill().map_err(failed)?,
+            Fault::KillAll { .. } => {
+                for node in &self.ground.nodes {
+                    node.server().kill().map_err(failed)?;
+                }
+            }
+            Fault::KillLeader { .. } => self.kill_leader().await?,
+            Fault::Island { of_leader, .. } => self.isolate(of_leader).await?,
+            Fault::Promote { planned } => self.promote(planned).await?,
+            Fault::TruncateLog { node, bytes } => self.truncate_log(node, bytes)?,
+            Fault::LoseData { node } => self.lose_data(node)?,
+            Fault::ForceRelease { lock } => {
+                let operator = self.operator.as_ref().ok_or_else(|| Error::failed("there is no operator"))?;
+                let freed = operator.force_release(&*self.names[lock as usize]).await?;
+                self.deprived.fetch_add(u64::try_from(freed).unwrap_or(u64::MAX), Ordering::SeqCst);
+            }
+            Fault::FlushAll { node } => self.redis(node, &["FLUSHALL"]).map(drop)?,
+            Fault::FlushScripts { node } => self.redis(node, &["SCRIPT", "FLUSH"]).map(drop)?,
+            Fault::Evict { node, .. } => self.evict(node)?,
+            Fault::FillMemory { node, .. } => {
+                self.redis(node, &["CONFIG", "SET", "maxmemory", "1"]).map(drop)?;
+            }
+            Fault::ChangePassword { node, .. } => self.change_password(node)?,
+            Fault::KillSessions { node } => self.kill_sessions(node).await?,
+            Fault::KillListeners { node } => self.kill_listeners(node).await?,
+            Fault::Rogue { millis } => self.rogue(millis).await?,
+            Fault::Deadlocks { millis } => self.deadlocks(millis).await?,
+            Fault::StepServerClock { node, by, .. } => self.step_server(node, by)?,
+            Fault::StepWorkerClock { worker, by, .. } => self.clocks()?.step(&worker_clock(worker), by)?,
+            Fault::LongReader { millis } => self.long_reader(millis).await?,
+            Fault::ReplaceFile => self.replace_file()?,
+            Fault::FillDisk { millis } => self.fill_disk(millis).await?,
+            Fault::RemoveFolder => self.remove_folder().await?,
+        }
+        Ok(())
+    }
+
+    async fn end(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::StopWorker { worker, .. } => self.signal(worker, Signal::CONT)?,
+            Fault::HoldBack { worker, .. } => {
+                for proxy in self.proxies(worker) {
+                    proxy.deliver();
+                }
+            }
+            Fault::Blackhole { worker, .. }
+            | Fault::Cut { worker, .. }
+            | Fault::Delay { worker, .. }
+            | Fault::Hold { worker, .. }
+            | Fault::DropReply { worker, .. } => self.proxies(worker).for_each(Proxy::heal),
+            Fault::LoseNode { node, .. } => self.ways_to(node).for_each(Proxy::heal),
+            Fault::PauseServer { node, .. } => self.server(node).resume().map_err(failed)?,
+            Fault::RestartServer { node, .. }
+            | Fault::KillServer { node, .. }
+            | Fault::TruncateLog { node, .. }
+            | Fault::LoseData { node } => self.server(node).restart().await.map_err(failed)?,
+            Fault::KillAll { .. } => {
+                let starts = self.ground.nodes.iter().map(|node| node.server().restart());
+                for started in futures_util::future::join_all(starts).await {
+                    started.map_err(failed)?;
+                }
+            }
+            Fault::KillLeader { .. } => self.restart_chosen().await?,
+            Fault::Island { .. } => self.rejoin()?,
+            Fault::Evict { node, .. } => self.evict_no_more(node)?,
+            Fault::FillMemory { node, .. } => {
+                self.redis(node, &["CONFIG", "SET", "maxmemory", "0"]).map(drop)?;
+            }
+            Fault::ChangePassword { node, .. } => self.take_password_back(node)?,
+            Fault::StepServerClock { node, millis: 1.., .. } => self.step_server(node, 0)?,
+            Fault::StepWorkerClock { worker, .. } => self.clocks()?.step(&worker_clock(worker), 0)?,
+            Fault::StepServerClock { millis: 0, .. }
+            | Fault::KillWorker { .. }
+            | Fault::Reset { .. }
+            | Fault::Promote { .. }
+            | Fault::ForceRelease { .. }
+            | Fault::FlushAll { .. }
+            | Fault::FlushScripts { .. }
+            | Fault::KillSessions { .. }
+            | Fault::KillListeners { .. }
+            | Fault::Rogue { .. }
+            | Fault::Deadlocks { .. }
+            | Fault::LongReader { .. }
+            | Fault::ReplaceFile
+            | Fault::FillDisk { .. }
+            | Fault::RemoveFolder => (),
+        }
+        Ok(())
+    }
+
+    fn proxies(&self, worker: u32) -> impl Iterator<Item = &Proxy> {
+        self.lines[worker as usize].proxies.iter()
+    }
+
+    /// Those of all workers to this server.
+    fn ways_to(&self, node: u32) -> impl Iterator<Item = &Proxy> {
+        self.lines.iter().filter_map(move |line| line.proxies.get(node as usize))
+    }
+
+    fn server(&self, node: u32) -> &Server {
+        self.ground.nodes[node as usize].server()
+    }
+
+    fn clocks(&self) -> Result<&Clocks> {
+        self.ground.clocks.as_ref().ok_or_else(|| Error::failed("no clock can be stepped"))
+    }
+
+    fn step_server(&self, node: u32, by: i64) -> Result<()> {
+        // The members of an ensemble share one clock.
+        let node = if self.ground.ensemble.is_some() { 0 } else { node };
+        self.clocks()?.step(&server_clock(node), by)
+    }
+
+    fn signal(&self, worker: u32, signal: Signal) -> Result<()> {
+        let id = self.workers[worker as usize].and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| Error::failed("the worker is no process"))?;
+        kill_process(id, signal).map_err(|errno| Error::failed(format!("a signal to a worker: {errno}")))
+    }
+}
+
+fn direction(way: Way) -> Direction {
+    match way {
+        Way::ToServer => Direction::ToServer,
+        Way::ToClient => Direction::ToClient,
+        Way::Both => Direction::Both,
+    }
+}

@@ -1,0 +1,103 @@
+//! Faults of sessions and transactions: databases, and the connections of Redis.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::RngExt;
+
+use super::super::ground::{Node, failed};
+use super::Stage;
+use crate::error::{Error, Result};
+
+/// So many strangers have transactions at once.
+const STRANGERS: usize = 4;
+
+impl Stage {
+    pub(super) async fn kill_sessions(&self, node: u32) -> Result<()> {
+        match &self.ground.nodes[node as usize] {
+            Node::Postgres(server) => {
+                let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+                server.admin_sql(sql).await.map_err(failed)?;
+            }
+            Node::MariaDb(server) => {
+                let sql = "SELECT id FROM information_schema.processlist
+                    WHERE id <> connection_id() AND user = 'root'";
+                for id in server.admin_sql(sql).await.map_err(failed)?.lines() {
+                    // It may have ended by itself.
+                    if let Err(error) = server.admin_sql(&format!("KILL {id}")).await
+                        && !error.to_string().contains("Unknown thread")
+                    {
+                        return Err(failed(error));
+                    }
+                }
+            }
+            Node::Redis(_) => self.redis(node, &["CLIENT", "KILL", "TYPE", "normal"]).map(drop)?,
+            Node::ZooKeeper(_) => return Err(Error::failed("it has no such command")),
+        }
+        Ok(())
+    }
+
+    /// Clients have other connections for that, where the server has such notifications.
+    pub(super) async fn kill_listeners(&self, node: u32) -> Result<()> {
+        match &self.ground.nodes[node as usize] {
+            Node::Postgres(server) => {
+                let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE pid <> pg_backend_pid() AND query ILIKE '%listen%'";
+                server.admin_sql(sql).await.map_err(failed).map(drop)
+            }
+            Node::Redis(_) => self.redis(node, &["CLIENT", "KILL", "TYPE", "pubsub"]).map(drop),
+            Node::MariaDb(_) | Node::ZooKeeper(_) => Err(Error::failed("it has no such connections")),
+        }
+    }
+
+    /// Somebody else's transaction has the rows for so long.
+    pub(super) async fn rogue(&self, millis: u64) -> Result<()> {
+        let seconds = Duration::from_millis(millis).as_secs_f64();
+        let select =
+            "BEGIN; SELECT count(*) FROM (SELECT 1 FROM lockwell_locks FOR UPDATE) AS rows_of_locks;";
+        match &self.ground.nodes[0] {
+            Node::Postgres(server) => {
+                server.admin_sql(&format!("{select} SELECT pg_sleep({seconds}); ROLLBACK")).await
+            }
+            Node::MariaDb(server) => {
+                let select = "BEGIN; SELECT name FROM lockwell_locks FOR UPDATE;";
+                server.admin_sql(&format!("{select} SELECT sleep({seconds}); ROLLBACK")).await
+            }
+            _ => return Err(Error::failed("it is no database")),
+        }
+        .map_err(failed)
+        .map(drop)
+    }
+
+    /// Strangers lock the rows of two locks each, in any order, again and again. The server ends some of them, or some of
+    /// the clients' statements.
+    pub(super) async fn deadlocks(&self, millis: u64) -> Result<()> {
+        let end = tokio::time::Instant::now() + Duration::from_millis(millis);
+        let done = join_all((0..STRANGERS).map(|_| self.stranger(end))).await;
+        if done.into_iter().sum::<u32>() > 0 { Ok(()) } else { Err(Error::failed("no stranger got any row")) }
+    }
+
+    /// Returns how many transactions came to their end.
+    async fn stranger(&self, end: tokio::time::Instant) -> u32 {
+        let mut done = 0;
+        while tokio::time::Instant::now() < end {
+            let name = || &self.names[rand::rng().random_range(0..self.names.len())];
+            let row =
+                |name: &str| format!("SELECT token FROM lockwell_locks WHERE name = '{name}' FOR UPDATE;");
+            let (first, second) = (row(name()), row(name()));
+            let outcome = match &self.ground.nodes[0] {
+                Node::Postgres(server) => {
+                    server.admin_sql(&format!("BEGIN; {first} SELECT pg_sleep(0.02); {second} COMMIT")).await
+                }
+                Node::MariaDb(server) => {
+                    server.admin_sql(&format!("BEGIN; {first} SELECT sleep(0.02); {second} COMMIT")).await
+                }
+                _ => return done,
+            };
+            // One that the server has ended to break a deadlock has failed, as is wanted.
+            done += u32::from(outcome.is_ok());
+        }
+        done
+    }
+}

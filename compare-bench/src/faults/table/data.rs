@@ -1,0 +1,224 @@
+//! What happens to what servers keep.
+
+use super::super::schedule::Fault;
+use super::{
+    Crew, HOLDERS, Kind, LONG, MayOverlap, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK, Safe, Scenario,
+    Setup, Unavailable,
+};
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "force-release",
+        about: "an operator frees locks under load, thirty times",
+        crew: Crew { long: (60, 60), dropped: 0, cancelled: 0, all_modes: false, ..Crew::USUAL },
+        draw: |draw| {
+            let at = draw.first();
+            for turn in 0..30 {
+                let (lock, late) = (draw.lock(), draw.between(0, 80));
+                draw.strike(at + turn * 120 + late, Fault::ForceRelease { lock });
+            }
+        },
+        // Until it is told, the deprived holder considers itself the holder. Only such overlaps may be.
+        ..QUICK
+    },
+    Scenario {
+        name: "flush-all",
+        about: "all keys of Redis, or of one node of three, are deleted, four times",
+        crew: HOLDERS,
+        draw: |draw| {
+            let at = draw.first();
+            for turn in 0..4 {
+                let (node, late) = (draw.node(), draw.between(0, 100));
+                draw.strike(at + turn * 700 + late, Fault::FlushAll { node });
+            }
+        },
+        expected: |kind| if kind.is_redis() { Ok(MayOverlap) } else { Err(NOT_REDIS) },
+        ..LONG
+    },
+    Scenario {
+        name: "flush-scripts",
+        about: "Redis forgets all scripts, twenty times",
+        draw: |draw| {
+            let at = draw.first();
+            for turn in 0..20 {
+                let (node, late) = (draw.node(), draw.between(0, 100));
+                draw.strike(at + turn * 120 + late, Fault::FlushScripts { node });
+            }
+        },
+        expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
+        ..LONG
+    },
+    Scenario {
+        name: "log-truncated",
+        about: "Redis, or one node of three, is killed and starts again without the last kilobytes of its append-only file",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, bytes) = (draw.first(), draw.node(), draw.between(2_000, 20_000));
+            draw.strike(at, Fault::TruncateLog { node, bytes });
+        },
+        expected: overlaps_on_redis_alone,
+        ..LONG
+    },
+    Scenario {
+        name: "eviction",
+        about: "Redis, or one node of three, is short of memory and evicts any key, twice",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..2 {
+                let (node, millis) = (draw.node(), draw.leases(60));
+                draw.strike(at, Fault::Evict { node, millis });
+                at += millis + 600;
+            }
+        },
+        expected: overlaps_on_redis_alone,
+        ..LONG
+    },
+    Scenario {
+        name: "memory-full",
+        about: "Redis, or one node of three, is short of memory and refuses writes for two leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
+            draw.strike(at, Fault::FillMemory { node, millis });
+        },
+        expected: |kind| if kind.is_redis() { Ok(Safe) } else { Err(NOT_REDIS) },
+        ..LONG
+    },
+    Scenario {
+        name: "wrong-credentials",
+        about: "the password of Redis, or of one node of three, is another for two leases, and all connections have ended",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
+            draw.strike(at, Fault::ChangePassword { node, millis });
+        },
+        expected: |kind| match kind {
+            Kind::Redis => Ok(Unavailable),
+            Kind::Redlock3 => Ok(Safe),
+            Kind::Sentinel => Err("the sentinels and the replica would need the new one"),
+            _ => Err("no password can be changed under its clients here"),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "data-lost",
+        about: "the server, or one of an ensemble, is killed and starts again without its data",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node) = (draw.first(), draw.node());
+            draw.strike(at, Fault::LoseData { node });
+        },
+        expected: |kind| match kind {
+            Kind::Zookeeper => Ok(MayOverlap),
+            Kind::Zookeeper3 => Ok(Safe),
+            _ => Err("amnesia does it for Redis; a database without its tables does not start"),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "folder-removed",
+        about: "the node under which all locks are is deleted with all that is in it",
+        crew: HOLDERS,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::RemoveFolder);
+        },
+        expected: |kind| if kind.is_zookeeper() { Ok(MayOverlap) } else { Err("there is no such node") },
+        ..LONG
+    },
+    Scenario {
+        name: "rogue-transaction",
+        about: "a transaction of somebody else has the rows of all locks locked for two leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(200));
+            draw.strike(at, Fault::Rogue { millis });
+        },
+        expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
+        ..QUICK
+    },
+    Scenario {
+        name: "deadlock-storm",
+        about: "four strangers lock the rows of locks in any order for two leases, while sessions are killed",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(200));
+            draw.strike(at, Fault::Deadlocks { millis });
+            for turn in 1..4 {
+                let late = draw.between(0, 200);
+                draw.strike(at + turn * millis / 4 + late, Fault::KillSessions { node: 0 });
+            }
+        },
+        expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err(NOT_SQL) },
+        ..LONG
+    },
+    Scenario {
+        name: "hostile-settings",
+        about: "sessions inherit the isolation, time-outs, zones and modes that disagree most with the backend",
+        crew: HOLDERS,
+        setup: Setup::Hostile,
+        expected: |kind| if kind.is_sql_server() { Ok(Safe) } else { Err("no session inherits anything") },
+        ..LONG
+    },
+    Scenario {
+        name: "pooler",
+        about: "a pooler in transaction mode is in between, and the server ends its connections, three times",
+        crew: HOLDERS,
+        setup: Setup::Pooler,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..3 {
+                draw.strike(at, Fault::KillSessions { node: 0 });
+                at += draw.between(600, 1_000);
+            }
+        },
+        expected: |kind| {
+            if kind == Kind::Postgres { Ok(Safe) } else { Err("there is no pooler for it here") }
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "long-reader",
+        about: "somebody reads the file of SQLite in one transaction of two leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(200));
+            draw.strike(at, Fault::LongReader { millis });
+        },
+        expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
+        ..LONG
+    },
+    Scenario {
+        name: "file-replaced",
+        about: "a copy takes the place of the file of SQLite while it is in use",
+        crew: HOLDERS,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::ReplaceFile);
+        },
+        expected: |kind| if kind == Kind::Sqlite { Ok(MayOverlap) } else { Err(NOT_SQLITE) },
+        ..LONG
+    },
+    Scenario {
+        name: "disk-full",
+        about: "nothing more can be written to the disk of SQLite for two leases",
+        crew: HOLDERS,
+        setup: Setup::SmallDisk,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(200));
+            draw.strike(at, Fault::FillDisk { millis });
+        },
+        expected: |kind| if kind == Kind::Sqlite { Ok(Safe) } else { Err(NOT_SQLITE) },
+        ..LONG
+    },
+];
+
+/// What one of three nodes has lost, the second that voted for a grant may miss to the third.
+fn overlaps_on_redis_alone(kind: Kind) -> Outcome {
+    match kind {
+        Kind::Redis | Kind::Redlock3 => Ok(MayOverlap),
+        Kind::Sentinel => Err("the replica has what the master has lost"),
+        _ => Err(NOT_REDIS),
+    }
+}

@@ -1,0 +1,211 @@
+//! What happens between clients and servers.
+
+use super::super::schedule::{Draw, Fault, Way};
+use super::{
+    HOLDERS, Kind, LONG, QUICK, Safe, Scenario, safe_of_three, safe_on_line, safe_with_server, told_on_line,
+};
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "client-cut-off",
+        about: "all that one client sends and is sent is lost for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| blackhole(draw, Way::Both),
+        expected: told_on_line,
+        ..QUICK
+    },
+    Scenario {
+        name: "requests-lost",
+        about: "all that one client sends is lost for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| blackhole(draw, Way::ToServer),
+        expected: told_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "answers-lost",
+        about: "all that one client is sent is lost for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| blackhole(draw, Way::ToClient),
+        expected: told_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "all-clients-cut-off",
+        about: "all that all clients send and are sent is lost for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(250));
+            for worker in 0..draw.workers {
+                draw.strike(at, Fault::Blackhole { worker, way: Way::Both, millis });
+            }
+        },
+        expected: told_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "connections-reset",
+        about: "all connections of one client are reset, forty times",
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..40 {
+                let worker = draw.worker();
+                draw.strike(at, Fault::Reset { worker });
+                at += draw.between(30, 200);
+            }
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "grants-held-back",
+        about: "all answers to one client are kept for one and a half to two and a half leases, and arrive then",
+        crew: HOLDERS,
+        draw: |draw| hold(draw, Way::ToClient),
+        expected: told_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "requests-held-back",
+        about: "all requests of one client are kept for one and a half to two and a half leases, and arrive then",
+        crew: HOLDERS,
+        draw: |draw| hold(draw, Way::ToServer),
+        expected: told_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "client-flapping",
+        about: "a client is cut off for 0.4 to 0.8 s, ten times, with breaks of 0.2 s",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (mut at, worker) = (draw.first(), draw.worker());
+            for turn in 0..10 {
+                let millis = draw.between(400, 800);
+                let fault = match turn % 2 {
+                    0 => Fault::Blackhole { worker, way: Way::Both, millis },
+                    _ => Fault::Cut { worker, millis },
+                };
+                draw.strike(at, fault);
+                at += millis + 200;
+            }
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "slow-link",
+        about: "each answer takes half a lease to one and a half leases to come",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..3 {
+                let (worker, millis) = (draw.worker(), draw.leases(150));
+                let each_way = draw.between(draw.ttl / 4, draw.ttl * 3 / 4);
+                draw.strike(at, Fault::Delay { worker, each_way, millis });
+                at += millis + 300;
+            }
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "long-line",
+        about: "each answer to anybody takes 40 to 200 ms",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(300));
+            for worker in 0..draw.workers {
+                let each_way = draw.between(20, 100);
+                draw.strike(at, Fault::Delay { worker, each_way, millis });
+            }
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "replies-lost",
+        about: "the reply to some request is lost, and its connection reset, 25 times",
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..25 {
+                let (worker, request) = (draw.worker(), draw.between(1, 40));
+                draw.strike(at, Fault::DropReply { worker, request, millis: 120 });
+                at += 150;
+            }
+        },
+        expected: safe_on_line,
+        ..QUICK
+    },
+    Scenario {
+        name: "late-copies",
+        about: "what was sent on a connection that was given up arrives one and a half leases later",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..2 {
+                let (worker, millis) = (draw.worker(), draw.leases(150));
+                draw.strike(at, Fault::HoldBack { worker, millis });
+                at += millis + 500;
+            }
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "minority-lost",
+        about: "nobody can reach one server of three for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
+            draw.strike(at, Fault::LoseNode { node, millis });
+        },
+        expected: safe_of_three,
+        ..LONG
+    },
+    Scenario {
+        name: "sessions-killed",
+        about: "the server ends the connections of all clients, eight times",
+        draw: |draw| {
+            let at = draw.first();
+            for turn in 0..8 {
+                let (node, late) = (draw.node(), draw.between(0, 100));
+                draw.strike(at + turn * 300 + late, Fault::KillSessions { node });
+            }
+        },
+        expected: |kind| match kind {
+            _ if kind.is_zookeeper() => Err("the server has no such command"),
+            _ => safe_with_server(kind),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "pushes-lost",
+        about: "the server ends the connections on which clients are told of releases, fifteen times",
+        draw: |draw| {
+            let at = draw.first();
+            for turn in 0..15 {
+                let (node, late) = (draw.node(), draw.between(0, 100));
+                draw.strike(at + turn * 200 + late, Fault::KillListeners { node });
+            }
+        },
+        expected: |kind| {
+            let has_such = kind == Kind::Postgres || kind.is_redis();
+            if has_such {
+                Ok(Safe)
+            } else {
+                Err("there are no such connections that the server could end alone")
+            }
+        },
+        ..LONG
+    },
+];
+
+fn blackhole(draw: &mut Draw, way: Way) {
+    let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(250));
+    draw.strike(at, Fault::Blackhole { worker, way, millis });
+}
+
+fn hold(draw: &mut Draw, way: Way) {
+    let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
+    draw.strike(at, Fault::Hold { worker, way, millis });
+}

@@ -1,0 +1,147 @@
+//! What happens to the processes of clients.
+
+use super::super::schedule::Fault;
+use super::{
+    Crew, HOLDERS, Habit, Kind, LONG, MayOverlap, NO_PROCESS, QUICK, Safe, Scenario, Setup,
+    safe_in_processes, safe_on_line,
+};
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario { name: "calm", about: "nothing happens to anybody", ..QUICK },
+    Scenario {
+        name: "holder-killed",
+        about: "two workers of five are killed with SIGKILL while they hold and wait",
+        crew: Crew { workers: 5, long: (60, 100), ..Crew::USUAL },
+        draw: |draw| {
+            let (first, second) = (draw.first(), draw.leases(70));
+            draw.strike(first, Fault::KillWorker { worker: 0 });
+            draw.strike(first + second, Fault::KillWorker { worker: 1 });
+        },
+        expected: safe_in_processes,
+        ..QUICK
+    },
+    Scenario {
+        name: "killed-in-requests",
+        about: "seven workers of eight, which hold for moments only, are killed one after the other, most of them in a request",
+        crew: Crew { workers: 8, tasks: 6, long: (0, 0), cancelled: 0, ..Crew::USUAL },
+        draw: |draw| {
+            let mut at = draw.first();
+            for worker in 0..7 {
+                draw.strike(at, Fault::KillWorker { worker });
+                at += draw.between(150, 450);
+            }
+        },
+        expected: safe_in_processes,
+        ..LONG
+    },
+    Scenario {
+        name: "holder-stopped",
+        about: "a worker is stopped with SIGSTOP for three leases, and goes on",
+        crew: Crew { long: (60, 100), ..Crew::USUAL },
+        draw: |draw| {
+            let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(300));
+            draw.strike(at, Fault::StopWorker { worker, millis });
+        },
+        expected: safe_in_processes,
+        ..QUICK
+    },
+    Scenario {
+        name: "stale-owner",
+        about: "what a worker has sent is kept; it is stopped with SIGSTOP for two leases, its requests arrive, and it goes on",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, worker, millis) = (draw.first(), draw.worker(), draw.leases(200));
+            draw.strike(at, Fault::HoldBack { worker, millis });
+            draw.strike(at + 5, Fault::StopWorker { worker, millis: millis + 300 });
+        },
+        expected: safe_on_line,
+        ..LONG
+    },
+    Scenario {
+        name: "pause-before-write",
+        about: "workers are stopped for two leases between their look at the lock and their write",
+        crew: Crew { habit: Habit::PausesBeforeWrite, all_modes: false, least: 9_000, ..Crew::USUAL },
+        expected: |kind| if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(MayOverlap) },
+        ..LONG
+    },
+    Scenario {
+        name: "runtime-starved",
+        about: "tasks block all threads of the runtime for 25 ms at a time",
+        crew: Crew { habit: Habit::StarvesRuntime, long: (60, 130), least: 9_000, ..Crew::USUAL },
+        ..LONG
+    },
+    Scenario {
+        name: "runtime-not-driven",
+        about: "guards are held for one and a half leases while nobody drives the runtime that they came from",
+        crew: Crew { habit: Habit::LeavesRuntime, least: 9_000, ..Crew::USUAL },
+        ..LONG
+    },
+    Scenario {
+        name: "dropped-without-runtime",
+        about: "guards are dropped after the end of the runtime that they came from",
+        crew: Crew { habit: Habit::OutlivesRuntime, least: 9_000, ..Crew::USUAL },
+        ..LONG
+    },
+    Scenario {
+        name: "cancelled",
+        about: "half of the requests are dropped after some polls, or after up to 5 ms",
+        crew: Crew { cancelled: 50, impatient: 10, dropped: 40, ..Crew::USUAL },
+        ..QUICK
+    },
+    Scenario {
+        name: "waiters-500",
+        about: "500 tasks of one process wait for one lock",
+        crew: Crew {
+            workers: 1,
+            tasks: 500,
+            locks: 1,
+            all_modes: false,
+            hold: 100,
+            long: (0, 0),
+            ..Crew::USUAL
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "processes-20",
+        about: "20 processes want the same locks",
+        crew: Crew { workers: 20, tasks: 2, ..Crew::USUAL },
+        expected: safe_in_processes,
+        ..LONG
+    },
+    Scenario {
+        name: "processes-50",
+        about: "50 processes want the same locks",
+        crew: Crew { workers: 50, tasks: 1, long: (0, 0), least: 8_000, ..Crew::USUAL },
+        expected: safe_in_processes,
+        ..LONG
+    },
+    Scenario {
+        name: "look-alike-names",
+        about: "the names of the locks differ by case, blanks, accents, slashes, quotes, brackets and wildcards only",
+        crew: Crew { look_alike: true, ..Crew::USUAL },
+        ..LONG
+    },
+    Scenario {
+        name: "client-clock",
+        about: "the wall clocks of workers are an hour ahead, then an hour behind, then right, again and again",
+        crew: HOLDERS,
+        setup: Setup::Clocks,
+        draw: |draw| {
+            let mut at = draw.first();
+            for turn in 0..6 {
+                let (worker, millis) = (draw.worker(), draw.leases(40));
+                let by = if turn % 2 == 0 { 3_600_000 } else { -3_600_000 };
+                draw.strike(at, Fault::StepWorkerClock { worker, by, millis });
+                at += millis + 100;
+            }
+        },
+        expected: |kind| match kind {
+            Kind::Memory => Err(NO_PROCESS),
+            // Its leases go by the clock of the host, which the workers do not agree on.
+            Kind::Sqlite => Ok(MayOverlap),
+            _ => Ok(Safe),
+        },
+        ..LONG
+    },
+];

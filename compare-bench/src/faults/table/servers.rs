@@ -1,0 +1,262 @@
+//! What happens to the processes and clocks of servers.
+
+use super::super::schedule::Fault;
+use super::{
+    HOLDERS, Kind, LONG, MayOverlap, Memory, NO_CLOCK, NO_LEADER, NO_SERVER, ONE_NODE, Outcome, QUICK, Safe,
+    Scenario, Setup, Unavailable, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
+};
+
+const NO_ENSEMBLE: &str = "there is no ensemble";
+const NO_REPLICA: &str = "no replica of it that could take over is started here";
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "server-paused",
+        about: "the server, or one of three, is stopped with SIGSTOP for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
+            draw.strike(at, Fault::PauseServer { node, millis });
+        },
+        expected: told_if_alone,
+        ..QUICK
+    },
+    Scenario {
+        name: "server-hiccups",
+        about: "the server, or one of three, is stopped with SIGSTOP for 0.1 to 0.6 leases, eight times",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..8 {
+                let (node, millis) = (draw.node(), draw.between(draw.ttl / 10, draw.ttl * 6 / 10));
+                draw.strike(at, Fault::PauseServer { node, millis });
+                at += millis + 250;
+            }
+        },
+        expected: safe_or_moved,
+        ..LONG
+    },
+    Scenario {
+        name: "server-restarted",
+        about: "the server, or one of three, ends in good order and starts again at once",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node) = (draw.first(), draw.node());
+            draw.strike(at, Fault::RestartServer { node, millis: 0 });
+        },
+        expected: safe_or_moved,
+        ..QUICK
+    },
+    Scenario {
+        name: "rolling-restart",
+        about: "all servers are restarted in good order, one after the other; one that is alone, three times",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for turn in 0..3 {
+                let node = turn % draw.kind.nodes().max(1);
+                draw.strike(at, Fault::RestartServer { node, millis: 0 });
+                at += draw.between(2_500, 3_500);
+            }
+        },
+        expected: safe_or_moved,
+        ..LONG
+    },
+    Scenario {
+        name: "server-killed-often",
+        about: "the server, or one of three, is killed with SIGKILL and starts again at once, four times",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..4 {
+                let node = draw.node();
+                draw.strike(at, Fault::KillServer { node, millis: 0 });
+                at += draw.between(2_500, 3_500);
+            }
+        },
+        expected: safe_or_moved,
+        ..LONG
+    },
+    Scenario {
+        name: "majority-paused",
+        about: "two servers of three are stopped with SIGSTOP for two and a half leases",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, first, millis) = (draw.first(), draw.node(), draw.leases(250));
+            for node in [first, (first + 1) % draw.kind.nodes().max(1)] {
+                draw.strike(at, Fault::PauseServer { node, millis });
+            }
+        },
+        expected: |kind| if kind.nodes() == 3 { Ok(Unavailable) } else { Err(ONE_NODE) },
+        ..LONG
+    },
+    Scenario {
+        name: "leader-killed",
+        about: "the server that leads is killed with SIGKILL and starts again 0.7 leases later, three times",
+        crew: HOLDERS,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..3 {
+                let millis = draw.leases(70);
+                draw.strike(at, Fault::KillLeader { millis });
+                at += draw.between(9_000, 10_000);
+            }
+        },
+        expected: |kind| match kind {
+            Kind::Zookeeper3 => Ok(Safe),
+            Kind::Sentinel => Ok(MayOverlap),
+            _ => Err(NO_LEADER),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "follower-on-an-island",
+        about: "one server of three cannot reach the others for three leases; clients can reach it",
+        crew: HOLDERS,
+        setup: Setup::Links,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(300));
+            draw.strike(at, Fault::Island { of_leader: false, millis });
+        },
+        expected: |kind| if kind == Kind::Zookeeper3 { Ok(Safe) } else { Err(NO_ENSEMBLE) },
+        ..LONG
+    },
+    Scenario {
+        name: "leader-on-an-island",
+        about: "the server of three that leads cannot reach the others for three leases; clients can reach it",
+        crew: HOLDERS,
+        setup: Setup::Links,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(300));
+            draw.strike(at, Fault::Island { of_leader: true, millis });
+        },
+        expected: |kind| if kind == Kind::Zookeeper3 { Ok(Safe) } else { Err(NO_ENSEMBLE) },
+        ..LONG
+    },
+    Scenario {
+        name: "switchover",
+        about: "the server ends in good order and its asynchronous replica takes over, or sentinels are told to change the master",
+        crew: HOLDERS,
+        setup: Setup::Standby,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::Promote { planned: true });
+        },
+        expected: |kind| match kind {
+            Kind::Postgres => Ok(Safe),
+            Kind::Redis | Kind::Sentinel => Ok(MayOverlap),
+            _ => Err(NO_REPLICA),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "failover",
+        about: "the server is killed with SIGKILL and its asynchronous replica takes over",
+        crew: HOLDERS,
+        setup: Setup::Standby,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::Promote { planned: false });
+        },
+        expected: |kind| match kind {
+            Kind::Postgres | Kind::Redis => Ok(MayOverlap),
+            Kind::Sentinel => Err("leader-killed does it"),
+            _ => Err(NO_REPLICA),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "server-killed",
+        about: "the server, or one of three, is killed with SIGKILL, and starts again two and a half leases later",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(250));
+            draw.strike(at, Fault::KillServer { node, millis });
+        },
+        expected: told_if_alone,
+        ..LONG
+    },
+    Scenario {
+        name: "all-servers-killed",
+        about: "all servers are killed with SIGKILL at once, and start again two and a half leases later",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, millis) = (draw.first(), draw.leases(250));
+            draw.strike(at, Fault::KillAll { millis });
+        },
+        expected: told_or_moved,
+        ..LONG
+    },
+    Scenario {
+        name: "amnesia",
+        about: "a server that keeps nothing is killed and starts again at once",
+        crew: HOLDERS,
+        memory: Memory::Forgets,
+        draw: |draw| {
+            let (at, node) = (draw.first(), draw.node());
+            draw.strike(at, Fault::KillServer { node, millis: 0 });
+        },
+        expected: |kind| match kind {
+            Kind::Redis => Ok(MayOverlap),
+            Kind::Redlock3 => Ok(Safe),
+            _ => Err("only Redis can be set to keep nothing"),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "server-clock-forward",
+        about: "the wall clock of the server, or of one of three, is three leases ahead, for two leases",
+        crew: HOLDERS,
+        setup: Setup::Clocks,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
+            let by = i64::try_from(draw.leases(300)).unwrap_or(i64::MAX);
+            draw.strike(at, Fault::StepServerClock { node, by, millis });
+        },
+        expected: clock_stepped,
+        ..LONG
+    },
+    Scenario {
+        name: "server-clock-back",
+        about: "the wall clock of the server, or of one of three, is a lease behind from now on",
+        crew: HOLDERS,
+        setup: Setup::Clocks,
+        draw: |draw| {
+            let (at, node) = (draw.first(), draw.node());
+            let by = -i64::try_from(draw.leases(100)).unwrap_or(i64::MAX);
+            // It stays so: to put it right would be a step forward.
+            draw.strike(at, Fault::StepServerClock { node, by, millis: 0 });
+        },
+        expected: |kind| if kind == Kind::Sentinel { Err(NO_CLOCK) } else { safe_with_server(kind) },
+        ..LONG
+    },
+    Scenario {
+        name: "server-clock-strobed",
+        about: "the wall clock of the server, or of one of three, jumps by up to three leases either way, twelve times",
+        crew: HOLDERS,
+        setup: Setup::Clocks,
+        draw: |draw| {
+            let (mut at, node) = (draw.first(), draw.node());
+            for turn in 0..12 {
+                let by = i64::try_from(draw.leases(240)).unwrap_or(i64::MAX);
+                let by = if turn % 2 == 0 { by } else { -by };
+                let millis = draw.between(100, 300);
+                draw.strike(at, Fault::StepServerClock { node, by, millis });
+                at += millis + 50;
+            }
+        },
+        expected: clock_stepped,
+        ..LONG
+    },
+];
+
+/// Leases end by the clock of the server, but for those of `ZooKeeper`, which measures spans. A grant of Redlock may have
+/// two votes only: without the one that has ended too early, the third node makes another majority.
+fn clock_stepped(kind: Kind) -> Outcome {
+    match kind {
+        Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
+        Kind::Sentinel => Err(NO_CLOCK),
+        Kind::Zookeeper | Kind::Zookeeper3 => Ok(Safe),
+        Kind::Postgres | Kind::Mariadb | Kind::Redis | Kind::Redlock3 => Ok(MayOverlap),
+    }
+}
