@@ -41,7 +41,8 @@ pub(crate) enum Command {
 /// What is shown, and as what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RenderArgs {
-    /// The result files. Several are shown together: on disk and on tmpfs, with several delays.
+    /// The result files. Several are shown together: on disk and on tmpfs, with several delays. A file of `faults` among
+    /// them fills the sections on what each backend survives.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::args::{Export, RenderArgs};
 use crate::error::{Error, Result};
+use crate::faults::{Results, SCHEMA};
 use crate::html;
+use crate::record::Report;
 use crate::record::file::read;
 use crate::view::export;
 
@@ -14,9 +16,12 @@ use crate::view::export;
 const PAGE: &str = "report.html";
 
 pub(crate) fn run(args: &RenderArgs) -> Result<()> {
-    let runs: Vec<_> = args.files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+    let (runs, faults) = files(&args.files)?;
     let text = match args.export {
-        None => html::page(&runs)?,
+        None => html::page(&runs, &faults)?,
+        Some(_) if runs.is_empty() => {
+            return Err(Error::failed("a table shows comparisons, and no file has one"));
+        }
         Some(Export::Csv) => export::csv(&runs),
         Some(Export::Md) => export::markdown(&runs),
     };
@@ -25,6 +30,27 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
         (None, None) => write(Path::new(PAGE), &text),
         (None, Some(_)) => Ok(std::io::stdout().lock().write_all(text.as_bytes())?),
     }
+}
+
+/// Comparisons, and runs of faults: a file says what it is.
+fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
+    let (mut runs, mut faults) = (Vec::new(), Vec::new());
+    for path in paths {
+        if is_of_faults(path) { faults.push(Results::read(path)?) } else { runs.push(read(path)?) }
+    }
+    Ok((runs, faults))
+}
+
+/// Where it cannot be read, whoever reads it says why.
+fn is_of_faults(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str::<Schema>(&text).is_ok_and(|schema| schema.schema == SCHEMA)
+}
+
+/// What all files begin with.
+#[derive(serde::Deserialize)]
+struct Schema {
+    schema: String,
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -35,6 +35,15 @@ fn a_scenario_has_a_verdict_and_is_not_repeated() {
     let faults: Vec<_> = killed["happened"].as_array().unwrap().iter().map(|one| &one["fault"]).collect();
     assert_eq!(faults, ["kill_worker", "kill_worker"]);
 
+    // A file of faults makes a report by itself, with a timeline of what happened.
+    let excerpt = &killed["excerpt"];
+    assert!(!excerpt["holds"].as_array().unwrap().is_empty(), "{killed}");
+    let mut render = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
+    let rendered = render.args(["render", "faults.json"]).current_dir(folder.path()).output().unwrap();
+    assert!(rendered.status.success(), "{rendered:?}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("holder-killed on sqlite, seed 3: who was the holder of lock"), "{page}");
+
     // Gone on with: everything is there.
     let (output, again) = run(&arguments, folder.path());
     assert!(output.status.success());
@@ -48,4 +57,27 @@ fn the_list_says_what_is_expected() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("holder-stopped") && shown.contains("may overlap, the guard holds"), "{shown}");
     assert!(shown.contains("not run: its workers are tasks of one process"), "{shown}");
+}
+
+/// One round, since the time is over after it; and the same round again, without its faults.
+#[test]
+fn a_soak_adds_its_rounds_and_one_of_them_is_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let soak = ["soak", "--for", "1s", "--seed", "5", "--backend", "sqlite"];
+    let (output, results) = run(&soak, folder.path());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(shown.contains("soak with seed 5: 1 rounds"), "{shown}");
+    let outcomes = results["outcomes"].as_array().unwrap();
+    assert_eq!(outcomes.len(), 1, "{results}");
+    assert_eq!((&outcomes[0]["scenario"], &outcomes[0]["verdict"]), (&"soak".into(), &"as_expected".into()));
+    let seed = outcomes[0]["seed"].to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare-bench"));
+    let replay =
+        ["replay", "soak", "--backend", "sqlite", "--seed", &seed, "--strikes", "none", "--times", "1"];
+    let output = command.arg("faults").args(replay).current_dir(folder.path()).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(shown.contains("(left out)"), "{shown}");
+    assert!(shown.contains("0 of 1 came otherwise than expected, 0 could not be run"), "{shown}");
 }

@@ -38,8 +38,11 @@ use self::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 
-use self::kind::Kind;
-use self::result::{Outcome, Results, Verdict};
+pub(crate) use self::excerpt::{Excerpt, HeldSpan};
+pub(crate) use self::kind::Kind;
+pub(crate) use self::result::{Outcome, Results, SCHEMA, Verdict};
+pub(crate) use self::schedule::Struck;
+pub(crate) use self::strike::Happened;
 
 /// What is run, and on what.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,6 +2,8 @@
 
 use maud::{Markup, html};
 
+use crate::faults::Results;
+use crate::html::survival;
 use crate::record::{HOW_TO_READ, Report};
 use crate::terminal::DEBUG;
 use crate::view::show;
@@ -37,8 +39,8 @@ pub(crate) fn head(runs: &[Report]) -> Markup {
     }
 }
 
-/// A table from `Capabilities`.
-pub(crate) fn guarantees(runs: &[Report]) -> Markup {
+/// A table from `Capabilities`, and from runs of faults.
+pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
     let mut backends: Vec<_> = runs.iter().flat_map(|run| &run.backends).collect();
     backends.sort_by(|one, other| one.name.cmp(&other.name));
     backends.dedup_by(|one, other| one.name == other.name);
@@ -46,7 +48,8 @@ pub(crate) fn guarantees(runs: &[Report]) -> Markup {
         return html! { p.absent { "Not measured: no backend could be reached." } };
     }
     html! {
-        p { "As each backend promises to its clients. How it behaves when something fails is not measured yet: that column waits." }
+        p { "As each backend promises to its clients. The last column is what it did when something failed: "
+            a href="#faults" { "step by step" } "." }
         div.wide { table {
             thead { tr {
                 th { "backend" }
@@ -59,7 +62,8 @@ pub(crate) fn guarantees(runs: &[Report]) -> Markup {
                     td { @if backend.promises.get(name) == Some(&true) { "yes" } @else { "no" } }
                 }
                 td.n { (show::time(crate::measure::stats::as_float(backend.shortest_lease_us))) }
-                td { "not measured" }
+                td { @let seen: Vec<String> = faults.iter().filter_map(|one| survival::seen(one, &backend.name)).collect();
+                    @if seen.is_empty() { "not measured" } @else { (seen.join("; ")) } }
             } } }
         } }
     }

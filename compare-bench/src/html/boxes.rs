@@ -52,7 +52,7 @@ pub(crate) fn draw(title: &str, sheaves: &[Sheaf]) -> Result<Option<String>> {
 }
 
 /// A row for each box, from above.
-struct Rows(usize);
+pub(super) struct Rows(pub(super) usize);
 
 impl Ranged for Rows {
     type FormatOption = DefaultFormatting;
@@ -75,7 +75,7 @@ impl Ranged for Rows {
     }
 }
 
-fn middle(row: usize) -> f64 {
+pub(super) fn middle(row: usize) -> f64 {
     f64::from(u32::try_from(row).unwrap_or(0)) + 0.5
 }
 

@@ -5,11 +5,14 @@ mod boxes;
 mod faults;
 mod figures;
 mod plot;
+mod survival;
 mod tables;
+mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::error::Result;
+use crate::faults::Results;
 use crate::record::Report;
 use crate::view::{Question, answer, questions};
 
@@ -25,10 +28,10 @@ struct Section {
     body: Markup,
 }
 
-/// The whole page.
-pub(crate) fn page(runs: &[Report]) -> Result<String> {
+/// The whole page: of comparisons, and of runs of faults.
+pub(crate) fn page(runs: &[Report], faults: &[Results]) -> Result<String> {
     let questions = questions(runs);
-    let sections = sections(runs, &questions)?;
+    let sections = sections(runs, &questions, faults)?;
     let title = "Locks compared";
     let page = html! {
         (DOCTYPE)
@@ -55,7 +58,7 @@ pub(crate) fn page(runs: &[Report]) -> Result<String> {
     Ok(page.into_string())
 }
 
-fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
+fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Result<Vec<Section>> {
     let find = |id: &str| questions.iter().find(|question| question.id == id);
     let with = |id: &str, draw: &dyn Fn(&Question) -> Result<Vec<Markup>>| -> Result<Markup> {
         let Some(question) = find(id) else { return Ok(absent("the runs of this report left it out")) };
@@ -77,7 +80,11 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
     };
     Ok(vec![
         Section { id: "answer", title: "Answer", body: answer(runs, questions) },
-        Section { id: "guarantees", title: "What each backend guarantees", body: about::guarantees(runs) },
+        Section {
+            id: "guarantees",
+            title: "What each backend guarantees",
+            body: about::guarantees(runs, faults),
+        },
         Section { id: "matrix", title: "All at a glance", body: tables::matrix(runs, questions) },
         Section {
             id: "latency",
@@ -94,11 +101,7 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
         },
         Section { id: "herd", title: "What waiting costs the server", body: herd(runs, find("server"))? },
         Section { id: "recovery", title: "The holder dies", body: with("dies", &faults::recovery)? },
-        Section {
-            id: "faults",
-            title: "Faults, step by step",
-            body: absent("no run records yet what happens when servers and networks fail"),
-        },
+        Section { id: "faults", title: "Faults, step by step", body: survived(faults)? },
         Section {
             id: "holding",
             title: "What holding costs",
@@ -107,6 +110,16 @@ fn sections(runs: &[Report], questions: &[Question]) -> Result<Vec<Section>> {
         Section { id: "libraries", title: "Other libraries", body: about::libraries(runs) },
         Section { id: "method", title: "Method, machine and commands", body: about::method(runs) },
     ])
+}
+
+fn survived(faults: &[Results]) -> Result<Markup> {
+    if faults.is_empty() {
+        return Ok(absent(
+            "compare-bench faults writes a file for this section, which render takes beside the others",
+        ));
+    }
+    let each: Vec<Markup> = faults.iter().map(survival::section).collect::<Result<_>>()?;
+    Ok(html! { @for one in &each { (one) } })
 }
 
 fn absent(reason: &str) -> Markup {
@@ -161,7 +174,7 @@ mod tests {
 
     #[test]
     fn sections_without_figures_say_so() {
-        let page = page(&[report()]).unwrap();
+        let page = page(&[report()], &[]).unwrap();
         for id in ["answer", "guarantees", "matrix", "latency", "throughput", "hand-over", "network", "herd"]
         {
             assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
@@ -176,7 +189,7 @@ mod tests {
     fn nothing_in_it_runs_or_is_fetched() {
         let mut report = report();
         report.results.push(measured("<script>alert(1)</script>", 6));
-        let page = page(&[report]).unwrap();
+        let page = page(&[report], &[]).unwrap();
         for bad in ["<script", "src=", "url(", "@import", "http://", "https://"] {
             // The name space of SVG is a name, no address.
             let rest = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
@@ -189,7 +202,7 @@ mod tests {
     fn links_lead_somewhere() {
         let mut report = report();
         report.results = vec![measured("redis", 6), measured("zookeeper", 6)];
-        let page = page(&[report]).unwrap();
+        let page = page(&[report], &[]).unwrap();
         let mut links = 0;
         for link in page.split("href=\"#").skip(1) {
             let id = link.split('"').next().unwrap();
@@ -197,5 +210,25 @@ mod tests {
             links += 1;
         }
         assert!(links > 13, "{links}");
+    }
+
+    #[test]
+    fn what_was_seen_under_faults_stands_beside_the_guarantees() {
+        let text = include_str!("../../tests/data/faults.json");
+        let results: Results = serde_json::from_str(text).unwrap();
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/near.json");
+        let report = crate::record::file::read(std::path::Path::new(data)).unwrap();
+        let page = page(&[report], &[results]).unwrap();
+        for expected in [
+            "runs as expected",
+            "holder-killed",
+            "<figcaption>holder-killed on",
+            "told of the end of their lease",
+        ] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        // A file of faults alone makes a page, too.
+        let results: Results = serde_json::from_str(text).unwrap();
+        assert!(super::page(&[], &[results]).unwrap().contains("holder-killed"));
     }
 }

@@ -180,9 +180,9 @@ impl<'a> Placed<'a> {
 }
 
 /// An axis with marks where we want them.
-struct Marked {
-    ends: Range<f64>,
-    marks: Vec<f64>,
+pub(super) struct Marked {
+    pub(super) ends: Range<f64>,
+    pub(super) marks: Vec<f64>,
 }
 
 impl Ranged for Marked {

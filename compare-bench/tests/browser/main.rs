@@ -91,7 +91,7 @@ fn the_report_is_well_in_a_browser() {
     }
     let folder = target();
     let page = folder.join("report.html");
-    render(&["near.json", "far.json"], &page);
+    render(&["near.json", "far.json", "faults.json"], &page);
     let chrome = Chrome::start();
     for width in WIDTHS {
         for scheme in ["light", "dark"] {
