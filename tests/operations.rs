@@ -16,7 +16,7 @@ use running::Running;
 use tempfile::TempDir;
 
 /// Long enough for what is said to happen soon, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn database() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
