@@ -73,7 +73,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let copy = Copy { locks: locks.clone(), url, term };
     let app = Router::new().route("/", get(serve)).with_state(copy);
     let mut terminate = signal(SignalKind::terminate())?;
-    let stop = async move { drop(terminate.recv().await) };
+    let stop = async move {
+        terminate.recv().await;
+    };
     axum::serve(listener, app).with_graceful_shutdown(stop).into_future().await?;
 
     // Leadership is resigned, so that the next leader need not wait for the end of the lease.
