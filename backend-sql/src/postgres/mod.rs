@@ -165,7 +165,8 @@ impl Database for Postgres {
         promised.token_blocks = true;
         promised.fifo = true;
         promised.push = !self.pooled && !self.session.is_shared();
-        promised.herd_free = true;
+        // Where nothing is notified, all waiters ask again and again.
+        promised.herd_free = promised.push;
         promised.across_hosts = true;
         promised.durable = true;
         promised
