@@ -301,7 +301,11 @@ mod metrics {
         async fn of_postgres() {
             if is_installed(Postgres::installed()) {
                 let server = Postgres::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "postgres", server.restart()).await;
+                are_counted(&server.url(), "postgres", async {
+                    server.kill()?;
+                    server.restart().await
+                })
+                .await;
             }
         }
 
@@ -309,7 +313,11 @@ mod metrics {
         async fn of_redis() {
             if is_installed(Redis::installed()) {
                 let server = Redis::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "redis", server.restart()).await;
+                are_counted(&server.url(), "redis", async {
+                    server.kill()?;
+                    server.restart().await
+                })
+                .await;
             }
         }
 
@@ -317,7 +325,11 @@ mod metrics {
         async fn of_zookeeper() {
             if is_installed(ZooKeeper::installed()) {
                 let server = ZooKeeper::start_with(&options()).await.expect("a server");
-                are_counted(&server.url(), "zookeeper", server.restart()).await;
+                are_counted(&server.url(), "zookeeper", async {
+                    server.kill()?;
+                    server.restart().await
+                })
+                .await;
             }
         }
     }
