@@ -133,6 +133,11 @@ async fn the_stream_tells_the_life_of_a_lock_in_order() {
     let waits = events.next().await.expect("an event");
     assert!(matches!(&waits, LockEvent::Waiting { name: of, mode: as_ } if *of == name && *as_ != mode));
     waiting.abort();
+    drop(waiting.await);
+    // It leaves the queue in the background. Otherwise the lock would be granted to it below.
+    while locks.inspect("a").await.unwrap().waiters > 0 {
+        tokio::task::yield_now().await;
+    }
 
     // A renewal fails, the next succeeds.
     server.fail_times(Operation::Renew, ErrorKind::Unreachable, 1);
