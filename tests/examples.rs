@@ -46,8 +46,11 @@ fn every_example_is_run() {
     let tests = tests.concat();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("examples")).expect("the examples") {
-        let name = entry.expect("an entry").file_name().into_string().expect("a name");
-        names.extend(name.strip_suffix(".rs").map(str::to_owned));
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("a name");
+        // One file, or a folder with a main.rs.
+        let is_folder = entry.path().join("main.rs").is_file();
+        names.extend(name.strip_suffix(".rs").or(is_folder.then_some(&*name)).map(str::to_owned));
     }
     assert!(names.len() >= 15, "{names:?}");
     let manifest = read(&root.join("Cargo.toml"));

@@ -27,7 +27,6 @@ pub struct SqlLock<D: Dialect>(Arc<Inner<D>>);
 
 struct Inner<D: Dialect> {
     dialect: Arc<D>,
-    capabilities: Capabilities,
     options: Options,
     clients: PerRuntime<Client<D>>,
     /// What every grant carries, for `verify_in`.
@@ -51,14 +50,10 @@ impl<D: Dialect> SqlLock<D> {
         options: Options,
         record: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self> {
-        let lock = Self(Arc::new(Inner {
-            capabilities: dialect.capabilities(),
-            dialect: Arc::new(dialect),
-            options,
-            clients: PerRuntime::new(),
-            record,
-        }));
-        let context = |error: Error| error.during(Operation::Connect).on_backend(lock.0.capabilities.backend);
+        let lock =
+            Self(Arc::new(Inner { dialect: Arc::new(dialect), options, clients: PerRuntime::new(), record }));
+        let backend = lock.capabilities().backend;
+        let context = |error: Error| error.during(Operation::Connect).on_backend(backend);
         lock.set_up().await.map_err(context)?;
         lock.keep_clean();
         Ok(lock)
@@ -172,7 +167,8 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(ask: impl Fn(Route) -
 #[async_trait]
 impl<D: Dialect> DistributedLock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities.clone()
+        // What a pooler takes away may be found out after connecting.
+        self.0.dialect.capabilities()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
