@@ -59,6 +59,12 @@ impl Site<'_> {
         text(&self.folder.join(name))
     }
 
+    /// The path of a folder in the server's folder, which is made if there is none yet.
+    pub(crate) fn folder(&self, name: &str) -> Result<String, Error> {
+        fs::create_dir_all(self.folder.join(name)).map_err(Error::io(name))?;
+        self.path(name)
+    }
+
     /// The contents of a file in the server's folder, empty if there is none yet.
     pub(crate) fn read(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.folder.join(name)).unwrap_or_default()).into_owned()

@@ -36,6 +36,8 @@ impl Programs {
             // Must come first.
             "--no-defaults".to_owned(),
             format!("--datadir={}", site.path("data")?),
+            // Not the folder of all: a server that starts removes the temporary tables that it finds.
+            format!("--tmpdir={}", site.folder("tmp")?),
             "--skip-name-resolve".to_owned(),
             "--innodb-redo-log-capacity=16M".to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
