@@ -93,7 +93,8 @@ impl LockRequest<All> {
         running::run(&background, held, guard, work).await
     }
 
-    /// Takes the locks if all are free now; `None` if one of them is held by another.
+    /// Takes the locks if all are free now; `None` if one of them is held by another. Those that were granted before the
+    /// refusal came are then released in the background.
     ///
     /// # Cancel safety
     /// Safe, as for the request: what has been granted is released.
