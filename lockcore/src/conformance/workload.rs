@@ -147,15 +147,16 @@ impl Actor {
         let grant = match backend.acquire(&claim).await {
             Ok(Some(grant)) => grant,
             answer => {
-                if let Err(error) = answer
-                    && error.kind() != ErrorKind::TimedOut
-                {
-                    lock(&self.record).errors.push(format!("{error:#}"));
-                }
+                // A backend divides the time of a short lease among its nodes: on a busy machine, a healthy node may
+                // then answer too late.
+                let mut note = |error: crate::Error| {
+                    if error.kind() != ErrorKind::TimedOut && !error.is_retryable() {
+                        lock(&self.record).errors.push(format!("{error:#}"));
+                    }
+                };
+                answer.err().map(&mut note);
                 // Out of the queue, in case it is still in there.
-                if let Err(error) = backend.release(&claim).await {
-                    lock(&self.record).errors.push(format!("{error:#}"));
-                }
+                backend.release(&claim).await.err().map(note);
                 return;
             }
         };
