@@ -72,7 +72,7 @@ const UPGRADE: [&str; 3] = [
 
 /// Takes a row that is there and free. The token comes back in the answer's "last insert id", so one round trip is
 /// enough, on servers without RETURNING, too. A claim that holds the lock already, and asks again after a lost answer,
-/// keeps its token and is let past those who have queued meanwhile: its lease begins anew, as its belief does.
+/// keeps its token and is let past those who have queued meanwhile: its lease begins anew, as does the validity that it counts.
 ///
 /// The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see
 /// what earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.

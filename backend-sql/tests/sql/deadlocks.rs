@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockcore::{Locks, Mode};
 
-use crate::servers::{Kind, client, count, mariadb, postgres, url, waiters};
+use crate::servers::{Kind, admin, client, count, mariadb, postgres, url, waiters};
 
 const WRITERS: usize = 16;
 const NAMES: usize = 4;
@@ -99,11 +99,18 @@ async fn mixed_storm(kind: Kind, table: &str) {
         visitor.await.expect("no visitor fails");
     }
     println!("{kind:?}: {MIXED} visits in {:?}", began.elapsed());
-    // Those who were given up on are cleaned up in the background. A copy of a request that arrives after its connection was
-    // replaced may leave a row, which holds nothing once its lease has ended.
+    // Those who were given up on are cleaned up in the background.
     let end = Instant::now() + Duration::from_secs(30);
     for table in [format!("{table}_members"), waiters(kind, table)] {
-        while Instant::now() < end && count(kind, &url, &table).await != "0" {
+        while count(kind, &url, &table).await != "0" {
+            if Instant::now() > end {
+                let sql = format!("SELECT *, UNIX_TIMESTAMP(SYSDATE(6)) FROM {table}");
+                panic!(
+                    "rows are left in {table}: {} {:?}",
+                    admin(kind, &url, &sql).await,
+                    clients.iter().map(|c| c.stats()).collect::<Vec<_>>()
+                );
+            }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

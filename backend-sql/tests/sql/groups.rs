@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockcore::{ErrorKind, Grant, LockStatus, Locks, Mode, Released, Renewal};
 
-use crate::servers::{ALL, Kind, backend, claim, client, count, permit, soon, url};
+use crate::servers::{ALL, Kind, admin, backend, claim, client, count, permit, soon, url};
 
 async fn status(locks: &Locks, name: &str) -> LockStatus {
     locks.inspect(name).await.expect("an answer")
@@ -260,7 +260,9 @@ async fn a_purge_takes_the_dead_only() {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(count(kind, &url, "purged_members").await, "3", "{kind:?}");
-        assert_eq!(purge(kind, &url).await, 1, "{kind:?}: one lock is idle");
+        let rows = admin(kind, &url, "SELECT * FROM purged").await;
+        let members = admin(kind, &url, "SELECT * FROM purged_members").await;
+        assert_eq!(purge(kind, &url).await, 1, "{kind:?}: one lock is idle: {rows}, {members}");
         assert_eq!(count(kind, &url, "purged_members").await, "1", "{kind:?}");
         assert_eq!(count(kind, &url, "purged").await, "1", "{kind:?}");
         assert!(locks.write("book").try_now().await.expect("an answer").is_none(), "{kind:?}");

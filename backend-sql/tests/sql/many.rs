@@ -31,8 +31,8 @@ async fn hold_many(kind: Kind) {
     let (renewals, calls) = (stats.renewals - start.renewals, stats.renewal_calls - start.renewal_calls);
     println!("{kind:?}: {renewals} renewals in {calls} calls");
     assert!(renewals >= LOCKS as u64, "every lease was renewed: {stats:?}");
-    // The last batch of a round is not full.
-    assert!(renewals / calls >= 400, "{renewals} renewals took {calls} calls");
+    // A batch has up to 500. How full it is depends on how many locks fall due together, thus on the speed of the machine.
+    assert!(renewals / calls >= 100, "{renewals} renewals took {calls} calls");
     assert!(each < 1024, "a held lock costs {each} bytes");
     let releases: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
     for release in releases {
