@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lockwell::{Capabilities, Requirement};
-use testbed::{Durability, MariaDb, Options, Postgres, Redis, ZooKeeper};
+use testbed::{Durability, MariaDb, Options, Postgres, Redis, ZooKeeper, is_installed};
 
 const GUIDE: &str = include_str!("../docs/choosing.md");
 
@@ -56,14 +56,6 @@ async fn agrees(title: &str, url: &str) {
     for name in known.split(", ") {
         assert!(rows.iter().any(|(one, _)| *one == name), "{name} is not in the table");
     }
-}
-
-/// Whether a server can be started. Otherwise its column is skipped and says why, or fails where servers are required.
-fn is_installed(answer: Result<(), testbed::Error>) -> bool {
-    let Err(error) = answer else { return true };
-    assert!(!testbed::servers_required(), "{error}");
-    eprintln!("IGNORED: {error}");
-    false
 }
 
 fn options() -> Options {

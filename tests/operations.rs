@@ -260,17 +260,9 @@ mod metrics {
     #[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
     mod reconnections {
         use lockwell::Locks;
-        use testbed::{Durability, Options, Postgres, Redis, ZooKeeper};
+        use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, is_installed};
 
         use super::*;
-
-        /// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
-        fn is_installed(answer: Result<(), testbed::Error>) -> bool {
-            let Err(error) = answer else { return true };
-            assert!(!testbed::servers_required(), "{error}");
-            eprintln!("IGNORED: {error}");
-            false
-        }
 
         fn options() -> Options {
             Options::new().durability(Durability::OsCache)

@@ -91,17 +91,9 @@ fn on_sqlite() {
 /// The same on real servers, with what only they promise.
 #[cfg(all(feature = "postgres", feature = "redis", feature = "zk"))]
 mod on_a_server {
-    use testbed::{Durability, Options, Postgres, Redis, ZooKeeper};
+    use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, is_installed};
 
     const NEEDS: &str = r#""across-hosts", "durable""#;
-
-    /// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
-    fn is_installed(answer: Result<(), testbed::Error>) -> bool {
-        let Err(error) = answer else { return true };
-        assert!(!testbed::servers_required(), "{error}");
-        eprintln!("IGNORED: {error}");
-        false
-    }
 
     fn options() -> Options {
         Options::new().durability(Durability::OsCache)

@@ -56,7 +56,7 @@ pub use self::{
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,
-    programs::{not_run, servers_required},
+    programs::{is_installed, not_run, servers_required},
     redis::{Redis, cluster::RedisCluster, sentinel::RedisSentinel},
     release::{Family, Release},
     server::Server,

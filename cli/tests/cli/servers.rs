@@ -12,7 +12,7 @@ use testbed::MariaDb;
 use testbed::Redis;
 #[cfg(feature = "zk")]
 use testbed::ZooKeeper;
-use testbed::{Durability, Options};
+use testbed::{Durability, Options, is_installed};
 #[cfg(feature = "postgres")]
 use testbed::{Postgres, Proxy};
 
@@ -20,17 +20,9 @@ use testbed::{Postgres, Proxy};
 use crate::support::{Finished, lockwell};
 use crate::support::{Running, Site, block_on, finish, wait_until};
 
-/// Whether a server can be started. Otherwise the test is skipped and says why, or fails where servers are required.
-fn installed(answer: Result<(), testbed::Error>) -> bool {
-    let Err(error) = answer else { return true };
-    assert!(!testbed::servers_required(), "{error}");
-    eprintln!("IGNORED: {error}");
-    false
-}
-
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres() -> Option<Postgres> {
-    if !installed(Postgres::installed()) {
+    if !is_installed(Postgres::installed()) {
         return None;
     }
     Some(Postgres::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap())
@@ -140,7 +132,7 @@ fn everyday_use_of_postgres() {
 #[cfg(feature = "mysql")]
 fn everyday_use_of_mariadb() {
     block_on(async {
-        if !installed(MariaDb::installed()) {
+        if !is_installed(MariaDb::installed()) {
             return;
         }
         let server = MariaDb::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
@@ -155,7 +147,7 @@ fn everyday_use_of_mariadb() {
 #[cfg(feature = "redis")]
 fn everyday_use_of_redis() {
     block_on(async {
-        if !installed(Redis::installed()) {
+        if !is_installed(Redis::installed()) {
             return;
         }
         let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
@@ -170,7 +162,7 @@ fn everyday_use_of_redis() {
 #[cfg(feature = "redis")]
 fn everyday_use_of_redlock() {
     block_on(async {
-        if !installed(Redis::installed()) {
+        if !is_installed(Redis::installed()) {
             return;
         }
         let mut nodes = Vec::new();
@@ -189,7 +181,7 @@ fn everyday_use_of_redlock() {
 #[cfg(feature = "zk")]
 fn everyday_use_of_zookeeper() {
     block_on(async {
-        if !installed(ZooKeeper::installed()) {
+        if !is_installed(ZooKeeper::installed()) {
             return;
         }
         let server = ZooKeeper::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
@@ -206,7 +198,7 @@ fn everyday_use_of_zookeeper() {
 #[cfg(feature = "zk")]
 fn a_waiter_that_was_stopped_queues_again_in_zookeeper() {
     block_on(async {
-        if !installed(ZooKeeper::installed()) {
+        if !is_installed(ZooKeeper::installed()) {
             return;
         }
         let server = ZooKeeper::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
