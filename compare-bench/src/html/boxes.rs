@@ -1,10 +1,10 @@
 //! Box plots: how long it took each time, and the longest that it should take.
 
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::html::plot::{GRID, PALETTE, Scale, labelled};
+use crate::html::plot::{Marked, PALETTE, Scale, labelled};
+use crate::html::rows::{self, RowChart, middle};
 use crate::view::show;
 
 const WIDTH: u32 = 760;
@@ -51,89 +51,23 @@ pub(crate) fn draw(title: &str, sheaves: &[Sheaf]) -> Result<Option<String>> {
     Ok(Some(labelled(&text, title)))
 }
 
-/// A row for each box, from above.
-pub(super) struct Rows(pub(super) usize);
-
-impl Ranged for Rows {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let rows = f64::from(u32::try_from(self.0).unwrap_or(1));
-        #[expect(clippy::cast_possible_truncation, reason = "pixels of a picture of known size")]
-        let pixels = (value / rows * f64::from(last - first)).round() as i32;
-        // The pixels of this axis are counted from below.
-        last - pixels
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        (0..self.0).map(middle).collect()
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        0.0..f64::from(u32::try_from(self.0).unwrap_or(1))
-    }
-}
-
-pub(super) fn middle(row: usize) -> f64 {
-    f64::from(u32::try_from(row).unwrap_or(0)) + 0.5
-}
-
-/// Times on a logarithmic axis.
-struct Times {
-    ends: (f64, f64),
-    marks: Vec<f64>,
-}
-
-impl Ranged for Times {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let share = (value - self.ends.0) / (self.ends.1 - self.ends.0);
-        #[expect(clippy::cast_possible_truncation, reason = "pixels of a picture of known size")]
-        let pixels = (share * f64::from(last - first)).round() as i32;
-        first + pixels
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.marks.clone()
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        self.ends.0..self.ends.1
-    }
-}
-
 fn chart(text: &mut String, sheaves: &[Sheaf], places: &[f64]) -> Result<(), String> {
     let rows = u32::try_from(sheaves.len()).unwrap_or(u32::MAX);
     let area = SVGBackend::with_string(text, (WIDTH, rows * ROW + AROUND)).into_drawing_area();
     let (low, high, marks) = Scale::Log.range(places);
     let told = |error: DrawingAreaErrorKind<_>| error.to_string();
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(52)
-        .y_label_area_size(170)
-        .build_cartesian_2d(Times { ends: (low, high), marks }, Rows(sheaves.len()))
-        .map_err(told)?;
-    let name = |row: &f64| {
-        let found = sheaves.iter().enumerate().find(|(number, _)| (middle(*number) - row).abs() < 0.1);
-        found.map_or_else(String::new, |(_, sheaf)| sheaf.name.clone())
-    };
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .disable_y_mesh()
-        .label_style(("sans-serif", 15))
-        .axis_desc_style(("sans-serif", 16))
-        .x_desc("from the fault to the next grant")
-        .y_desc("lock")
-        .x_label_formatter(&|place| show::time(Scale::Log.value(*place)))
-        .y_label_formatter(&name)
-        .draw()
-        .map_err(told)?;
+    let names: Vec<String> = sheaves.iter().map(|sheaf| sheaf.name.clone()).collect();
+    let mut chart = rows::chart(
+        &area,
+        RowChart {
+            room: (52, 170),
+            x: Marked { ends: low..high, marks },
+            x_title: "from the fault to the next grant",
+            y_title: "lock",
+            x_label: &|place| show::time(Scale::Log.value(*place)),
+            names: &names,
+        },
+    )?;
     for (number, sheaf) in sheaves.iter().enumerate() {
         let row = middle(number);
         let color = PALETTE[sheaf.color % PALETTE.len()];

@@ -5,6 +5,7 @@ mod boxes;
 mod faults;
 mod figures;
 mod plot;
+mod rows;
 mod survival;
 mod tables;
 mod timeline;

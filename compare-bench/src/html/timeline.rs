@@ -4,8 +4,8 @@ use plotters::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::faults::{Excerpt, Happened, HeldSpan, Struck};
-use crate::html::boxes::{Rows, middle};
-use crate::html::plot::{GRID, Marked, PALETTE, Scale, labelled};
+use crate::html::plot::{Marked, PALETTE, Scale, labelled};
+use crate::html::rows::{self, RowChart, middle};
 use crate::measure::stats::as_float;
 
 const WIDTH: u32 = 760;
@@ -50,7 +50,7 @@ pub(super) fn draw(title: &str, excerpt: &Excerpt, happened: &[Happened], began:
 }
 
 /// Workers first, then what else faults happened to.
-fn rows(excerpt: &Excerpt, happened: &[Happened]) -> Vec<String> {
+fn row_names(excerpt: &Excerpt, happened: &[Happened]) -> Vec<String> {
     let mut workers: Vec<u32> = excerpt.holds.iter().map(|hold| hold.worker).collect();
     workers.extend(happened.iter().filter_map(|one| match one.strike.fault.struck() {
         Struck::Worker(worker) => Some(worker),
@@ -69,42 +69,29 @@ fn rows(excerpt: &Excerpt, happened: &[Happened]) -> Vec<String> {
 }
 
 fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64) -> Result<(), String> {
-    let rows = rows(excerpt, happened);
-    let height = u32::try_from(rows.len()).unwrap_or(u32::MAX) * ROW + AROUND;
+    let names = row_names(excerpt, happened);
+    let height = u32::try_from(names.len()).unwrap_or(u32::MAX) * ROW + AROUND;
     let seconds = |micros: u64| as_float(micros) / 1e6;
     let ends = (seconds(excerpt.from), seconds(excerpt.until));
     let (_, _, marks) = Scale::Linear.range(&[ends.0, ends.1]);
     let marks = marks.into_iter().filter(|mark| (ends.0..=ends.1).contains(mark)).collect();
     let area = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
     let told = |error: DrawingAreaErrorKind<_>| error.to_string();
-    let mut chart = ChartBuilder::on(&area)
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(44)
-        .y_label_area_size(120)
-        .build_cartesian_2d(Marked { ends: ends.0..ends.1, marks }, Rows(rows.len()))
-        .map_err(told)?;
-    let name = |row: &f64| {
-        let found = rows.iter().enumerate().find(|(number, _)| (middle(*number) - row).abs() < 0.1);
-        found.map_or_else(String::new, |(_, name)| name.clone())
-    };
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .disable_y_mesh()
-        .label_style(("sans-serif", 15))
-        .axis_desc_style(("sans-serif", 16))
-        .x_desc("seconds since the workers began")
-        .y_desc("who")
-        .x_label_formatter(&|at| format!("{at:.1}"))
-        .y_label_formatter(&name)
-        .draw()
-        .map_err(told)?;
+    let mut chart = rows::chart(
+        &area,
+        RowChart {
+            room: (44, 120),
+            x: Marked { ends: ends.0..ends.1, marks },
+            x_title: "seconds since the workers began",
+            y_title: "who",
+            x_label: &|at| format!("{at:.1}"),
+            names: &names,
+        },
+    )?;
     // A span in a row, from so much above its middle to so much below. At least as wide as one can see.
     let least = (ends.1 - ends.0) / 400.0;
     let area_of = |row: &str, (from, until): (f64, f64), half: f64| {
-        let row = middle(rows.iter().position(|other| other == row)?);
+        let row = middle(names.iter().position(|other| other == row)?);
         let (from, until) = (from.max(ends.0), until.max(from + least).min(ends.1));
         let corners = [(from, row - half), (until, row - half), (until, row + half), (from, row + half)];
         (from < until).then(|| corners.to_vec())
@@ -130,7 +117,7 @@ fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64
         }
     }
     let dots = excerpt.refused.iter().filter_map(|(worker, at)| {
-        let row = rows.iter().position(|other| *other == worker_row(*worker))?;
+        let row = names.iter().position(|other| *other == worker_row(*worker))?;
         Some(Circle::new((seconds(*at), middle(row) - 0.3), 4, PALETTE[6].filled()))
     });
     chart.draw_series(dots).map_err(told)?;

@@ -42,26 +42,31 @@ fn per_second(result: &Value) -> Option<String> {
     result["per_second"].as_f64().map(rate)
 }
 
+/// One figure of the case with the most parties; nothing where the run has none.
+fn cell(run: &Run, backend: &str, workload: &str, figure: fn(&Value) -> Option<String>) -> String {
+    run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
+}
+
+/// The most parties that the run has for a workload.
+fn most(run: &Run, workload: &str) -> String {
+    let parties = run.results(workload).filter_map(|result| result["parties"].as_u64());
+    parties.max().map_or_else(|| "?".to_owned(), |parties| parties.to_string())
+}
+
 /// All backends on what people ask first. Each column takes the case with the most parties that the run has.
 fn headline(run: &Run) -> String {
     let backends = run.backends();
-    let most = |workload: &str| {
-        let parties = run.results(workload).filter_map(|result| result["parties"].as_u64());
-        parties.max().map_or_else(|| "?".to_owned(), |parties| parties.to_string())
-    };
     let mut table = row(&[
         String::new(),
         "acquire + release, p50".to_owned(),
         "to raw statements [95 %]".to_owned(),
-        format!("{} tasks, a name each", most("independent")),
-        format!("{} processes, one name: from a release to the next holder, p50", most("handoff")),
-        format!("{} tasks of one process, one name", most("crowd")),
+        format!("{} tasks, a name each", most(run, "independent")),
+        format!("{} processes, one name: from a release to the next holder, p50", most(run, "handoff")),
+        format!("{} tasks of one process, one name", most(run, "crowd")),
     ]);
     table += &rule(6);
     for backend in backends {
-        let of = |workload: &str, figure: fn(&Value) -> Option<String>| {
-            run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
-        };
+        let of = |workload, figure| cell(run, backend, workload, figure);
         table += &row(&[
             backend.to_owned(),
             of("uncontended", p50),
@@ -76,19 +81,16 @@ fn headline(run: &Run) -> String {
 
 /// A free lock beside raw statements: one task, and many with a lock each.
 fn pairs(run: &Run) -> String {
-    let most = run.results("independent").filter_map(|result| result["parties"].as_u64()).max().unwrap_or(0);
     let mut table = row(&[
         String::new(),
         "acquire + release, p50".to_owned(),
         "to raw statements [95 %]".to_owned(),
-        format!("{most} tasks, a name each"),
+        format!("{} tasks, a name each", most(run, "independent")),
         "to raw statements [95 %]".to_owned(),
     ]);
     table += &rule(5);
     for backend in run.backends() {
-        let of = |workload: &str, figure: fn(&Value) -> Option<String>| {
-            run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
-        };
+        let of = |workload, figure| cell(run, backend, workload, figure);
         table += &row(&[
             backend.to_owned(),
             of("uncontended", p50),
