@@ -96,13 +96,13 @@ fn draw(draw: &mut Draw) {
         let pick = draw.between(0, u64::try_from(menu.len()).unwrap_or(1));
         let fault = menu[usize::try_from(pick).unwrap_or(0)](draw);
         let late = draw.between(0, 1_500);
-        let lane = match fault.struck() {
+        let target = match fault.struck() {
             Struck::Worker(worker) => worker as usize,
             _ => servers,
         };
-        let Some(at) = free[lane].map(|free| free + late) else { continue };
+        let Some(at) = free[target].map(|free| free + late) else { continue };
         let next = at + u64::try_from(fault.length().as_millis()).unwrap_or(u64::MAX) + BREAK;
-        free[lane] = (!matches!(fault, Fault::KillWorker { .. })).then_some(next);
+        free[target] = (!matches!(fault, Fault::KillWorker { .. })).then_some(next);
         draw.strike(at, fault);
     }
 }
@@ -132,12 +132,12 @@ mod tests {
                 for (number, one) in drawn.iter().enumerate() {
                     kinds_of_faults.insert(one.fault.words());
                     let end = one.at + u64::try_from(one.fault.length().as_millis()).unwrap();
-                    let lane = |fault: Fault| match fault.struck() {
+                    let target = |fault: Fault| match fault.struck() {
                         Struck::Worker(worker) => Some(worker),
                         _ => None,
                     };
                     for other in &drawn[number + 1..] {
-                        if lane(one.fault) == lane(other.fault) {
+                        if target(one.fault) == target(other.fault) {
                             assert!(other.at > end, "{kind:?} {seed}: {one:?} and {other:?}");
                             let is_dead = matches!(one.fault, Fault::KillWorker { .. });
                             assert!(!is_dead, "{kind:?} {seed}: {other:?} of a dead worker");
