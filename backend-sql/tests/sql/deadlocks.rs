@@ -104,12 +104,9 @@ async fn mixed_storm(kind: Kind, table: &str) {
     for table in [format!("{table}_members"), waiters(kind, table)] {
         while count(kind, &url, &table).await != "0" {
             if Instant::now() > end {
-                let sql = format!("SELECT *, UNIX_TIMESTAMP(SYSDATE(6)) FROM {table}");
-                panic!(
-                    "rows are left in {table}: {} {:?}",
-                    admin(kind, &url, &sql).await,
-                    clients.iter().map(|c| c.stats()).collect::<Vec<_>>()
-                );
+                let rows = admin(kind, &url, &format!("SELECT * FROM {table}")).await;
+                let stats: Vec<_> = clients.iter().map(Locks::stats).collect();
+                panic!("rows are left in {table}: {rows} {stats:?}");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
