@@ -1,5 +1,6 @@
 //! One run of one scenario on one backend, from the start of the servers to the verdict.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -232,28 +233,21 @@ pub(super) fn nanos_of(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Lets processes that have stopped themselves go on after two leases.
+/// Lets processes that have stopped themselves go on after two leases. One may stop again at once.
 async fn go_on(ids: Vec<u32>) {
-    let mut waiting: JoinSet<()> = JoinSet::new();
-    let mut stopped: Vec<u32> = Vec::new();
+    let mut stopped: BTreeMap<u32, tokio::time::Instant> = BTreeMap::new();
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = tokio::time::Instant::now();
         for &id in &ids {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-            let (is_stopped, is_known) = (state == Some('T'), stopped.contains(&id));
-            if !is_stopped {
-                stopped.retain(|other| *other != id);
-            }
-            if is_stopped && !is_known {
-                stopped.push(id);
-                waiting.spawn(async move {
-                    tokio::time::sleep(TTL * 2).await;
-                    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-                        // It may have ended meanwhile.
-                        kill_process(id, Signal::CONT).ok();
-                    }
-                });
+            if state == Some('T') && now > *stopped.entry(id).or_insert(now) + TTL * 2 {
+                stopped.remove(&id);
+                if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+                    // It may have ended meanwhile.
+                    kill_process(id, Signal::CONT).ok();
+                }
             }
         }
     }
