@@ -104,8 +104,9 @@ pub(super) async fn odd_names_are_different_locks(stage: Stage) {
     }
     // One after the other is released, and only this one gets free.
     while let Some((name, guard)) = guards.pop() {
+        let token = guard.token();
         release(guard).await;
-        assert_eq!(holder(&two, name).await, None, "{name:?} was released");
+        assert_eq!(holder(&two, name).await, None, "{name:?}, held with token {token}, was released");
         for (other, guard) in guards.iter().rev().take(3) {
             assert_eq!(
                 holder(&two, other).await,
