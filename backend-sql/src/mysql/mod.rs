@@ -6,6 +6,7 @@ mod contended;
 mod examine;
 mod group_statements;
 mod groups;
+mod hold;
 mod locks;
 mod push;
 mod rows;

@@ -1,8 +1,9 @@
 //! How a release wakes a waiter of another process.
 //!
 //! A client that waits parks a connection: it holds `GET_LOCK('lockwell_CLIENT')`, by which its connection id can be found,
-//! and runs one statement again and again, which looks whose turn it is and otherwise sleeps. A release that finds a
-//! waiter of that client sends `KILL QUERY` for this id, once its own change is committed.
+//! and runs one statement again and again, which looks whose turn it is and otherwise sleeps (on MariaDB it waits for a name
+//! that nobody gives up, see `hold.rs`). A release that finds a waiter of that client sends `KILL QUERY` for this id, once its
+//! own change is committed.
 //!
 //! * A `KILL QUERY` that meets a connection between two statements is dropped without a word. The next statement begins
 //!   after the release was committed, and looks before it sleeps: so it sees what the release has written.
@@ -24,6 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::hold::{Holder, ask_number, takes_name};
 use super::{Conn, MySql, number, session};
 use crate::database::{Database, Verdict};
 use crate::table::Sql;
@@ -33,7 +35,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// How long it sleeps when they may not arrive, or when a waiter that was told may not have asked yet.
 const SHORT: Duration = Duration::from_millis(20);
 /// How much later than that an answer may come before the connection counts as dead.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the connection that kills is kept.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -79,32 +81,6 @@ impl Parked {
     }
 }
 
-/// Takes a name, and says whether the connection that answers is the one that has it. Each question is a statement of
-/// its own, as a proxy would carry it out.
-async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {
-    let mut numbers = [None; 3];
-    let questions = [
-        format!("SELECT GET_LOCK('{name}', 0)"),
-        "SELECT CONNECTION_ID()".to_owned(),
-        format!("SELECT IS_USED_LOCK('{name}')"),
-    ];
-    for (question, number) in questions.into_iter().zip(&mut numbers) {
-        *number = ask_number(conn, question).await?;
-    }
-    let [taken, mine, holder] = numbers;
-    if taken == Some(0) {
-        // The server has not noticed yet that our last one has failed.
-        return Err(sqlx::Error::Protocol("another connection of this client is still parked".into()));
-    }
-    Ok(taken == Some(1) && mine.is_some() && mine == holder)
-}
-
-async fn ask_number(conn: &mut MySqlConnection, question: String) -> sqlx::Result<Option<i64>> {
-    use sqlx::Row;
-    let row = sqlx::raw_sql(AssertSqlSafe(question)).fetch_one(conn).await?;
-    row.try_get_unchecked(0)
-}
-
 impl MySql {
     /// Parks a connection. `None`: kills would not arrive, or hit others.
     pub(super) async fn park(&self, client: Uuid) -> sqlx::Result<Option<Parked>> {
@@ -113,7 +89,8 @@ impl MySql {
         }
         let mut conn = session::open(&self.connect).await?;
         // One that we have lost without a word is to give the name back soon.
-        sqlx::raw_sql("SET SESSION wait_timeout = 5").execute(&mut conn).await?;
+        let question = "SET SESSION wait_timeout = 5; SELECT 0 /*M! + 1 */".to_owned();
+        let is_mariadb = ask_number(&mut conn, question).await? == Some(1);
         match takes_name(&mut conn, &name(client)).await {
             Ok(true) => (),
             Ok(false) => {
@@ -128,9 +105,20 @@ impl MySql {
             Err(error) => return Err(error),
         }
         let (tell, heard) = mpsc::channel(64);
-        let (due, push) = (self.sql.due.clone(), Arc::clone(&self.push));
+        let opening = is_mariadb.then(|| {
+            let connect = self.connect.clone();
+            tokio::spawn(async move { Holder::open(&connect).await })
+        });
+        let spot = Spot {
+            conn,
+            client,
+            asleep: self.sql.due.clone(),
+            blocked: self.sql.due_blocked.clone(),
+            opening,
+        };
+        let push = Arc::clone(&self.push);
         let task = tokio::spawn(async move {
-            if let Err(error) = stay_parked(conn, &due, client, &push, &tell).await {
+            if let Err(error) = spot.stay(&push, &tell).await {
                 // Nobody listens any more: then nobody need know.
                 tell.send(Err(error)).await.unwrap_or_default();
             }
@@ -253,53 +241,81 @@ enum Outcome {
     Killed,
     Slept,
     Turns(String),
+    /// The name that it waited for had no holder.
+    Unblocked,
     /// Another connection has the name.
     Foreign,
 }
 
-async fn stay_parked(
-    mut conn: MySqlConnection,
-    due: &Sql,
+/// A connection that is to be parked.
+struct Spot {
+    conn: MySqlConnection,
     client: Uuid,
-    push: &Push,
-    tell: &mpsc::Sender<sqlx::Result<i64>>,
-) -> sqlx::Result<()> {
-    let name = name(client);
-    let (mut trust, mut told, mut slept_long) = (Trust::default(), String::new(), false);
-    loop {
-        let sleep = if told.is_empty() && trust.needed == 0 { LONG } else { SHORT };
-        let statement =
-            sqlx::query_scalar(due.get()).bind(&name).bind(client).bind(&told).bind(sleep.as_secs_f64());
-        let answer = tokio::time::timeout(sleep + PATIENCE, statement.fetch_one(&mut conn)).await;
-        let Ok(answer) = answer else {
-            return Err(sqlx::Error::Protocol("the parked connection does not answer".into()));
-        };
-        match outcome(answer)? {
-            Outcome::Killed => {
-                trust.heard();
-                (told, slept_long) = (String::new(), false);
+    /// The statement that sleeps.
+    asleep: Sql,
+    /// The one that waits for a name.
+    blocked: Sql,
+    opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
+}
+
+impl Spot {
+    async fn stay(mut self, push: &Push, tell: &mpsc::Sender<sqlx::Result<i64>>) -> sqlx::Result<()> {
+        let name = name(self.client);
+        let (mut trust, mut told, mut slept_long) = (Trust::default(), String::new(), false);
+        let (mut holder, mut has_blocked) = (None, false);
+        loop {
+            // Until then it sleeps, so that nobody waits for the second connection.
+            if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {
+                holder = opened.await.ok().and_then(Result::ok).flatten();
             }
-            Outcome::Slept => {
-                slept_long = sleep == LONG;
-                told.clear();
+            let sleep = if told.is_empty() && trust.needed == 0 { LONG } else { SHORT };
+            let due = if holder.is_some() { &self.blocked } else { &self.asleep };
+            let mut statement = sqlx::query_scalar(due.get()).bind(&name).bind(self.client).bind(&told);
+            if let Some(holder) = &mut holder {
+                holder.keep().await?;
+                statement = statement.bind(holder.name());
             }
-            Outcome::Turns(tickets) => {
-                if slept_long {
-                    tracing::debug!("a turn was not announced");
-                    trust.missed();
+            let statement = statement.bind(sleep.as_secs_f64());
+            let answer = tokio::time::timeout(sleep + PATIENCE, statement.fetch_one(&mut self.conn)).await;
+            let Ok(answer) = answer else {
+                return Err(sqlx::Error::Protocol("the parked connection does not answer".into()));
+            };
+            let outcome = outcome(answer)?;
+            has_blocked |= holder.is_some() && matches!(outcome, Outcome::Killed | Outcome::Slept);
+            match outcome {
+                Outcome::Killed => {
+                    trust.heard();
+                    (told, slept_long) = (String::new(), false);
                 }
-                slept_long = false;
-                for ticket in tickets.split(',').filter_map(|ticket| ticket.parse().ok()) {
-                    if tell.send(Ok(ticket)).await.is_err() {
-                        return Ok(());
+                Outcome::Slept => {
+                    slept_long = sleep == LONG;
+                    told.clear();
+                }
+                Outcome::Turns(tickets) => {
+                    if slept_long {
+                        tracing::debug!("a turn was not announced");
+                        trust.missed();
                     }
+                    slept_long = false;
+                    for ticket in tickets.split(',').filter_map(|ticket| ticket.parse().ok()) {
+                        if tell.send(Ok(ticket)).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                    // They are not told again before they had time to ask, unless somebody wakes us.
+                    told = if told.is_empty() { tickets } else { format!("{told},{tickets}") };
                 }
-                // They are not told again before they had time to ask, unless somebody wakes us.
-                told = if told.is_empty() { tickets } else { format!("{told},{tickets}") };
-            }
-            Outcome::Foreign => {
-                push.refuse("another connection has the name of the parked one");
-                return Err(sqlx::Error::Protocol("the parked connection was exchanged".into()));
+                Outcome::Unblocked if has_blocked => {
+                    return Err(sqlx::Error::Protocol(
+                        "the connection that a parked one waits for was lost".into(),
+                    ));
+                }
+                // The two connections may lead to different servers. It sleeps for good then.
+                Outcome::Unblocked => holder = None,
+                Outcome::Foreign => {
+                    push.refuse("another connection has the name of the parked one");
+                    return Err(sqlx::Error::Protocol("the parked connection was exchanged".into()));
+                }
             }
         }
     }
@@ -313,6 +329,7 @@ fn outcome(answer: sqlx::Result<String>) -> sqlx::Result<Outcome> {
     Ok(match text.split_at_checked(1) {
         Some(("t", tickets)) => Outcome::Turns(tickets.to_owned()),
         Some(("s", "0")) => Outcome::Slept,
+        Some(("s", "2")) => Outcome::Unblocked,
         Some(("s", _)) => Outcome::Killed,
         _ => Outcome::Foreign,
     })
@@ -329,6 +346,7 @@ mod tests {
         assert_eq!(read("s0"), Outcome::Slept);
         // MySQL does not fail where only a sleep was interrupted.
         assert_eq!(read("s1"), Outcome::Killed);
+        assert_eq!(read("s2"), Outcome::Unblocked);
         assert_eq!(read("p"), Outcome::Foreign);
     }
 

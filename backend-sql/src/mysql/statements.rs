@@ -196,7 +196,7 @@ JOIN {queue} AS q ON q.ticket = (SELECT MIN(h.ticket) FROM {queue} AS h
 WHERE l.name IS NULL OR l.expires_at IS NULL OR l.expires_at <= {now} OR l.mode < 0 OR l.members < l.mode";
 
 /// Whose turn it is among the waiters of a client. An answer of `t` and tickets, leaving out those that are listed; or, if
-/// there are none, of `s` after a sleep; or `p` if this is not the connection that has the client's name.
+/// there are none, of `s` and what came of the wait; or `p` if this is not the connection that has the client's name.
 const DUE: &str =
     "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), COALESCE(CONCAT('t', (SELECT GROUP_CONCAT(q.ticket)
     FROM (SELECT ticket, name, client, mode, ROW_NUMBER() OVER (PARTITION BY name ORDER BY ticket) AS place,
@@ -204,7 +204,13 @@ const DUE: &str =
         WHERE x.alive_until > {now}
             AND NOT EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = x.name AND h.owner = x.owner)
         ) AS q LEFT JOIN {locks} AS l ON l.name = q.name
-    WHERE q.client = ? AND {turn} AND NOT FIND_IN_SET(q.ticket, ?))), CONCAT('s', SLEEP(?))), 'p')";
+    WHERE q.client = ? AND {turn} AND NOT FIND_IN_SET(q.ticket, ?))), CONCAT('s', {wait})), 'p')";
+
+/// 0 if nobody has interrupted it, else 1.
+const ASLEEP: &str = "SLEEP(?)";
+
+/// The same for a name that another connection holds, and 2 if nobody does.
+const BLOCKED: &str = "COALESCE(2 * GET_LOCK(?, ?), 1)";
 
 /// Whether it is the turn of a waiter: the first, a reader behind none but readers, or one for whom there is a permit.
 pub(super) const TURN: &str = "CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
@@ -271,6 +277,7 @@ pub(super) struct Statements {
     pub(super) leave: Sql,
     pub(super) turns: Sql,
     pub(super) due: Sql,
+    pub(super) due_blocked: Sql,
     pub(super) holders: Sql,
     pub(super) waiters: Sql,
     pub(super) names: Sql,
@@ -312,7 +319,8 @@ impl Statements {
             tidy: sql(TIDY),
             leave: sql(LEAVE),
             turns: sql(TURNS),
-            due: sql(DUE),
+            due: sql(&DUE.replace("{wait}", ASLEEP)),
+            due_blocked: sql(&DUE.replace("{wait}", BLOCKED)),
             holders: sql(HOLDERS),
             waiters: sql(WAITERS),
             names: sql(NAMES),

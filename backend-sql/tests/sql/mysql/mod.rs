@@ -3,6 +3,7 @@
 mod blocked;
 mod hostile;
 mod names;
+mod parked;
 mod push;
 mod round_trips;
 
