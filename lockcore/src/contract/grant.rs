@@ -198,12 +198,23 @@ pub struct LockStatus {
     pub holders: Vec<Holder>,
     /// How many claims are in its queue.
     pub waiters: usize,
+    /// How long the one of them that has waited longest is in the queue, by the server's clock. `None` if nobody waits, or
+    /// where the server does not know. A waiter that lost its place, in a crash of the server for example, counts from
+    /// when it took a new one.
+    pub longest_wait: Option<Duration>,
 }
 
 impl LockStatus {
     /// The status as a backend read it.
     pub fn new(name: LockName, holders: Vec<Holder>, waiters: usize) -> Self {
-        Self { name, holders, waiters }
+        Self { name, holders, waiters, longest_wait: None }
+    }
+
+    /// Adds how long the one that has waited longest is in the queue.
+    #[must_use]
+    pub fn longest_wait(mut self, longest_wait: Option<Duration>) -> Self {
+        self.longest_wait = longest_wait;
+        self
     }
 
     /// Whether anybody holds the lock.

@@ -111,7 +111,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// `async fn inspect(&self, name: &LockName) -> Result<LockStatus>`
     ///
-    /// Who holds `name`, since when, with which token, and how many wait.
+    /// Who holds `name`, since when, with which token, and how many wait; and since when the first of them waits, if the
+    /// server knows ([`LockStatus::longest_wait`]).
     async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
 
     /// `async fn names(&self) -> Result<Vec<LockName>>`

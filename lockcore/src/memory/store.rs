@@ -49,6 +49,7 @@ struct Lease {
 
 struct Waiter {
     claim: Claim,
+    since: Moment,
     turn: oneshot::Sender<Grant>,
     recheck: Arc<Notify>,
 }
@@ -133,7 +134,8 @@ impl Store {
         }
         let (turn, my_turn) = oneshot::channel();
         let recheck = Arc::new(Notify::new());
-        entry.queue.push_back(Waiter { claim: claim.clone(), turn, recheck: Arc::clone(&recheck) });
+        let waiter = Waiter { claim: claim.clone(), since: now, turn, recheck: Arc::clone(&recheck) };
+        entry.queue.push_back(waiter);
         Ok(Answer::Queued(Place { turn: my_turn, recheck }))
     }
 
@@ -216,7 +218,8 @@ impl Store {
             Holder::new(lease.token, claim.label(), claim.mode(), lease.expires.since(now))
                 .held_for(now.since(lease.since))
         });
-        LockStatus::new(name.clone(), holders.collect(), entry.queue.len())
+        let first = entry.queue.front().map(|waiter| now.since(waiter.since));
+        LockStatus::new(name.clone(), holders.collect(), entry.queue.len()).longest_wait(first)
     }
 
     /// The names that somebody holds.
