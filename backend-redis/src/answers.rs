@@ -185,6 +185,7 @@ pub(crate) struct LockView {
     /// Each with its owner, which is a secret.
     holders: Vec<(String, Holder)>,
     waiters: usize,
+    longest_wait: Option<Duration>,
 }
 
 impl LockView {
@@ -196,7 +197,7 @@ impl LockView {
     pub(crate) fn status(self, name: &LockName) -> LockStatus {
         let mut holders: Vec<_> = self.holders.into_iter().map(|(_, holder)| holder).collect();
         holders.sort_by_key(|holder| holder.token);
-        LockStatus::new(name.clone(), holders, self.waiters)
+        LockStatus::new(name.clone(), holders, self.waiters).longest_wait(self.longest_wait)
     }
 }
 
@@ -204,9 +205,12 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     let Value::Array(parts) = value else { return Err(unexpected()) };
     let now = u64::try_from(int(parts.first())?).unwrap_or_default();
     let waiters = usize::try_from(int(parts.get(1))?).map_err(|_| unexpected())?;
-    let mode = mode(int(parts.get(2))?)?;
+    // A place may be in the future: each is later than the one before it, and the clock may have been set back.
+    let since = u64::try_from(int(parts.get(2))?).ok();
+    let longest_wait = since.map(|since| Duration::from_micros(now.saturating_sub(since)));
+    let mode = mode(int(parts.get(3))?)?;
     let mut holders = Vec::new();
-    for pair in parts.get(3..).unwrap_or_default().chunks(2) {
+    for pair in parts.get(4..).unwrap_or_default().chunks(2) {
         let value = text(pair.first())?;
         // A lock without an end is another program's.
         let left = u64::try_from(int(pair.get(1))?).map_or(Duration::MAX, Duration::from_millis);
@@ -220,13 +224,14 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
             (value, holder)
         });
     }
-    Ok(LockView { holders, waiters })
+    Ok(LockView { holders, waiters, longest_wait })
 }
 
 /// The status on which a majority of nodes agrees: the owners that hold the lock at so many of them.
 pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: usize) -> LockStatus {
     let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
     let waiters = views.iter().map(|view| view.waiters).max().unwrap_or(0);
+    let longest_wait = views.iter().filter_map(|view| view.longest_wait).max();
     for (owner, holder) in views.into_iter().flat_map(|view| view.holders) {
         match owners.iter_mut().find(|(one, _)| *one == owner) {
             Some((_, votes)) => votes.push(holder),
@@ -240,7 +245,7 @@ pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: u
         let holder = votes.iter().max_by_key(|one| (nodes_with(one.token), one.token)).cloned();
         holder.map(|holder| (owner, holder))
     });
-    LockView { holders: agreed.collect(), waiters }.status(name)
+    LockView { holders: agreed.collect(), waiters, longest_wait }.status(name)
 }
 
 /// The answers to a renewal: whether each lease was extended.

@@ -1,30 +1,45 @@
--- Says who holds a lock and how many wait. Changes nothing.
+-- Says who holds a lock, how many wait, and since when. Changes nothing.
 --
 -- KEYS  the lock, its queue, its waiters, the members of the group that holds the lock, their details
--- Answer: {the time in microseconds, waiters, mode, then for each holder: value, milliseconds left of its lease (-1
---         endless)}. The mode is 0 for one exclusive holder, -1 for readers, otherwise how many permits there are; the value
---         is that of an exclusive lock, see acquire.lua
+-- Answer: {the time in microseconds, waiters, since when the first of them waits (-1 unknown), mode, then for each holder:
+--         value, milliseconds left of its lease (-1 endless)}. The mode is 0 for one exclusive holder, -1 for readers,
+--         otherwise how many permits there are; the value is that of an exclusive lock, see acquire.lua
 
 -- include clock.lua
 -- include group.lua
 
-local lock, members, details = KEYS[1], KEYS[4], KEYS[5]
-local waiters = 0
-for _, waiter in ipairs(redis.call('HVALS', KEYS[3])) do
-  local ends = string.match(waiter, '^(%d+):')
+local lock, queue, members, details = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
+
+-- Whether this is noted of a waiter that still shows signs of life.
+local function lives(waiter)
+  local ends = string.match(waiter or '', '^(%d+):')
   local left = ends and tonumber(ends) - now
-  if left and left > 0 and left <= 60000000 then waiters = waiters + 1 end
+  return left and left > 0 and left <= 60000000
 end
-local answer = {now, waiters, 0}
+
+local waiters, since = 0, -1
+for _, waiter in ipairs(redis.call('HVALS', KEYS[3])) do
+  if lives(waiter) then waiters = waiters + 1 end
+end
+if waiters > 0 then
+  local came = redis.call('ZRANGE', queue, 0, -1, 'WITHSCORES')
+  for i = 1, #came, 2 do
+    if lives(redis.call('HGET', KEYS[3], came[i])) then
+      since = tonumber(came[i + 1])
+      break
+    end
+  end
+end
+local answer = {now, waiters, since, 0}
 local value = redis.call('GET', lock)
 local mode = value and mode_of(value)
 if not value then return answer end
 if not mode then
-  answer[4] = value
-  answer[5] = redis.call('PTTL', lock)
+  answer[5] = value
+  answer[6] = redis.call('PTTL', lock)
   return answer
 end
-answer[3] = tonumber(mode)
+answer[4] = tonumber(mode)
 local found = redis.call('ZRANGE', members, 0, -1, 'WITHSCORES')
 for i = 1, #found, 2 do
   local left = tonumber(found[i + 1]) - now
