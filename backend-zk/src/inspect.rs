@@ -107,21 +107,25 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
     let mut tries = 0;
     loop {
         let queue = list(&session, &folder).await?;
-        let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
-        // A holder that left between the two questions has a successor by now.
+        // The first that waits as well: it came before the others.
+        let count = (may_hold(&queue) + 1).min(queue.len());
+        let entries = read(inner, &session, &folder, &queue, count).await?;
+        // One that left between the two questions has a successor by now.
         if entries.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
         }
         let waiting = entries.iter().flatten().filter(|entry| !entry.holds).count();
         let waiting = waiting + queue.len() - entries.len();
+        let longest_wait =
+            entries.iter().flatten().filter(|entry| !entry.holds).map(|entry| entry.waited).max();
         let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
             // The session lives on as long as its process does, so the whole lease is always left.
             let left = entry.ttl.unwrap_or_else(|| session.timeout());
             // It includes the time in the queue: to record when a turn came would be a request for each hand-over.
             Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
         });
-        return Ok(LockStatus::new(name.clone(), found.collect(), waiting));
+        return Ok(LockStatus::new(name.clone(), found.collect(), waiting).longest_wait(longest_wait));
     }
 }
 
