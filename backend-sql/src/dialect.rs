@@ -171,12 +171,18 @@ pub(crate) fn block(claim: &Claim) -> i64 {
 /// A holder as the tables have it: token, label, mode, and the times that are left and that have passed.
 pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
-pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: i64) -> LockStatus {
+/// How many wait, and how long the first of them has waited. `None`: nobody waits, or somebody entered by an earlier
+/// version, which does not say when.
+pub(crate) type WaitersRow = (i64, Option<i64>);
+
+pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersRow) -> LockStatus {
+    let (waiters, longest_wait) = waiters;
     let holders = holders.into_iter().map(|(number, label, mode, left, held)| {
         let mode = Mode::from_code(mode).unwrap_or(Mode::Exclusive);
         Holder::new(token(number), label, mode, span(left)).held_for(span(held))
     });
     LockStatus::new(name.clone(), holders.collect(), usize::try_from(waiters).unwrap_or(0))
+        .longest_wait(longest_wait.map(span))
 }
 
 /// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are

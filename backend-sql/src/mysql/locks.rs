@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batches::{begin, end};
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, micros, status};
+use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, WaitersRow, micros, status};
 use crate::groups::Groups;
 use crate::purge::{PORTION, Portion};
 
@@ -149,11 +149,8 @@ impl Dialect for MySql {
         let bytes = name.as_str().as_bytes();
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(bytes).bind(bytes).fetch_all(&mut conn.inner).await?;
-        let waiters: i64 = sqlx::query_scalar(self.sql.waiters.get())
-            .bind(bytes)
-            .bind(bytes)
-            .fetch_one(&mut conn.inner)
-            .await?;
+        let waiters: WaitersRow =
+            sqlx::query_as(self.sql.waiters.get()).bind(bytes).bind(bytes).fetch_one(&mut conn.inner).await?;
         Ok(status(name, holders, waiters))
     }
 

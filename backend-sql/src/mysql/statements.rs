@@ -49,6 +49,7 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     alive_until BIGINT NOT NULL,
     label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL,
     mode BIGINT NOT NULL DEFAULT 0,
+    entered_at BIGINT NULL,
     KEY by_name (name, ticket)
 ) ENGINE = InnoDB";
 
@@ -63,11 +64,13 @@ const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
     PRIMARY KEY (name, owner)
 ) ENGINE = InnoDB";
 
-/// What tables of version 0.1 lack, beside the table of members.
-const UPGRADE: [&str; 3] = [
+/// What tables of earlier versions lack, beside the table of members.
+const UPGRADE: [&str; 4] = [
     "ALTER TABLE {locks} ADD COLUMN mode BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE {locks} ADD COLUMN members BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE {queue} ADD COLUMN mode BIGINT NOT NULL DEFAULT 0",
+    // Earlier versions do not name it.
+    "ALTER TABLE {queue} ADD COLUMN entered_at BIGINT NULL",
 ];
 
 /// Takes a row that is there and free. The token comes back in the answer's "last insert id", so one round trip is
@@ -178,8 +181,8 @@ WHERE q.name = ? AND q.alive_until > {now} AND NOT (q.owner <=> l.owner)
 ORDER BY q.ticket LIMIT 1";
 
 /// Asked again after a lost answer, a claim finds its old place.
-const ENROLL: &str =
-    "INSERT INTO {queue} (name, owner, client, alive_until, label, mode) VALUES (?, ?, ?, {now} + ?, ?, ?)
+const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
+VALUES (?, ?, ?, {now} + ?, ?, ?, {now})
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until), ticket = LAST_INSERT_ID(ticket)";
 
 const STAY: &str = "UPDATE {queue} SET alive_until = {now} + ? WHERE ticket = ?";
@@ -223,7 +226,9 @@ WHERE name = ? AND expires_at > {now} AND members = 0
 UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
 WHERE name = ? AND expires_at > {now} ORDER BY token";
 
-const WAITERS: &str = "SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ? AND q.alive_until > {now}
+/// How many wait, and how long the first of them has waited.
+const WAITERS: &str = "SELECT COUNT(*), IF(COUNT(*) = COUNT(q.entered_at), {now} - MIN(q.entered_at), NULL)
+    FROM {queue} AS q WHERE q.name = ? AND q.alive_until > {now}
     AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?))";
 
 /// The row of a lock that is held, for a change of it.
@@ -249,7 +254,7 @@ const PURGE_QUEUE: [&str; 1] = ["DELETE FROM {queue} WHERE alive_until < {now} -
 
 const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
-    "SELECT ticket, name, owner, client, alive_until, label, mode FROM {queue} LIMIT 0",
+    "SELECT ticket, name, owner, client, alive_until, label, mode, entered_at FROM {queue} LIMIT 0",
     "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
 ];
 
@@ -292,7 +297,7 @@ pub(super) struct Statements {
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
     pub(super) create: [Sql; 3],
-    pub(super) upgrade: [Sql; 3],
+    pub(super) upgrade: [Sql; 4],
 }
 
 impl Statements {

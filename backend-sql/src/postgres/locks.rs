@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{
-    Ask, Dialect, Entry, Extension, Freed, Hold, HolderRow, Sign, Told, Took, block, micros, span, status,
-    token,
+    Ask, Dialect, Entry, Extension, Freed, Hold, HolderRow, Sign, Told, Took, WaitersRow, block, micros,
+    span, status, token,
 };
 use crate::error::ended;
 use crate::groups::Groups;
@@ -276,9 +276,9 @@ impl Dialect for Postgres {
     async fn inspect(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<LockStatus> {
         let holders: Vec<HolderRow> =
             self.statement(&self.sql.holders).bind(name.as_str()).rows(&mut *conn).await?;
-        let waiters: i64 =
-            self.statement(&self.sql.count_waiters).bind(name.as_str()).only_value(conn).await?;
-        Ok(status(name, holders, waiters))
+        let waiters: Option<WaitersRow> =
+            self.statement(&self.sql.count_waiters).bind(name.as_str()).row(conn).await?;
+        Ok(status(name, holders, waiters.unwrap_or_default()))
     }
 
     async fn force_release(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {

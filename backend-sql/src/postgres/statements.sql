@@ -328,7 +328,10 @@ FROM (SELECT token, label, mode, expires_at, acquired_at FROM {locks} WHERE name
 WHERE expires_at > clock_timestamp() ORDER BY token
 
 -- name: count_waiters
-SELECT count(*) FROM {line} WHERE q.name = $1
+-- How many, and how long the first has waited.
+SELECT count(*), CASE WHEN count(*) = count(q.entered_at)
+    THEN (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint END
+FROM {line} WHERE q.name = $1
 
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own.

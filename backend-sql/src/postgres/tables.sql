@@ -38,6 +38,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     mode bigint NOT NULL,
     tokens bigint NOT NULL,
     lease bigint,
+    entered_at timestamptz DEFAULT clock_timestamp(),
     PRIMARY KEY (name, ticket)
 );
 -- A sequence that is UNLOGGED, as that of such a table is since version 15, cannot be used on a promoted replica.
@@ -58,7 +59,10 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
 -- Earlier versions have a queue of their own, in other tables. They see the same columns before and after.
 ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS members bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS waited boolean NOT NULL DEFAULT false
+    ADD COLUMN IF NOT EXISTS waited boolean NOT NULL DEFAULT false;
+-- Of those who wait already, it is unknown when they came.
+ALTER TABLE {waiters} ADD COLUMN IF NOT EXISTS entered_at timestamptz,
+    ALTER COLUMN entered_at SET DEFAULT clock_timestamp()
 
 -- name: check_locks
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0
@@ -67,7 +71,7 @@ SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0
 
 -- name: check_waiters
-SELECT ticket, name, owner, client, seat, label, mode, tokens, lease FROM {waiters} LIMIT 0
+SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at FROM {waiters} LIMIT 0
 
 -- name: check_clients
 SELECT client, alive_until, sign FROM {clients} LIMIT 0

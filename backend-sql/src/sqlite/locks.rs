@@ -13,7 +13,8 @@ use super::connection::Connection;
 use super::write::Commits;
 use super::{Sqlite, end, json};
 use crate::dialect::{
-    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, block, micros, status, token,
+    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, WaitersRow, block, micros, status,
+    token,
 };
 use crate::groups::Groups;
 use crate::purge::{PORTION, Portion};
@@ -227,8 +228,8 @@ impl Dialect for Sqlite {
         let conn = conn.get();
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
-        let waiters: i64 =
-            sqlx::query_scalar(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+        let waiters: WaitersRow =
+            sqlx::query_as(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
         Ok(status(name, holders, waiters))
     }
 

@@ -28,7 +28,8 @@ const QUEUE: &str = "CREATE TABLE IF NOT EXISTS {queue} (
     client BLOB NOT NULL,
     alive_until INTEGER NOT NULL,
     label TEXT NOT NULL,
-    mode INTEGER NOT NULL DEFAULT 0
+    mode INTEGER NOT NULL DEFAULT 0,
+    entered_at INTEGER
 )";
 
 const QUEUE_INDEX: &str = "CREATE INDEX IF NOT EXISTS {base}_queue_name ON {queue} (name, ticket)";
@@ -48,11 +49,13 @@ const MEMBERS: &str = "CREATE TABLE IF NOT EXISTS {members} (
     PRIMARY KEY (name, owner)
 ) WITHOUT ROWID";
 
-/// What tables of version 0.1 lack, beside the table of members.
-const UPGRADE: [&str; 3] = [
+/// What tables of earlier versions lack, beside the table of members.
+const UPGRADE: [&str; 4] = [
     "ALTER TABLE {locks} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE {locks} ADD COLUMN members INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE {queue} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0",
+    // Earlier versions do not name it.
+    "ALTER TABLE {queue} ADD COLUMN entered_at INTEGER",
 ];
 
 /// A free lock has no `expires_at`; `owner` then names the last holder. A lock is taken if it is free or its lease has
@@ -95,8 +98,8 @@ FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS tt
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
 RETURNING owner";
 
-const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode)
-VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6)
+const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
+VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6, {now})
 ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
 RETURNING ticket";
 
@@ -120,7 +123,10 @@ WHERE name = ?1 AND expires_at > {now} AND members = 0
 UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
 WHERE name = ?1 AND expires_at > {now} ORDER BY token";
 
-const WAITERS: &str = "SELECT count(*) FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
+/// How many wait, and how long the first of them has waited.
+const WAITERS: &str =
+    "SELECT count(*), CASE WHEN count(*) = count(q.entered_at) THEN {now} - min(q.entered_at) END
+    FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)";
 
 const HELD: &str = "SELECT mode FROM {locks} WHERE name = ?1 AND expires_at > {now}";
@@ -144,7 +150,7 @@ WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_until < {now} - 60000000
 
 const CHECK: [&str; 3] = [
     "SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0",
-    "SELECT ticket, name, owner, client, alive_until, label, mode FROM {queue} LIMIT 0",
+    "SELECT ticket, name, owner, client, alive_until, label, mode, entered_at FROM {queue} LIMIT 0",
     "SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0",
 ];
 
@@ -176,7 +182,7 @@ pub(super) struct Statements {
     pub(super) verify: HeldSql,
     pub(super) check: [Sql; 3],
     pub(super) create: [Sql; 5],
-    pub(super) upgrade: [Sql; 3],
+    pub(super) upgrade: [Sql; 4],
 }
 
 impl Statements {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockcore::{ErrorKind, Mode};
 
-use crate::servers::{ALL, Kind, admin, backend, claim, client, session, url};
+use crate::servers::{ALL, Kind, admin, backend, claim, client, session, url, waiters};
 
 /// The tables of version 0.1 before groups, with a lock in them that somebody has released.
 fn old_tables(kind: Kind) -> String {
@@ -88,6 +88,51 @@ async fn statements(kind: Kind, url: &str, table: &str) -> String {
         Kind::MariaDb => backend_sql::MySqlLock::connect(&url).await.expect("connects").schema_upgrade(),
     };
     statements.replace("elsewhere", table)
+}
+
+/// Queues of an earlier version get the column that says when a waiter came. That version goes on entering without it: its
+/// waiters are counted, and the longest wait is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_an_earlier_version_do_not_say_when_they_came() {
+    for kind in ALL {
+        let Some(url) = url(kind, "timeless").await else { continue };
+        drop(client(kind, &url).await);
+        let queue = waiters(kind, "timeless");
+        admin(kind, &url, &format!("ALTER TABLE {queue} DROP COLUMN entered_at")).await;
+        let error = backend(kind, &format!("{url}&create=false")).await.expect_err("the tables are old");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{kind:?}: {error:#}");
+        let locks = client(kind, &url).await;
+        let guard = locks.lock("a").await.expect("a free lock");
+        let enter = match kind {
+            Kind::Sqlite => {
+                "INSERT INTO timeless_queue (name, owner, client, alive_until, label)
+                    VALUES ('a', zeroblob(16), zeroblob(16), 8000000000000000, 'old')"
+            }
+            Kind::MariaDb => {
+                "INSERT INTO timeless_queue (name, owner, client, alive_until, label)
+                    VALUES ('a', REPEAT('x', 16), REPEAT('x', 16), 8000000000000000, 'old')"
+            }
+            // One that was there before the column.
+            Kind::Postgres => {
+                "INSERT INTO timeless_clients VALUES (gen_random_uuid(), now() + interval '1 hour', 1);
+                INSERT INTO timeless_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
+                    SELECT 'a', gen_random_uuid(), client, 1, 'old', 0, 1, NULL FROM timeless_clients"
+            }
+        };
+        admin(kind, &url, enter).await;
+        let shown = locks.inspect("a").await.expect("an answer");
+        assert_eq!((shown.waiters, shown.longest_wait), (1, None), "{kind:?}");
+        let waiter = tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
+        while locks.inspect("a").await.expect("an answer").waiters < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(locks.inspect("a").await.expect("an answer").longest_wait, None, "{kind:?}");
+        admin(kind, &url, &format!("DELETE FROM {queue} WHERE label = 'old'")).await;
+        let shown = locks.inspect("a").await.expect("an answer");
+        assert!(shown.waiters == 1 && shown.longest_wait.is_some(), "{kind:?}: {shown:?}");
+        guard.release().await.expect("held");
+        waiter.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+    }
 }
 
 /// Two versions on the same tables: the earlier one, by order of an operator, frees a lock that a group holds, and takes
