@@ -81,6 +81,7 @@ const FOUND: &[(Flaw, &str, &str)] = &[
     (Flaw::CountsNoWaiters, "inspect_tells_the_truth", "in the queue"),
     (Flaw::CutsLabels, "the_bounds_of_what_is_allowed_work", "the label was changed"),
     (Flaw::HeldSinceNow, "renewals_show_in_the_time_left_only", ""),
+    (Flaw::WaitsSinceNow, "the_longest_wait_is_shown", ", not "),
     (Flaw::ShowsTheDead, "a_lease_that_ran_out_is_not_shown_as_held", "still shown"),
     (Flaw::CountsOneTooMany, "a_forced_release_counts_the_holders", "never used"),
     (Flaw::FreesOneReaderOfAll, "a_forced_release_frees_all_readers", ""),

@@ -10,8 +10,8 @@ use super::targets::{Missing, Started};
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared,
-        TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Purge, Server,
+        Shared, TokenBlocks,
     };
     vec![
         Shared,
@@ -21,6 +21,7 @@ pub(crate) fn offers() -> Vec<Need> {
         TokenBlocks,
         Fifo,
         Counted,
+        LongestWait,
         Durable,
         Process,
         Server,

@@ -12,8 +12,10 @@ use super::servers::{Cable, OneServer, missing};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared};
-    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, Durable, Process, Server, Link]
+    use Need::{
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
+    };
+    vec![Shared, Permits, Downgrade, Fencing, Fifo, Counted, LongestWait, Durable, Process, Server, Link]
 }
 
 /// The leader of an ensemble can be killed.

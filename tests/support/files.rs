@@ -20,8 +20,22 @@ struct File {
 }
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Counted, Downgrade, Durable, Fencing, Fifo, Permits, Process, Purge, Shared, TokenBlocks};
-    vec![Shared, Permits, Downgrade, Fencing, TokenBlocks, Fifo, Counted, Durable, Process, Purge]
+    use Need::{
+        Counted, Downgrade, Durable, Fencing, Fifo, LongestWait, Permits, Process, Purge, Shared, TokenBlocks,
+    };
+    vec![
+        Shared,
+        Permits,
+        Downgrade,
+        Fencing,
+        TokenBlocks,
+        Fifo,
+        Counted,
+        LongestWait,
+        Durable,
+        Process,
+        Purge,
+    ]
 }
 
 pub(crate) fn start() -> Started {

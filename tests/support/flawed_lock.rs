@@ -25,6 +25,8 @@ pub(crate) enum Flaw {
     CutsLabels,
     /// With each renewal the time for which a lock has been held begins anew.
     HeldSinceNow,
+    /// The wait of the first in the queue begins anew with each second.
+    WaitsSinceNow,
     /// Whoever held the lock last is shown as its holder.
     ShowsTheDead,
     CountsOneTooMany,
@@ -285,7 +287,11 @@ impl DistributedLock for Flawed {
         } else {
             status.waiters + self.waiting.load(Ordering::SeqCst)
         };
-        Ok(LockStatus::new(name.clone(), holders, waiters))
+        let waits = |waited: Duration| match self.flaw {
+            Flaw::WaitsSinceNow => Duration::from_nanos(waited.subsec_nanos().into()),
+            _ => waited,
+        };
+        Ok(LockStatus::new(name.clone(), holders, waiters).longest_wait(status.longest_wait.map(waits)))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

@@ -25,6 +25,7 @@ pub(crate) fn offers() -> Vec<Need> {
         Need::TokenBlocks,
         Need::Fifo,
         Need::Counted,
+        Need::LongestWait,
     ]
 }
 

@@ -8,9 +8,23 @@ use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
     use Need::{
-        Counted, Downgrade, Durable, Fencing, Fifo, Link, Permits, Process, Server, Shared, TokenBlocks,
+        Counted, Downgrade, Durable, Fencing, Fifo, Link, LongestWait, Permits, Process, Server, Shared,
+        TokenBlocks,
     };
-    vec![Shared, Permits, Downgrade, TokenBlocks, Fencing, Fifo, Counted, Durable, Process, Server, Link]
+    vec![
+        Shared,
+        Permits,
+        Downgrade,
+        TokenBlocks,
+        Fencing,
+        Fifo,
+        Counted,
+        LongestWait,
+        Durable,
+        Process,
+        Server,
+        Link,
+    ]
 }
 
 pub(crate) async fn one(release: &'static Release) -> Started {

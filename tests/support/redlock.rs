@@ -12,8 +12,10 @@ use super::servers::{Cable, missing};
 use super::targets::{Started, quick_folder};
 
 pub(crate) fn offers() -> Vec<Need> {
-    use Need::{Counted, Downgrade, Durable, Fencing, Link, Process, Server, Shared, TokenBlocks};
-    vec![Shared, Downgrade, TokenBlocks, Fencing, Counted, Durable, Process, Server, Link]
+    use Need::{
+        Counted, Downgrade, Durable, Fencing, Link, LongestWait, Process, Server, Shared, TokenBlocks,
+    };
+    vec![Shared, Downgrade, TokenBlocks, Fencing, Counted, LongestWait, Durable, Process, Server, Link]
 }
 
 /// What is wrong with some of the nodes, for the whole suite.

@@ -25,6 +25,8 @@ pub enum Need {
     Fifo,
     /// [`Locks::inspect`] counts those who wait.
     Counted,
+    /// [`LockStatus::longest_wait`](crate::LockStatus::longest_wait) is known.
+    LongestWait,
     /// Locks survive a clean restart of the server.
     Durable,
     /// [`Harness::address`]: other processes can use the server. Their `main` must call

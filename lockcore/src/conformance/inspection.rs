@@ -39,6 +39,39 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     assert!(!free.is_held() && free.waiters == 0, "after a release: {free:?}");
 }
 
+/// How long the first in the queue has waited does not begin anew with its signs of life, and ends when it leaves.
+pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("waited for");
+    let guard = one.lock(&name).await.expect("a free lock");
+    assert_eq!(status(&two, &name).await.longest_wait, None, "nobody waits");
+    let mut waiters = Vec::new();
+    for locks in [&two, &one] {
+        let before = Moment::now();
+        let waiter = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
+        queued(&one, &name, waiters.len() + 1, secs(5)).await;
+        waiters.push((waiter, before, Moment::now()));
+        // Longer than a waiter goes without a sign of life.
+        pause(2000).await;
+    }
+    for (waiter, before, entered) in waiters {
+        let looked = Moment::now();
+        let shown = status(&one, &name).await;
+        let (least, most) = (looked.since(entered), Moment::now().since(before) + millis(50));
+        let waited = shown.longest_wait.unwrap_or_else(|| panic!("somebody waits: {shown:?}"));
+        // The server's clock may count in milliseconds.
+        assert!(
+            waited + millis(50) >= least && waited <= most,
+            "{waited:?}, not {least:?}..{most:?}: {shown:?}"
+        );
+        let left = shown.waiters - 1;
+        waiter.abort();
+        queued(&one, &name, left, secs(3)).await;
+    }
+    assert_eq!(status(&two, &name).await.longest_wait, None, "nobody waits any more");
+    release(guard).await;
+}
+
 /// Who asks for all locks that are held is told of each, however it is held and whatever its name.
 pub(super) async fn what_is_held_is_listed(stage: Stage) {
     let [one, two] = stage.clients().await;

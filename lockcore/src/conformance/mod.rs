@@ -20,7 +20,7 @@
 //! #[async_trait]
 //! impl Harness for Memory {
 //!     fn offers(&self) -> Vec<Need> {
-//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted]
+//!         vec![Need::Shared, Need::Permits, Need::Fencing, Need::Fifo, Need::Counted, Need::LongestWait]
 //!     }
 //!     async fn client(&self) -> Result<Locks> {
 //!         Locks::new(Arc::new(MemoryLock::named("conformance")))

@@ -1,8 +1,8 @@
 //! The table of all cases.
 
 use super::Need::{
-    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, Permits, Process, Purge, Server, Shared,
-    TokenBlocks,
+    Counted, Downgrade, Durable, Failover, Fencing, Fifo, Link, LongestWait, Permits, Process, Purge, Server,
+    Shared, TokenBlocks,
 };
 use super::{Case, Need, Pace, Run};
 use super::{
@@ -126,6 +126,7 @@ const ALL: &[Case] = cases! {
     inspection {
         what_is_held_is_listed: Free [];
         inspect_tells_the_truth: Free [Counted];
+        the_longest_wait_is_shown: Free [Counted, LongestWait];
         renewals_show_in_the_time_left_only: Free [];
         a_lease_that_ran_out_is_not_shown_as_held: Free [];
         a_forced_release_counts_the_holders: Free [Counted];
