@@ -45,6 +45,9 @@ struct LockReport<'a> {
     held: bool,
     holders: Vec<HolderReport<'a>>,
     waiters: usize,
+    /// Left out if nobody waits, and where the server does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_wait_ms: Option<u64>,
 }
 
 impl<'a> LockReport<'a> {
@@ -54,6 +57,7 @@ impl<'a> LockReport<'a> {
             held: status.is_held(),
             holders: status.holders.iter().map(HolderReport::new).collect(),
             waiters: status.waiters,
+            longest_wait_ms: status.longest_wait.map(millis),
         }
     }
 }
@@ -175,10 +179,11 @@ mod tests {
         let left = Duration::from_nanos(9_500_000_123);
         let holder =
             Holder::new(FencingToken::new(7), "web-1:4711", mode, left).held_for(Duration::from_secs(61));
-        let status = LockStatus::new(LockName::new("orders/42").unwrap(), vec![holder], 2);
+        let status = LockStatus::new(LockName::new("orders/42").unwrap(), vec![holder], 2)
+            .longest_wait(Some(Duration::from_micros(1_500_900)));
         let value = serde_json::to_value(OneReport::new(&status)).unwrap();
         let lock = serde_json::json!({
-            "name": "orders/42", "held": true, "waiters": 2, "holders": [{
+            "name": "orders/42", "held": true, "waiters": 2, "longest_wait_ms": 1500, "holders": [{
                 "token": 7, "label": "web-1:4711", "mode": "permit", "limit": 3, "ttl_ms": 9500, "held_ms": 61000,
             }],
         });

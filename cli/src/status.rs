@@ -77,10 +77,12 @@ fn text(args: &StatusArgs, statuses: &[LockStatus]) -> Result<String, Failure> {
 }
 
 fn human(status: &LockStatus) -> String {
-    let waiting = match status.waiters {
-        0 => "nobody waits".to_owned(),
-        1 => "1 waits".to_owned(),
-        many => format!("{many} wait"),
+    let waiting = match (status.waiters, status.longest_wait.map(rounded)) {
+        (0, _) => "nobody waits".to_owned(),
+        (1, None) => "1 waits".to_owned(),
+        (1, Some(time)) => format!("1 waits, since {time} ago"),
+        (many, None) => format!("{many} wait"),
+        (many, Some(time)) => format!("{many} wait, the first since {time} ago"),
     };
     let held = match status.holders.as_slice() {
         [] => "free".to_owned(),
@@ -126,6 +128,9 @@ mod tests {
             "orders/42: held, 1 waits\n  \
              web-1:4711: token 7, for 1m 1s, lease ends in 9s 500ms unless renewed\n"
         );
+        let waiting = |waiters| example(vec![], waiters).longest_wait(Some(Duration::from_millis(61_234)));
+        assert_eq!(human(&waiting(1)), "orders/42: free, 1 waits, since 1m 1s ago\n");
+        assert_eq!(human(&waiting(3)), "orders/42: free, 3 wait, the first since 1m 1s ago\n");
         let permit = Mode::Permit { limit: NonZeroU32::new(3).unwrap() };
         let two = human(&example(vec![holder(permit), holder(permit)], 0));
         assert!(two.starts_with("orders/42: 2 of 3 held, nobody waits\n"), "{two}");

@@ -40,8 +40,13 @@ fn a_held_lock_with_a_waiter() {
         assert!((1..=10_000).contains(&left), "{left}");
         assert!(holder["held_ms"].as_u64().unwrap() < 20_000);
 
+        assert!(report["longest_wait_ms"].as_u64().unwrap() < 20_000, "{report}");
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        assert!(status(&site, "a")["longest_wait_ms"].as_u64().unwrap() >= 1200);
+
         let text = site.finish(&["status", "a"]).out;
-        assert!(text.starts_with("a: held, 1 waits\n  the holder: token "), "{text}");
+        let first = "a: held, 1 waits, since ";
+        assert!(text.starts_with(first) && text.contains(" ago\n  the holder: token "), "{text}");
         guard.release().await.unwrap();
         assert_eq!(waiter.finish().status, 0);
     });
