@@ -111,7 +111,7 @@ impl Wish<'_> {
     async fn tell_who_is_waited_for(&self, locks: &Locks, voice: Voice) -> Infallible {
         if voice == Voice::Verbose {
             sleep(WORTH_A_WORD).await;
-            let who = who_holds(locks, self.names).await;
+            let who = who_holds(locks, self.names, true).await;
             let names: Vec<_> = self.names.iter().map(|name| format!("{name:?}")).collect();
             let who = who.filter(|who| !who.is_empty()).map_or_else(String::new, |who| format!(": {who}"));
             voice.tell(&format!("waiting for {}{who}", names.join(", ")));
@@ -135,7 +135,7 @@ pub(crate) async fn explain(
     if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Held) {
         return error.into();
     }
-    let mut text = match who_holds(locks, names).await {
+    let mut text = match who_holds(locks, names, wait_limit != WaitLimit::No).await {
         Some(text) if !text.is_empty() => text,
         seen => {
             let mut failure = Failure::from(error);
@@ -156,13 +156,19 @@ pub(crate) async fn explain(
     Failure::new(crate::exit::status_of(error.kind()), text)
 }
 
-/// Who holds the locks, in words; empty if nobody does. `None`: the server does not answer.
-async fn who_holds(locks: &Locks, names: &[LockName]) -> Option<String> {
+/// Who holds the locks, in words; empty if nobody does. `None`: the server does not answer. How many wait is left out where
+/// one of them may be ourselves: `in_queue`.
+async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<String> {
     let looking = async {
         let mut words = Vec::new();
         for name in names {
             match locks.inspect(name).await {
-                Ok(status) => words.extend(sentence(&status)),
+                Ok(mut status) => {
+                    if in_queue {
+                        status.waiters = 0;
+                    }
+                    words.extend(sentence(&status));
+                }
                 Err(error) if error.kind() == ErrorKind::Unreachable => return None,
                 Err(error) => words.push(format!("{error:#}")),
             }
