@@ -74,6 +74,28 @@ fn the_comparison_understands_what_is_told() {
     }
 }
 
+/// What `cargo run` and `cargo test` are told to run is there: examples, tests, and packages.
+#[test]
+fn what_cargo_is_told_to_run_is_there() {
+    let told: Vec<_> =
+        ["cargo run ", "cargo test ", "cargo install --path "].into_iter().flat_map(told).collect();
+    assert!(told.len() >= 5, "{told:?}");
+    for (page, command) in told {
+        let words: Vec<_> = command.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let places = match pair {
+                ["--example", name] => {
+                    vec![format!("examples/{name}.rs"), format!("examples/{name}/main.rs")]
+                }
+                ["--test", name] => vec![format!("tests/{name}.rs")],
+                ["--path", path] => vec![format!("{path}/Cargo.toml")],
+                _ => continue,
+            };
+            assert!(places.iter().any(|place| root().join(place).exists()), "{page}: {command}");
+        }
+    }
+}
+
 #[test]
 fn commands_are_found_in_blocks_and_in_text() {
     let page =

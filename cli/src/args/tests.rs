@@ -68,3 +68,53 @@ fn what_is_refused() {
     let error = parse(&format!("lockwell status {name}")).err().expect("refused").to_string();
     assert!(error.contains("at most 512 bytes"), "{error}");
 }
+
+/// The pages for users.
+fn pages() -> Vec<(String, String)> {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let read = |path: std::path::PathBuf| {
+        (path.display().to_string(), std::fs::read_to_string(path).unwrap().replace('\n', " "))
+    };
+    pages.chain([root.join("README.md")]).map(read).collect()
+}
+
+/// Code within the text of a page that begins so.
+fn codes<'a>(page: &'a str, beginning: &str) -> Vec<&'a str> {
+    let code = format!("`{beginning}");
+    let found = page.match_indices(&code);
+    found.map(|(at, _)| page[at + 1..].split('`').next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn commands_within_a_text_are_understood() {
+    use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument};
+    let mut seen = 0;
+    for (page, text) in pages() {
+        for code in codes(&text, "lockwell ") {
+            seen += 1;
+            // A text may name the beginning of a command alone.
+            let allowed = [MissingRequiredArgument, DisplayHelpOnMissingArgumentOrSubcommand];
+            if let Err(error) = parse(code) {
+                assert!(allowed.contains(&error.kind()), "{page}: `{code}`: {error}");
+            }
+        }
+    }
+    assert!(seen >= 8, "{seen}");
+    assert!(!codes("see `lockwell run`", "lockwell ").is_empty());
+}
+
+#[test]
+fn options_within_the_guide_exist() {
+    let command = Cli::command();
+    let verbs = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let known: Vec<_> = verbs.filter_map(clap::Arg::get_long).collect();
+    let guide = pages().into_iter().find(|(page, _)| page.ends_with("command.md")).unwrap().1;
+    let options = codes(&guide, "--");
+    assert!(options.len() >= 10, "{options:?}");
+    for option in options {
+        let long = option[2..].split([' ', '=']).next().unwrap_or_default();
+        assert!(known.contains(&long), "{option}");
+    }
+}
