@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         let script = text(Command::new(&program).args(["completions", shell]))?;
         write(&folder.join("completions").join(file), &script)?;
     }
+    shown(&folder.join("man"))?;
     println!("{}: manual pages and completions", folder.display());
     tried(&program, &folder.join("tried"))?;
 
@@ -84,6 +85,23 @@ fn debian(folder: &Path) -> Result<()> {
     }
     tried(&unpacked.join("usr/bin/lockwell"), &folder.join("tried-deb"))?;
     println!("{}: unpacked and tried", package.display());
+    Ok(())
+}
+
+/// Whether `man` shows all pages, and without a warning.
+fn shown(folder: &Path) -> Result<()> {
+    if !is_there("man") {
+        println!("NOT TRIED: the manual pages take man-db");
+        return Ok(());
+    }
+    for page in files(folder)? {
+        let output = Command::new("man").args(["--warnings", "--local-file"]).arg(&page).output();
+        let output = output.map_err(|error| format!("man: {error}"))?;
+        if !output.status.success() || !output.stderr.is_empty() || output.stdout.is_empty() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{} is not shown as it should: {said}", page.display()));
+        }
+    }
     Ok(())
 }
 
