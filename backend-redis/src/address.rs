@@ -1,7 +1,6 @@
 //! The addresses of Redis servers.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Host, Result, Secret, ServerUrl};
@@ -13,7 +12,8 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// How long the kernel waits for the other side to acknowledge what was sent before it resets the connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(10);
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The kind of installation, and its servers.
 #[derive(Clone, Debug)]

@@ -6,6 +6,8 @@ use std::path::Path;
 use lockcore::Finding;
 
 /// What a file system means for locks.
+// Elsewhere it is not found out.
+#[cfg_attr(not(any(target_os = "linux", test)), expect(dead_code))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Local,
@@ -15,6 +17,7 @@ enum Kind {
 }
 
 /// The magic numbers of statfs(2), with the names that mount(8) uses.
+#[cfg(any(target_os = "linux", test))]
 const NETWORK: [(u32, &str); 14] = [
     (0x6969, "nfs"),
     (0x517b, "smb"),
@@ -36,9 +39,11 @@ const NETWORK: [(u32, &str); 14] = [
 #[cfg(target_os = "linux")]
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
+#[cfg(any(target_os = "linux", test))]
 const FUSE: u32 = 0x6573_5546;
 
 /// File systems in user space of which it is known that they go over a network.
+#[cfg(any(target_os = "linux", test))]
 const FUSE_NETWORK: [&str; 12] = [
     "sshfs",
     "s3fs",
