@@ -158,8 +158,10 @@ impl Run<'_> {
         }
         let operator = if Scenario::has_operator(schedule) { Some(operator(&ground).await?) } else { None };
         let names = self.work(0, witness, &prefix).names();
+        let turns = ground.nodes.iter().map(|_| tokio::sync::Mutex::default()).collect();
         let stage = Stage {
             ground,
+            turns,
             lines,
             workers: workers.iter().map(Worker::id).collect(),
             names,

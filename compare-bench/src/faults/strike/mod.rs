@@ -50,11 +50,19 @@ pub(crate) struct Stage {
     /// How many holders were deprived of their locks by the operator.
     pub(crate) deprived: AtomicU64,
     pub(crate) happened: Mutex<Vec<Happened>>,
+    /// Of each server: it is stopped and started by one fault at a time, also where a start takes longer than planned.
+    pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
 }
 
 impl Stage {
     /// Carries one fault out, from its beginning to its end.
     pub(crate) async fn strike(&self, strike: Strike) -> Result<()> {
+        let _turn = match strike.fault {
+            Fault::KillServer { node, .. }
+            | Fault::RestartServer { node, .. }
+            | Fault::PauseServer { node, .. } => Some(self.turns[node as usize].lock().await),
+            _ => None,
+        };
         let from = nanos();
         self.begin(strike.fault).await?;
         let inner_from = nanos();

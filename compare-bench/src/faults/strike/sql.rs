@@ -16,8 +16,9 @@ impl Stage {
     pub(super) async fn kill_sessions(&self, node: u32) -> Result<()> {
         match &self.ground.nodes[node as usize] {
             Node::Postgres(server) => {
+                // Not this program's own, nor those of another fault.
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                    WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+                    WHERE application_name <> 'psql' AND backend_type = 'client backend'";
                 server.admin_sql(sql).await.map_err(failed)?;
             }
             Node::MariaDb(server) => {
@@ -43,7 +44,7 @@ impl Stage {
         match &self.ground.nodes[node as usize] {
             Node::Postgres(server) => {
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                    WHERE pid <> pg_backend_pid() AND query ILIKE '%listen%'";
+                    WHERE application_name <> 'psql' AND query ILIKE '%listen%'";
                 server.admin_sql(sql).await.map_err(failed).map(drop)
             }
             Node::Redis(_) => self.redis(node, &["CLIENT", "KILL", "TYPE", "pubsub"]).map(drop),
