@@ -30,8 +30,10 @@ const TIMES: u64 = 20;
 /// The length of the leases.
 const TTL: Duration = Duration::from_millis(60);
 
-/// For how long a lock is tried.
+/// For how long a lock is tried, in steps: where each comes late, since the machine is busy, the workers do less, and go on
+/// for longer.
 const LENGTH: Duration = Duration::from_millis(1200);
+const STEP: Duration = Duration::from_millis(10);
 
 /// How long a free lock may be withheld.
 const BOUND: Duration = Duration::from_millis(1500);
@@ -101,7 +103,7 @@ async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
             wait: micros(Duration::from_secs(2)),
             hold: 1000,
             long: (60, micros(TTL) * 4),
-            cancelled: if defect.needs_cancellation() { 30 } else { 0 },
+            cancelled: if defect.needs_cancellation() { 70 } else { 0 },
             impatient: 0,
             dropped: 0,
             habit: Habit::None,
@@ -116,15 +118,23 @@ async fn show(defect: Defect, seed: u64, strikes: Vec<Strike>) -> Shown {
         });
     }
     let begun = tokio::time::Instant::now();
-    let mut deprived = 0;
-    for strike in strikes {
-        tokio::time::sleep_until(begun + Duration::from_millis(strike.at)).await;
-        if let Fault::ForceRelease { lock } = strike.fault {
-            let name = lockwell::LockName::new(format!("broken/{lock}")).unwrap();
-            deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
+    let strike = async {
+        let mut deprived = 0;
+        for strike in strikes {
+            tokio::time::sleep_until(begun + Duration::from_millis(strike.at)).await;
+            if let Fault::ForceRelease { lock } = strike.fault {
+                let name = lockwell::LockName::new(format!("broken/{lock}")).unwrap();
+                deprived += u64::try_from(backend.force_release(&name).await.unwrap()).unwrap();
+            }
         }
-    }
-    tokio::time::sleep_until(begun + LENGTH).await;
+        deprived
+    };
+    let wait = async {
+        for _ in 0..LENGTH.as_millis() / STEP.as_millis() {
+            tokio::time::sleep(STEP).await;
+        }
+    };
+    let (deprived, ()) = tokio::join!(strike, wait);
     until.now();
     while let Some(done) = workers.join_next().await {
         done.unwrap();
