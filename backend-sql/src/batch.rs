@@ -1,45 +1,46 @@
-//! What a batch of requests comes to: claims that hold alone and claims that hold together are told apart here.
+//! Carries out a batch of requests. It sends claims that want a lock alone and claims that join a group to different
+//! statements.
 
 use std::cmp::Ordering;
 
 use lockcore::backend::Waiters;
 use lockcore::{Claim, Grant};
 
-use crate::dialect::{Ask, Dialect, Entry, Extension, Hold, Sign, Took};
+use crate::dialect::{Dialect, Extension, Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
 
-/// The most claims that are let into groups at once: the rows of their locks are locked until all of them are in.
+/// The most claims that join groups in one statement. The rows of their locks stay locked until all of them are in.
 pub(crate) const JOINS: usize = 64;
 
 /// Takes each lock that is free for its claim.
 ///
-/// Groups with members whose leases have ended are put in order first. A claim that is a member already asks again after
-/// a lost answer: its lease begins anew, as its validity does.
+/// Members whose leases have ended are removed from their groups first. A claim that is already a member repeats a request
+/// whose answer was lost: its lease is renewed, and its validity starts again.
 pub(crate) async fn take<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
     conn: &mut D::Conn,
-    asks: &[Ask],
-) -> sqlx::Result<Vec<Took>> {
-    let mut answers = ask(dialect, conn, asks).await?;
-    let claims: Vec<_> = asks.iter().map(|ask| ask.claim.clone()).collect();
+    requests: &[TakeRequest],
+) -> sqlx::Result<Vec<TryAcquire>> {
+    let mut answers = take_or_join(dialect, conn, requests).await?;
+    let claims: Vec<_> = requests.iter().map(|request| request.claim.clone()).collect();
     let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
     if !stale.is_empty() {
-        let again = ask(dialect, conn, &pick(asks, &stale)).await?;
+        let again = take_or_join(dialect, conn, &pick(requests, &stale)).await?;
         replace(&mut answers, stale, again);
     }
     renew_members(dialect, conn, &claims, &mut answers).await?;
     Ok(answers)
 }
 
-/// The same for claims with places, where releases hand locks over. Answers with the server's clock, too, if
-/// it was a sign of life.
+/// The same for claims with places in the queue, on databases where a release grants the lock to a waiter. Returns the
+/// server's clock as well if the request was a sign of life.
 pub(crate) async fn claim<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
     conn: &mut D::Conn,
-    entries: &[Entry],
+    entries: &[QueuedClaim],
     sign: Sign,
-) -> sqlx::Result<(Vec<Took>, Option<u64>)> {
+) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
     let (mut answers, clock) = dialect.claim(conn, entries, sign).await?;
     let claims: Vec<_> = entries.iter().map(|entry| entry.claim.clone()).collect();
     let stale = reap_stale(dialect, waiters, conn, &claims, &answers).await?;
@@ -51,15 +52,15 @@ pub(crate) async fn claim<D: Dialect>(
     Ok((answers, clock))
 }
 
-/// Takes dead members out of the groups that they keep others out of, and answers which claims are to ask again.
+/// Removes members whose leases have ended from their groups. Returns the claims that must ask again.
 async fn reap_stale<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
     conn: &mut D::Conn,
     claims: &[Claim],
-    answers: &[Took],
+    answers: &[TryAcquire],
 ) -> sqlx::Result<Vec<usize>> {
-    let stale: Vec<usize> = (0..claims.len()).filter(|&at| answers[at] == Took::Stale).collect();
+    let stale: Vec<usize> = (0..claims.len()).filter(|&at| answers[at] == TryAcquire::Stale).collect();
     if stale.is_empty() {
         return Ok(stale);
     }
@@ -72,23 +73,23 @@ async fn reap_stale<D: Dialect>(
     Ok(stale)
 }
 
-/// Puts the second answers in. What is still stale is locked by a transaction.
-fn replace(answers: &mut [Took], places: Vec<usize>, again: Vec<Took>) {
+/// Replaces answers by those of the second try. If a group still has dead members, a transaction has locked their rows.
+fn replace(answers: &mut [TryAcquire], places: Vec<usize>, again: Vec<TryAcquire>) {
     for (at, answer) in places.into_iter().zip(again) {
-        answers[at] = if answer == Took::Stale { Took::Busy(None) } else { answer };
+        answers[at] = if answer == TryAcquire::Stale { TryAcquire::Busy(None) } else { answer };
     }
 }
 
-/// Begins the leases anew of claims that are members already.
+/// Renews the leases of claims that are already members.
 async fn renew_members<D: Dialect>(
     dialect: &D,
     conn: &mut D::Conn,
     claims: &[Claim],
-    answers: &mut [Took],
+    answers: &mut [TryAcquire],
 ) -> sqlx::Result<()> {
     let mut known = Vec::new();
     for (answer, claim) in answers.iter_mut().zip(claims) {
-        if let Took::Member(token) = *answer {
+        if let TryAcquire::Member(token) = *answer {
             known.push((answer, Grant::new(claim, token, claim.began())));
         }
     }
@@ -99,40 +100,45 @@ async fn renew_members<D: Dialect>(
     let extensions = dialect.renew(conn, Hold::Together, &grants).await?;
     for ((answer, grant), extension) in known.into_iter().zip(extensions) {
         let is_kept = extension == Extension::Extended;
-        *answer = if is_kept { Took::Granted(grant.last_token()) } else { Took::Busy(None) };
+        *answer = if is_kept { TryAcquire::Granted(grant.last_token()) } else { TryAcquire::Busy(None) };
     }
     Ok(())
 }
 
-async fn ask<D: Dialect>(dialect: &D, conn: &mut D::Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-    if let [ask] = asks {
-        return match Hold::of(&ask.claim) {
-            Hold::Alone => dialect.take(conn, asks).await,
-            Hold::Together => dialect.join(conn, ask.claim.mode(), asks).await,
+async fn take_or_join<D: Dialect>(
+    dialect: &D,
+    conn: &mut D::Conn,
+    requests: &[TakeRequest],
+) -> sqlx::Result<Vec<TryAcquire>> {
+    if let [request] = requests {
+        return match Hold::of(&request.claim) {
+            Hold::Alone => dialect.take(conn, requests).await,
+            Hold::Together => dialect.join(conn, request.claim.mode(), requests).await,
         };
     }
-    let mut order: Vec<usize> = (0..asks.len()).collect();
-    order.sort_by(|&a, &b| in_line(&asks[a], &asks[b]));
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_by(|&a, &b| queue_order(&requests[a], &requests[b]));
     let (alone, mut together): (Vec<_>, Vec<_>) =
-        order.into_iter().partition(|&at| Hold::of(&asks[at].claim) == Hold::Alone);
-    let mut answers = vec![Took::Busy(None); asks.len()];
+        order.into_iter().partition(|&at| Hold::of(&requests[at].claim) == Hold::Alone);
+    let mut answers = vec![TryAcquire::Busy(None); requests.len()];
 
-    // Of several who want a lock alone, only the one that stands first is worth a question: if it is refused, so are
-    // those behind it; if not, they are refused by it.
-    let lines: Vec<_> = alone.chunk_by(|&a, &b| asks[a].claim.name() == asks[b].claim.name()).collect();
-    let firsts: Vec<_> = lines.iter().map(|line| line[0]).collect();
+    // Of several claims that want one lock alone, only the first in the queue asks. If it is refused, the others are
+    // refused for the same reason; if it is granted, it refuses the others.
+    let by_name: Vec<_> =
+        alone.chunk_by(|&a, &b| requests[a].claim.name() == requests[b].claim.name()).collect();
+    let firsts: Vec<_> = by_name.iter().map(|same_name| same_name[0]).collect();
     if !firsts.is_empty() {
-        for (line, took) in lines.iter().zip(dialect.take(conn, &pick(asks, &firsts)).await?) {
-            answers[line[0]] = took;
-            if matches!(took, Took::Stale | Took::Clash(_)) {
-                line.iter().for_each(|&at| answers[at] = took);
+        for (same_name, took) in by_name.iter().zip(dialect.take(conn, &pick(requests, &firsts)).await?) {
+            answers[same_name[0]] = took;
+            if matches!(took, TryAcquire::Stale | TryAcquire::KindClash(_)) {
+                same_name.iter().for_each(|&at| answers[at] = took);
             }
         }
     }
-    let mode = |at: usize| asks[at].claim.mode();
+    let mode = |at: usize| requests[at].claim.mode();
     together.sort_by_key(|&at| mode(at).code());
     for some in together.chunk_by(|&a, &b| mode(a) == mode(b)).flat_map(|alike| alike.chunks(JOINS)) {
-        for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &pick(asks, some)).await?) {
+        for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &pick(requests, some)).await?) {
             answers[at] = took;
         }
     }
@@ -140,7 +146,7 @@ async fn ask<D: Dialect>(dialect: &D, conn: &mut D::Conn, asks: &[Ask]) -> sqlx:
 }
 
 /// By name, and in the order of the queue.
-fn in_line(a: &Ask, b: &Ask) -> Ordering {
+fn queue_order(a: &TakeRequest, b: &TakeRequest) -> Ordering {
     (a.claim.name(), a.ticket).cmp(&(b.claim.name(), b.ticket))
 }
 

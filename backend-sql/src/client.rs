@@ -1,4 +1,4 @@
-//! What one runtime of a process has of a database: a connection with its requests, waiters, notifications.
+//! The part of a lock that belongs to one runtime: a connection, its requests, its waiters and their notifications.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use lockcore::backend::{Batcher, Bounds, Call, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
-use crate::dialect::{Ask, Dialect, Entry, Extension, Freed, Took};
-use crate::places::{Looked, Places};
+use crate::dialect::{Dialect, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
+use crate::places::{HandOverEntries, PolledQueue};
 use crate::requests::{Answer, Context, Done, Job, Request, Route, Work};
 use crate::service::Statements;
-use crate::wake::Wake;
+use crate::wake::Notifier;
 
-/// What one runtime has of a database. Requests that meet share a statement; every statement is idempotent for its
-/// owner, so that repeating it after a lost reply does no harm.
+/// The connection, requests and waiters of one runtime. Requests that arrive together share a statement. Every statement is
+/// idempotent for its owner, so it can be repeated after a lost reply.
 pub(crate) struct Client<D: Dialect> {
     pub(crate) dialect: Arc<D>,
     batcher: Batcher<Statements<D>>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<HandOverEntries>,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) wake: Wake<D>,
+    pub(crate) notifier: Notifier<D>,
     timeout: Duration,
 }
 
@@ -29,8 +29,8 @@ impl<D: Dialect> Client<D> {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
         let batcher = Batcher::new(statements, Bounds::default());
-        let wake = Wake::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
-        Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, wake, timeout }
+        let notifier = Notifier::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
+        Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, notifier, timeout }
     }
 
     fn call(&self, route: Route, request: Request<D>) -> Call<Statements<D>> {
@@ -38,31 +38,34 @@ impl<D: Dialect> Client<D> {
     }
 
     /// Takes a lock if it is free, and says when the statement was sent. The request is in the queue when this returns.
-    pub(crate) fn take(&self, ask: Ask) -> impl Future<Output = Result<(Took, Moment)>> + use<D> {
-        let call = self.call(Route::Main, Request::Take(ask));
+    pub(crate) fn take(
+        &self,
+        request: TakeRequest,
+    ) -> impl Future<Output = Result<(TryAcquire, Moment)>> + use<D> {
+        let call = self.call(Route::Main, Request::Take(request));
         async move {
             match call.await?.into_answer() {
-                (Answer::Took(took), sent) => Ok((took, sent)),
+                (Answer::TryAcquire(took), sent) => Ok((took, sent)),
                 _ => Err(unexpected()),
             }
         }
     }
 
     /// Takes a lock if it is free, or a place in its queue.
-    pub(crate) async fn claim(&self, route: Route, entry: Entry) -> Result<(Took, Moment)> {
+    pub(crate) async fn claim(&self, route: Route, entry: QueuedClaim) -> Result<(TryAcquire, Moment)> {
         match self.call(route, Request::Claim(entry)).await?.into_answer() {
-            (Answer::Took(took), sent) => Ok((took, sent)),
+            (Answer::TryAcquire(took), sent) => Ok((took, sent)),
             _ => Err(unexpected()),
         }
     }
 
-    /// Whose turn it is, as somebody has asked since this time. It is a sign of life.
-    pub(crate) async fn look(&self, since: Moment) -> Result<Arc<Looked>> {
-        if let Some(looked) = self.places.last(since) {
-            return Ok(looked);
+    /// Asks whose turn it is, and gives a sign of life. A poll that another waiter has sent since this time serves as well.
+    pub(crate) async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
+        if let Some(polled) = self.places.last(since) {
+            return Ok(polled);
         }
-        match self.call(Route::Main, Request::Look(Arc::clone(&self.places))).await?.into_answer() {
-            (Answer::Looked(looked), _) => Ok(looked),
+        match self.call(Route::Main, Request::PollWaiters(Arc::clone(&self.places))).await?.into_answer() {
+            (Answer::Polled(polled), _) => Ok(polled),
             _ => Err(unexpected()),
         }
     }
@@ -86,21 +89,21 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// Keeps a place in the queue; answers whether it is still there.
-    pub(crate) async fn stay(&self, claim: &Claim, ticket: i64) -> Result<bool> {
-        let stay = Request::Stay(ticket, claim.owner().as_uuid());
-        match self.call(Route::Main, stay).await?.into_answer() {
+    /// Keeps a place in the queue. Returns whether it still exists.
+    pub(crate) async fn keep_place(&self, claim: &Claim, ticket: i64) -> Result<bool> {
+        let keep = Request::KeepPlace(ticket, claim.owner().as_uuid());
+        match self.call(Route::Main, keep).await?.into_answer() {
             (Answer::Kept(kept), _) => Ok(kept),
             _ => Err(unexpected()),
         }
     }
 
-    /// Forgets the place of a waiter that has got its lock. Nobody waits for the answer.
-    pub(crate) fn tidy(&self, ticket: i64) {
-        self.batcher.send(Route::Main, Request::Tidy(ticket), self.timeout);
+    /// Deletes the place of a waiter that has its lock. Nobody waits for the answer.
+    pub(crate) fn forget_place(&self, ticket: i64) {
+        self.batcher.send(Route::Main, Request::ForgetPlace(ticket), self.timeout);
     }
 
-    /// Does something on the connection. It may be done several times, until it has an answer.
+    /// Runs some work on the connection. The work is repeated until it has an answer.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         route: Route,
@@ -109,7 +112,7 @@ impl<D: Dialect> Client<D> {
         self.job(route, None, work).await
     }
 
-    /// The same for a claim that queues by it: once that is cancelled, it is not begun any more.
+    /// The same for work by which a claim enters the queue. Once the claim is cancelled, the work is not started any more.
     pub(crate) async fn queue<T: Send + 'static>(
         &self,
         claim: &Claim,
@@ -127,19 +130,19 @@ impl<D: Dialect> Client<D> {
         job(&self.batcher, route, self.timeout, queues, work).await
     }
 
-    /// Gives the place in the queue up; answers whether there was one.
+    /// Leaves the queue. Returns whether there was a place.
     pub(crate) async fn leave(&self, claim: &Claim) -> Result<bool> {
         let freed = self.free(Route::Main, Request::Leave(claim.clone())).await?;
         let left = freed.released || freed.in_doubt;
-        self.tell(freed);
+        self.notify_next(freed);
         Ok(left)
     }
 
-    /// Tells the waiters of this process what a release has answered for them.
-    pub(crate) fn tell(&self, freed: Freed) {
+    /// Delivers to the waiters of this process what the answer to a release says about them.
+    pub(crate) fn notify_next(&self, freed: Freed) {
         self.notify(freed.next);
-        if let Some(told) = freed.handed {
-            told.tell(&self.waiters);
+        if let Some(notification) = freed.notification {
+            notification.deliver(&self.waiters);
         }
     }
 
@@ -161,8 +164,8 @@ impl<D: Dialect> Client<D> {
     }
 }
 
-/// Does something on the connection for requests. It may be done several times, until it has an answer; for a claim that
-/// queues by it, it is not begun any more once that is cancelled.
+/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is the claim that
+/// enters the queue by it: once it is cancelled, the work is not started any more.
 pub(crate) async fn job<D: Dialect, T: Send + 'static>(
     requests: &Batcher<Statements<D>>,
     route: Route,

@@ -8,63 +8,62 @@ use lockcore::Capabilities;
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
-use crate::dialect::Told;
+use crate::dialect::Notification;
 
-/// What to make of an error.
+/// The class of an error: what happened to the request, and whether to repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Known not to have been applied, by the luck of the draw: a deadlock, a serialization failure. Ask again.
+    /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it at once.
     Again,
-    /// Known not to have been applied: a row is locked by somebody's transaction. Ask later.
+    /// The request was not applied: a transaction has locked a row. Repeat it later.
     Blocked,
-    /// The connection is no good, and the outcome is unknown. Every statement here may be repeated.
+    /// The connection has failed, and the outcome is unknown. Every statement here may be repeated.
     Broken,
-    /// Known not to have been applied: this server takes no writes, so it is a replica, or was made one. The address may
-    /// lead to another server by now.
+    /// The request was not applied: this server takes no writes, because it is a replica or has become one. The address may
+    /// lead to another server now.
     ReadOnly,
-    /// Asking again will not help.
+    /// A repetition does not help.
     Fatal,
 }
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
 pub trait Database: Debug + Send + Sync + Sized + 'static {
-    /// Whether there is a network between us and the database, which may fail in silence.
+    /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
-    /// A connection, with one statement at a time on it, so that an answer that was not waited for cannot be mistaken
-    /// for another's.
+    /// A connection. It carries one statement at a time, so that the answer to a statement that was given up is not taken
+    /// for the answer to another one.
     type Conn: Send + 'static;
 
     fn capabilities(&self) -> Capabilities;
 
     fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
 
-    /// Whether the connection still leads to the database that everybody else uses. It is asked after each batch, before
-    /// its answers are given to anybody; an error replaces the connection and repeats the batch.
+    /// Checks that the connection still leads to the database that other processes use. It is called after each batch and
+    /// before the answers are used. An error replaces the connection and repeats the batch.
     fn intact(&self, _: &Self::Conn) -> Answer<()> {
         Ok(())
     }
 
-    /// What an error that the database itself reports means.
+    /// The class of an error that the database itself reports.
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
 
-    /// Whether the tables are there and can be used.
+    /// Checks that the tables exist and can be used.
     fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
 
     /// Creates the tables where they are missing, and adds the columns that tables of an earlier version lack.
     fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
 
-    /// The statements that create the tables, for a person.
+    /// The statements that create the tables, for an administrator.
     fn ddl(&self) -> String;
 
-    /// The statements that bring tables of an earlier version up to date, for a person.
+    /// The statements that bring tables of an earlier version up to date, for an administrator.
     fn ddl_of_upgrade(&self) -> String;
 
-    /// A number that changes with every change of the database, where that is cheaper than to look.
+    /// A number that changes with every change of the database, where it is cheaper to read than the queue.
     fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
-    /// Waits before the database is asked again whose turn it is, for `pause`; or, where it can be told, until something
-    /// has changed.
+    /// Waits before the next poll: for `pause`, or until the database has changed, where that can be observed.
     fn pause(&self, _: &mut Self::Conn, pause: Duration) -> impl Future<Output = Answer<()>> + Send {
         async move {
             tokio::time::sleep(pause).await;
@@ -72,26 +71,27 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Waits for the database to say that it is the turn of some ticket. Never returns `Ok` with nothing. `None`: this
-    /// database cannot push, and [`turns`](crate::dialect::Dialect::turns) is asked instead.
+    /// Subscribes to the notifications for this client. `None`: this database cannot push, and
+    /// [`turns`](crate::dialect::Dialect::turns) is polled instead.
     fn subscribe(&self, client: Uuid) -> impl Future<Output = Answer<Option<Self::Subscription>>> + Send;
 
     /// An open subscription.
     type Subscription: Send + 'static;
 
-    /// Sends a word to the subscription of this client, over a connection that is not its own. It arrives like a ticket.
-    /// False: a subscription of this database needs no proof, and nothing was sent.
-    fn announce(
+    /// Sends a probe to the subscription of this client, over another connection. It arrives as a notification with this
+    /// number as its ticket. False: a subscription of this database needs no probe, and nothing was sent.
+    fn probe(
         &self,
         _: &mut Self::Conn,
         _client: Uuid,
-        _word: i64,
+        _number: i64,
     ) -> impl Future<Output = Answer<bool>> + Send {
         std::future::ready(Ok(false))
     }
 
-    /// The next waiter whose turn it is, or to whom a release has granted the lock. `None`: the connection was lost, so some may have been missed.
+    /// The next waiter whose turn it is, or to which a release has granted the lock. `None`: the connection was lost, so some
+    /// notifications may be missing.
     fn notification(
         subscription: &mut Self::Subscription,
-    ) -> impl Future<Output = Answer<Option<Told>>> + Send;
+    ) -> impl Future<Output = Answer<Option<Notification>>> + Send;
 }

@@ -1,4 +1,4 @@
-//! What differs from database to database.
+//! The requests about locks that each database implements in its own way.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use uuid::Uuid;
 
 use crate::examine::Examine;
 use crate::groups::Groups;
-use crate::places::{Look, Seat};
+use crate::places::{QueueRow, WaiterPoll};
 use crate::purge::Portion;
 
-/// The ticket of a claim that does not queue: behind everybody.
+/// The ticket of a claim that is not in the queue. It comes after all others.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
 
-/// The mark of a queue whose head does not come in alone, where a ticket is asked for.
+/// Stands for a ticket where the head of the queue is not the only waiter that can be next.
 pub(crate) const SEVERAL: i64 = -1;
 
-/// One question for a lock.
+/// A request to take a lock.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TakeRequest {
     pub claim: Claim,
     pub ticket: i64,
 }
 
-/// A claim with its place in the queue, where releases hand locks over.
+/// A claim with its place in the queue, on databases where a release grants the lock to a waiter.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct QueuedClaim {
     pub claim: Claim,
-    pub seat: Seat,
+    pub row: QueueRow,
 }
 
-/// A sign of life of a client, for all its waiters.
+/// A sign of life of a client. It counts for all its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sign {
     pub client: Uuid,
-    /// No other sign of the client has this number. A grant names the last one that the server had seen.
+    /// Each sign of the client has another number. A grant contains the number of the last sign that the server had seen.
     pub number: u64,
 }
 
-/// Which table has the record of a hold.
+/// Which table has the row of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The lock's own row names the holder.
@@ -56,71 +56,71 @@ impl Hold {
     }
 }
 
-/// The answer to a question for a lock.
+/// The answer to a request to take a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Took {
+pub enum TryAcquire {
     Granted(FencingToken),
-    /// The claim is a member of the group already, with this token.
+    /// The claim is already a member of the group, with this token.
     Member(FencingToken),
-    /// Held by another, or somebody stands ahead. The time until the lease of a holder ends, if known.
+    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if it is known.
     Busy(Option<Duration>),
-    /// Held by a group, and the lease of a member has ended.
+    /// A group holds the lock, and the lease of one of its members has ended.
     Stale,
-    /// A transaction has locked a row. A claim that travelled with others may have been granted all the same.
+    /// A transaction has locked a row. A claim that was sent in a batch may have been granted nevertheless.
     Blocked,
-    /// In use as another kind of lock.
-    Clash(Mode),
+    /// The lock is in use as another kind of lock.
+    KindClash(Mode),
 }
 
-impl Took {
-    /// A refusal. `in_use` is how the lock is held or, if it is not, how the first one ahead asks for it; `left` is the
-    /// time in microseconds until the first lease of its holders ends.
+impl TryAcquire {
+    /// A refusal. `in_use` is the mode in which the lock is held or, if it is free, the mode that the first waiter wants.
+    /// `left` is the time in microseconds until the first lease of its holders ends.
     pub(crate) fn refused(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
         match in_use.and_then(Mode::from_code) {
-            // The dead must not keep others out, nor be the reason for an error.
+            // A holder whose lease has ended must not refuse others, nor cause an error.
             _ if left.is_some_and(|left| left <= 0) => Self::Stale,
-            Some(mode) if !mode.is_same_kind(claim.mode()) => Self::Clash(mode),
+            Some(mode) if !mode.is_same_kind(claim.mode()) => Self::KindClash(mode),
             _ => Self::Busy(left.map(span)),
         }
     }
 }
 
-/// What a release or a departure from the queue did.
+/// The result of releasing a lock or of leaving the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
-    /// An earlier try, whose answer was lost, may have done it.
+    /// An earlier try may have done it, and its answer was lost.
     pub in_doubt: bool,
-    /// It is still held: a transaction has locked the row.
+    /// The lock is still held: a transaction has locked its row.
     pub blocked: bool,
-    /// The tickets of those whose turn it is now and who wait in this process.
+    /// The tickets of the waiters of this process whose turn it is now.
     pub next: Vec<i64>,
-    /// What it has granted to a waiter of this process.
-    pub handed: Option<Told>,
+    /// The notification for a waiter of this process, with what the release has granted to it.
+    pub notification: Option<Notification>,
 }
 
-/// What a waiter is told.
+/// A notification for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The number of its place.
+pub struct Notification {
+    /// The number of the waiter's place.
     pub ticket: i64,
-    /// What a release has granted to it. Without that it asks.
+    /// What a release has granted to the waiter. `None`: the waiter must ask.
     pub granted: Option<PushedGrant>,
 }
 
-impl Told {
-    /// It is its turn to ask.
-    pub(crate) fn to_ask(ticket: i64) -> Self {
+impl Notification {
+    /// A notification without a grant: it is the waiter's turn to ask.
+    pub(crate) fn to_recheck(ticket: i64) -> Self {
         Self { ticket, granted: None }
     }
 
-    /// The message with this text: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
+    /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (ticket, grant) =
             text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));
         let ticket = ticket.parse().ok()?;
-        let Some(grant) = grant else { return Some(Self::to_ask(ticket)) };
+        let Some(grant) = grant else { return Some(Self::to_recheck(ticket)) };
         let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
         let (token, ends) = (FencingToken::new(numbers.next()??), numbers.next()??);
         let (lease, seen) = (Duration::from_micros(numbers.next()??), numbers.next()??);
@@ -128,7 +128,7 @@ impl Told {
         Some(Self { ticket, granted: Some(granted) })
     }
 
-    pub(crate) fn tell(self, waiters: &Waiters) {
+    pub(crate) fn deliver(self, waiters: &Waiters) {
         match self.granted {
             Some(granted) => waiters.grant(self.ticket, granted),
             None => waiters.notify(self.ticket),
@@ -142,11 +142,11 @@ impl Freed {
     }
 }
 
-/// The answer to a renewal.
+/// The answer to the renewal of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     Extended,
-    /// The row is locked by a transaction, as `verify_in` does: ask again.
+    /// A transaction has locked the row, for example by `verify_in`: ask again.
     Blocked,
     Lost,
 }
@@ -168,7 +168,7 @@ pub(crate) fn block(claim: &Claim) -> i64 {
     i64::from(claim.tokens().get())
 }
 
-/// A holder as the tables have it: token, label, mode, and the times that are left and that have passed.
+/// A holder in the tables: token, label, mode, the time left of its lease, and the time since the grant, in microseconds.
 pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
 /// How many wait, and how long the first of them has waited. `None`: nobody waits, or somebody entered by an earlier
@@ -185,43 +185,47 @@ pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersR
         .longest_wait(longest_wait.map(span))
 }
 
-/// The statements about locks that one holds alone, about the queue, and about both kinds of locks. All of them are
-/// idempotent for a given owner, so each may be repeated after a lost reply.
+/// The requests about exclusive locks, about the queue, and about all kinds of locks. All of them are idempotent for a given
+/// owner, so each may be repeated after a lost reply.
 pub trait Dialect: Groups + Examine {
-    /// Takes each lock that is free for its claim, alone. The names differ from each other.
-    fn take(&self, conn: &mut Self::Conn, asks: &[Ask]) -> impl Future<Output = Answer<Vec<Took>>> + Send;
+    /// Takes each lock that is free for its claim, exclusively. The names differ from each other.
+    fn take(
+        &self,
+        conn: &mut Self::Conn,
+        requests: &[TakeRequest],
+    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 
-    /// The locks that somebody has waited for lately, where a release grants the lock to the first who waits for it. Then
-    /// claims with places come by [`claim`](Self::claim), one sign of life stands for all waiters of a client
-    /// ([`look`](Self::look)), and `enroll`, `keep` and `tidy` are not used. `None`: a release wakes the first, which
-    /// asks again.
+    /// The locks that somebody has waited for lately, on databases where a release grants the lock to the first waiter. There,
+    /// claims with places use [`claim`](Self::claim), one sign of life counts for all waiters of a client
+    /// ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places` are not used. `None`: a release notifies the
+    /// first waiter, which asks again.
     fn hot(&self) -> Option<&Hot> {
         None
     }
 
-    /// Takes each lock that is free for its claim, or takes a place in its queue; one that has a place keeps it. It is a sign
-    /// of life of the client: then it answers with the server's clock as well, in microseconds.
+    /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps it. If the request
+    /// was a sign of life of the client, it returns the server's clock as well, in microseconds.
     fn claim(
         &self,
         _: &mut Self::Conn,
-        _: &[Entry],
+        _: &[QueuedClaim],
         _: Sign,
-    ) -> impl Future<Output = Answer<(Vec<Took>, Option<u64>)>> + Send {
+    ) -> impl Future<Output = Answer<(Vec<TryAcquire>, Option<u64>)>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
-    /// A sign of life of the client, for all its waiters, and whose turn it is among those with these seats and owners:
-    /// who has no place any more, by a grant that was not heard of for one; and whose lock is free.
-    fn look(
+    /// Gives a sign of life for all waiters of the client, and asks about those with these numbers and owners: which of them
+    /// have no place any more (for example after a grant whose notification was lost), and which find their lock free.
+    fn poll_waiters(
         &self,
         _: &mut Self::Conn,
         _: &[(i64, Uuid)],
         _: Sign,
-    ) -> impl Future<Output = Answer<Look>> + Send {
+    ) -> impl Future<Output = Answer<WaiterPoll>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Frees each lock that its claim holds alone, and finds who is next, or grants to it.
+    /// Frees each lock that its claim holds exclusively, and finds the next waiter, or grants the lock to it.
     fn release(
         &self,
         conn: &mut Self::Conn,
@@ -229,7 +233,7 @@ pub trait Dialect: Groups + Examine {
         waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
 
-    /// Extends each lease that its claim holds, all of them in this way.
+    /// Extends the lease of each grant. All of them have this kind of hold.
     fn renew(
         &self,
         conn: &mut Self::Conn,
@@ -237,8 +241,8 @@ pub trait Dialect: Groups + Examine {
         grants: &[Grant],
     ) -> impl Future<Output = Answer<Vec<Extension>>> + Send;
 
-    /// Takes a place at the end of the queue; the same place again when asked again.
-    fn enroll(
+    /// Takes a place at the end of the queue. A repeated request returns the same place.
+    fn enqueue(
         &self,
         _: &mut Self::Conn,
         _: &Claim,
@@ -247,23 +251,23 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Says that the waiters with these tickets and owners are still there; answers for each whether it still has its
-    /// place. Where a ticket may be given twice, the owner tells whose it is.
+    /// Gives a sign of life for the waiters with these tickets and owners. Returns for each whether it still has its place.
+    /// Where a ticket can be given twice, the owner says whose it is.
     fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Forgets the places of waiters that have got their locks.
-    fn tidy(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
+    /// Deletes the places of waiters that have their locks.
+    fn forget_places(&self, _: &mut Self::Conn, _: &[i64]) -> impl Future<Output = Answer<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Gives the place in the queue up; answers whether there was one.
+    /// Leaves the queue. Returns whether there was a place.
     fn leave(&self, _: &mut Self::Conn, _: &Claim) -> impl Future<Output = Answer<bool>> + Send {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives places in queues up, and finds who is next where one was.
+    /// Leaves queues, and finds the next waiter of each queue that had a place.
     fn leave_each(
         &self,
         conn: &mut Self::Conn,
@@ -274,7 +278,7 @@ pub trait Dialect: Groups + Examine {
             let mut answers = Vec::with_capacity(claims.len());
             for claim in claims {
                 let left = self.leave(conn, claim).await?;
-                // A statement of its own, which sees all places that were taken before we left.
+                // A separate statement: it sees all places that were taken before this claim left.
                 answers.push(Freed::new(left, self.next(conn, claim.name(), waiters).await?));
             }
             Ok(answers)
@@ -295,15 +299,15 @@ pub trait Dialect: Groups + Examine {
         name: &LockName,
     ) -> impl Future<Output = Answer<LockStatus>> + Send;
 
-    /// Frees a lock whoever holds it; answers with how many did.
+    /// Frees a lock, whoever holds it. Returns the number of holders.
     fn force_release(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
     ) -> impl Future<Output = Answer<usize>> + Send;
 
-    /// Deletes rows of locks that nobody has used for `idle`, among the first names behind `after`. The first portion, behind
-    /// no name, takes places of waiters that are gone along.
+    /// Deletes rows of locks that nobody has used for `idle`, among the first names after `after`. The first portion, with an
+    /// empty `after`, also deletes the places of waiters that are gone.
     fn purge(
         &self,
         conn: &mut Self::Conn,

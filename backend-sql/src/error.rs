@@ -1,4 +1,4 @@
-//! From the errors of sqlx to ours.
+//! Turns the errors of sqlx into errors of lockwell.
 
 use lockcore::{Error, ErrorKind};
 
@@ -12,7 +12,7 @@ const CONFLICT: &str = "others changed the same rows at the same time";
 
 const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
 
-/// What to make of an error.
+/// The class of an error.
 pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict {
     match error {
         sqlx::Error::Database(error) => database.verdict(&**error),
@@ -25,7 +25,7 @@ pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict 
     }
 }
 
-/// What became of a request that reached no answer in time.
+/// The error of a request that had no answer in time.
 pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     let error = Error::new(ErrorKind::Unreachable, "the database cannot be reached or does not answer");
     match cause {
@@ -34,8 +34,8 @@ pub(crate) fn no_answer(cause: Option<&sqlx::Error>) -> Error {
     }
 }
 
-/// What a transaction came to that has been ended. A connection on which that failed must not be used again, and the first
-/// error says why.
+/// The result of a transaction after it was ended. If ending it failed, the connection must not be used again; the error
+/// contains the first error as well.
 pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sqlx::Result<T> {
     match (outcome, ending) {
         (outcome, Ok(())) => outcome,
@@ -47,7 +47,7 @@ pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sq
     }
 }
 
-/// An error of ours, to be returned where those of sqlx are. [`fatal`] gives it back as it is.
+/// An error of lockwell where an error of sqlx is expected. [`fatal`] returns it unchanged.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
     sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, text).into())
@@ -55,7 +55,7 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
 
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
 pub(crate) fn fatal(error: &sqlx::Error) -> Error {
-    // An error of ours, on its way through sqlx.
+    // An error of lockwell that was passed through sqlx.
     if let sqlx::Error::Configuration(inner) = error
         && let Some(known) = inner.downcast_ref::<Error>()
     {

@@ -1,4 +1,4 @@
-//! What a person asks a database: which locks are held, and whether it is a good place for locks.
+//! Questions of an administrator: which locks are held, and whether the database is set up well for locks.
 
 use std::future::Future;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -10,7 +10,7 @@ use sqlx::Result as Answer;
 use crate::database::Database;
 use crate::table::Table;
 
-/// What is asked for a person.
+/// What an administrator asks a database.
 pub trait Examine: Database {
     /// The names of the locks that are held.
     fn names(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Vec<String>>> + Send;
@@ -25,7 +25,7 @@ pub(crate) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A finding about what becomes of grants when the server or its machine crashes.
+/// A finding about whether grants survive a crash of the server or of its host.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
     let wrong: Vec<_> = settings.iter().filter(|(_, value, good)| !good.contains(value)).collect();
@@ -41,10 +41,10 @@ pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
     )
 }
 
-/// The statements that create the tables of an address, for an administrator; nothing is connected to. `None`: it is no
-/// database.
+/// The statements that create the tables of an address, for an administrator. It does not connect. `None`: the address is not
+/// that of a database.
 ///
-/// Where the address names no schema for the tables, they have none: they come into the first one of the search path.
+/// Where the address names no schema, the statements name none: the tables come into the first schema of the search path.
 pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
     let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
     match url.scheme() {

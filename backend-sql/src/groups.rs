@@ -1,14 +1,14 @@
-//! Locks that several hold together: readers, and the permits of a semaphore.
+//! Locks that several claims hold at once: readers, and the permits of a semaphore.
 //!
-//! While a group holds a lock, the lock's row is occupied: its `mode` is the group's, `members` counts it, the owner is
-//! nobody, and the lease has no end. So a statement that takes the lock alone refuses it as it refuses any lock that
-//! is held, and knows nothing of groups. Each member has a row of its own with owner, token and lease.
+//! While a group holds a lock, the lock's row has the `mode` of the group, the number of its `members`, an owner that is
+//! no claim, and a lease without an end. So a statement for exclusive locks sees a lock that is held, and needs no case for
+//! groups. Each member has its own row with owner, token and lease.
 //!
-//! * Whoever adds or removes members locks the lock's row first, then the members' rows. So the count is right, two of
-//!   them cannot deadlock, and no decision rests on a count that was read before the lock's row was locked.
-//! * A renewal and `verify_in` lock the member's row alone: they hold up nobody who comes or goes.
-//! * A member whose lease has ended still counts. Who is refused for that reason takes the dead out
-//!   ([`reap`](Groups::reap)) and asks again; a dead member whose row a transaction has locked stays in.
+//! * A statement that adds or removes members locks the lock's row first, then the members' rows. So the count is right,
+//!   two such statements cannot deadlock, and none decides by a count that was read before the lock's row was locked.
+//! * A renewal and `verify_in` lock only the member's row, so they do not delay claims that join or leave.
+//! * A member whose lease has ended still counts. A claim that is refused for that reason removes such members
+//!   ([`reap`](Groups::reap)) and asks again. A member whose row is locked by a transaction stays.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,28 +18,28 @@ use lockcore::{Claim, LockName, Mode};
 use sqlx::Result as Answer;
 
 use crate::database::Database;
-use crate::dialect::{Ask, Freed, SEVERAL, Took};
+use crate::dialect::{Freed, SEVERAL, TakeRequest, TryAcquire};
 
-/// What a database does for locks that are held together. All of it is idempotent for a given owner.
+/// The requests about locks that groups hold. All of them are idempotent for a given owner.
 pub trait Groups: Database {
-    /// Lets each claim into the group that holds its lock, or makes it the first member. All are of this mode, in the
-    /// order of their names and tickets. A claim that is let in has left the queue.
+    /// Adds each claim to the group that holds its lock, or makes it the first member. All claims have this mode, and are
+    /// sorted by name and ticket. A claim that becomes a member leaves the queue.
     fn join(
         &self,
         conn: &mut Self::Conn,
         mode: Mode,
-        asks: &[Ask],
-    ) -> impl Future<Output = Answer<Vec<Took>>> + Send;
+        requests: &[TakeRequest],
+    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 
-    /// Takes each claim out of its group, and finds who is next.
-    fn part(
+    /// Removes each claim from its group, and finds the next waiters.
+    fn leave_group(
         &self,
         conn: &mut Self::Conn,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<Freed>>> + Send;
 
-    /// Takes members whose leases have ended out of these groups, and finds who is next.
+    /// Removes members whose leases have ended from these groups, and finds the next waiters.
     fn reap(
         &self,
         conn: &mut Self::Conn,
@@ -48,7 +48,7 @@ pub trait Groups: Database {
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
     /// The locks that have members whose leases ended longer ago than `idle`.
-    fn deserted(
+    fn stale_groups(
         &self,
         conn: &mut Self::Conn,
         idle: Duration,
@@ -57,8 +57,8 @@ pub trait Groups: Database {
     /// Turns the one holder into the first of a group of readers. False: it holds nothing.
     fn downgrade(&self, conn: &mut Self::Conn, claim: &Claim) -> impl Future<Output = Answer<bool>> + Send;
 
-    /// The head of the queue, if its turn has come: its ticket if it waits in this process, or [`SEVERAL`] if it may not
-    /// be the only one. One of another process is told, where the database can do that.
+    /// The head of the queue, if it can have the lock: its ticket if it waits in this process, or [`SEVERAL`] if other waiters
+    /// may be next as well. A head of another process is notified, where the database can do that.
     fn head(
         &self,
         conn: &mut Self::Conn,
@@ -66,16 +66,16 @@ pub trait Groups: Database {
         waiters: &Waiters,
     ) -> impl Future<Output = Answer<Option<i64>>> + Send;
 
-    /// All whose turn it is: the tickets of those who wait in this process. The others are told, where the database can
-    /// do that.
-    fn call(
+    /// All waiters whose turn it is: returns the tickets of those of this process. The others are notified, where the
+    /// database can do that.
+    fn due_waiters(
         &self,
         conn: &mut Self::Conn,
         name: &LockName,
         waiters: &Waiters,
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send;
 
-    /// Finds who is next, behind a head that is known.
+    /// Finds the next waiters when the head of the queue is known.
     fn behind(
         &self,
         conn: &mut Self::Conn,
@@ -85,13 +85,13 @@ pub trait Groups: Database {
     ) -> impl Future<Output = Answer<Vec<i64>>> + Send {
         async move {
             match head {
-                Some(SEVERAL) => self.call(conn, name, waiters).await,
+                Some(SEVERAL) => self.due_waiters(conn, name, waiters).await,
                 head => Ok(head.into_iter().collect()),
             }
         }
     }
 
-    /// Finds who is next.
+    /// Finds the next waiters.
     fn next(
         &self,
         conn: &mut Self::Conn,
@@ -104,7 +104,7 @@ pub trait Groups: Database {
         }
     }
 
-    /// Finds who is next on each lock that its claim has given up.
+    /// Finds the next waiters of each lock that its claim has released.
     fn freed(
         &self,
         conn: &mut Self::Conn,

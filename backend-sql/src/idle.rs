@@ -1,10 +1,10 @@
 //! The connections that are idle between two batches of requests.
 //!
 //! SQLite shares the memory of a file among all connections of a process. If that memory or the log is removed, a
-//! connection in use notices it with its next statement. An idle one does not, and a new connection gets the removed memory as
-//! long as the old ones are open, so it is refused: the idle one would keep everybody of the process out, for ever. So
-//! whoever cannot open a file asks all idle connections of the process to be checked, and those that are lost are closed.
-//! One that is in use is checked behind its statement. Only local files are registered here.
+//! connection in use notices it with its next statement. An idle connection does not, and a new connection would get the
+//! removed memory as long as the old ones are open, so it is refused: one idle connection would lock the whole process out.
+//! So when a file cannot be opened, all idle connections of the process are checked, and those whose files are gone are
+//! closed. A connection in use is checked after its statement. Only local files are registered here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -13,7 +13,7 @@ use lockcore::Moment;
 use crate::dialect::Dialect;
 use crate::requests::Route;
 
-/// All that may be idle in this process.
+/// All clients of this process that may have idle connections.
 static ALL: Mutex<Vec<Weak<dyn Check>>> = Mutex::new(Vec::new());
 
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
@@ -24,19 +24,19 @@ trait Check: Send + Sync {
 /// The connections of one client, one for each route.
 pub(crate) struct Idle<D: Dialect> {
     dialect: Arc<D>,
-    lines: [Mutex<Option<Line<D>>>; 3],
+    connections: [Mutex<Option<IdleConnection<D>>>; 3],
 }
 
 /// A connection that is idle.
-pub(crate) struct Line<D: Dialect> {
+pub(crate) struct IdleConnection<D: Dialect> {
     pub(crate) conn: D::Conn,
-    /// When it was asked for.
+    /// When the connection was opened.
     pub(crate) since: Moment,
 }
 
 impl<D: Dialect> Idle<D> {
     pub(crate) fn new(dialect: Arc<D>) -> Arc<Self> {
-        let new = Arc::new(Self { dialect, lines: Default::default() });
+        let new = Arc::new(Self { dialect, connections: Default::default() });
         if !D::IS_REMOTE {
             let all: Arc<dyn Check> = Arc::<Self>::clone(&new);
             let mut known = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,29 +46,29 @@ impl<D: Dialect> Idle<D> {
         new
     }
 
-    pub(crate) fn on(&self, route: Route) -> MutexGuard<'_, Option<Line<D>>> {
-        self.lines[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn on(&self, route: Route) -> MutexGuard<'_, Option<IdleConnection<D>>> {
+        self.connections[route as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<D: Dialect> Check for Idle<D> {
     fn close_lost(&self) {
-        for line in &self.lines {
-            let mut line = match line.try_lock() {
-                Ok(line) => line,
-                Err(TryLockError::Poisoned(line)) => line.into_inner(),
-                // It is coming or going at this moment.
+        for idle in &self.connections {
+            let mut idle = match idle.try_lock() {
+                Ok(idle) => idle,
+                Err(TryLockError::Poisoned(idle)) => idle.into_inner(),
+                // A request takes the connection or returns it at this moment.
                 Err(TryLockError::WouldBlock) => continue,
             };
-            if line.as_ref().is_some_and(|line| self.dialect.intact(&line.conn).is_err()) {
-                drop(line.take());
+            if idle.as_ref().is_some_and(|idle| self.dialect.intact(&idle.conn).is_err()) {
+                drop(idle.take());
             }
         }
     }
 }
 
-/// Closes the idle connections of this process whose files are not those that others find under their names. What they
-/// might have answered would not have been given to anybody.
+/// Closes the idle connections of this process whose files were removed or replaced. Their answers would not have been
+/// used.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub(crate) fn close_lost() {
     let all: Vec<_> = {

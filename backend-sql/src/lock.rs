@@ -13,11 +13,11 @@ use lockcore::{
 };
 
 use crate::client::Client;
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, NO_TICKET};
+use crate::dialect::{Dialect, Extension, Freed, Hold, NO_TICKET, TakeRequest};
 use crate::options::Options;
 use crate::purge::purge;
 use crate::requests::{Context, Request, Route, blocked};
-use crate::turn::Turn;
+use crate::turn::LockQueue;
 
 /// Locks in a table of a database.
 ///
@@ -29,7 +29,7 @@ struct Inner<D: Dialect> {
     dialect: Arc<D>,
     options: Options,
     clients: PerRuntime<Client<D>>,
-    /// What every grant carries, for `verify_in`.
+    /// The record of each grant, for `verify_in`.
     record: Arc<dyn Any + Send + Sync>,
 }
 
@@ -55,14 +55,14 @@ impl<D: Dialect> SqlLock<D> {
         let backend = lock.capabilities().backend;
         let context = |error: Error| error.during(Operation::Connect).on_backend(backend);
         lock.set_up().await.map_err(context)?;
-        lock.keep_clean();
+        lock.start_purging();
         Ok(lock)
     }
 
     async fn set_up(&self) -> Result<()> {
         match self.check(false).await {
             Err(error) if error.kind() == ErrorKind::Misconfigured && self.0.options.create => {
-                // The tables may be missing. If creating them does not help, the first complaint says more.
+                // The tables may be missing. If creating them does not help, the first error says more.
                 match self.check(true).await {
                     Err(second) if second.kind() == ErrorKind::Refused => Err(Error::new(
                         ErrorKind::Misconfigured,
@@ -77,7 +77,7 @@ impl<D: Dialect> SqlLock<D> {
         }
     }
 
-    /// Checks the tables, and creates them before if that is wished for.
+    /// Checks the tables; with `create`, creates them before.
     async fn check(&self, create: bool) -> Result<()> {
         let client = self.0.client()?;
         let checked = client.run(Route::Main, move |Context { dialect, conn, .. }| {
@@ -121,7 +121,7 @@ impl<D: Dialect> SqlLock<D> {
     }
 
     /// Starts the purge of idle rows. It ends with the last handle.
-    fn keep_clean(&self) {
+    fn start_purging(&self) {
         let idle = self.0.options.purge_after;
         if idle.is_zero() {
             return;
@@ -135,7 +135,7 @@ impl<D: Dialect> SqlLock<D> {
                 let Some(inner) = inner.upgrade() else { return };
                 match inner.purge(idle, true).await {
                     Ok(purged) => tracing::debug!(purged, "idle lock rows deleted"),
-                    // A user without the right to delete is a good idea, not a problem.
+                    // A user may well be without the right to delete.
                     Err(error) => {
                         tracing::info!(error = format!("{error:#}"), "idle lock rows are not deleted");
                     }
@@ -144,16 +144,17 @@ impl<D: Dialect> SqlLock<D> {
         }));
     }
 
-    fn turn(&self) -> Result<Turn<'_, D>> {
-        Ok(Turn { client: self.0.client()?, record: &self.0.record })
+    fn turn(&self) -> Result<LockQueue<'_, D>> {
+        Ok(LockQueue { client: self.0.client()?, record: &self.0.record })
     }
 }
 
-/// Asks for what must not be done while a transaction has the lock's row: it waits for that, beside the others.
-async fn until_unblocked<T, F: Future<Output = Result<T>>>(ask: impl Fn(Route) -> F) -> Result<T> {
+/// Repeats a request until no transaction has locked the lock's row. It does so on a connection of its own, so that other
+/// requests do not wait.
+async fn until_unblocked<T, F: Future<Output = Result<T>>>(request: impl Fn(Route) -> F) -> Result<T> {
     let (mut route, mut pause) = (Route::Main, Duration::from_millis(5));
     loop {
-        match ask(route).await {
+        match request(route).await {
             Err(error) if error.kind() == ErrorKind::Held && pause < Duration::from_secs(2) => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
@@ -167,7 +168,7 @@ async fn until_unblocked<T, F: Future<Output = Result<T>>>(ask: impl Fn(Route) -
 #[async_trait]
 impl<D: Dialect> DistributedLock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
-        // What a pooler takes away may be found out after connecting.
+        // A pooler may be noticed after connecting, and takes capabilities away.
         self.0.dialect.capabilities()
     }
 
@@ -183,10 +184,11 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             Ok(turn) => turn,
             Err(error) => return claims.iter().map(|_| Err(error.duplicate())).collect(),
         };
-        // All are in the queue before the first is polled.
-        let asks =
-            claims.iter().map(|claim| turn.client.take(Ask { claim: claim.clone(), ticket: NO_TICKET }));
-        let asked: Vec<_> = asks.collect();
+        // All requests are in the batcher before the first is polled.
+        let requests = claims
+            .iter()
+            .map(|claim| turn.client.take(TakeRequest { claim: claim.clone(), ticket: NO_TICKET }));
+        let asked: Vec<_> = requests.collect();
         let answers = join_all(asked).await;
         let answered = claims.iter().zip(answers);
         let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
@@ -250,11 +252,11 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let mut in_doubt = freed.in_doubt;
         if !freed.released {
             // A writer is a member by now if it was downgraded and the answer was lost.
-            freed = until_unblocked(|route| client.free(route, Request::Part(claim.clone()))).await?;
+            freed = until_unblocked(|route| client.free(route, Request::LeaveGroup(claim.clone()))).await?;
             in_doubt |= freed.in_doubt;
         }
         let released = freed.released || left;
-        client.tell(freed);
+        client.notify_next(freed);
         Ok(match (released, in_doubt) {
             (true, _) => Released::Released,
             (false, true) => Released::InDoubt,

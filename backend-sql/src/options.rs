@@ -1,4 +1,4 @@
-//! What the address of a database may say.
+//! The options in the address of a database.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::table::Table;
 /// The options that all three databases share.
 const SHARED: [&str; 4] = ["create", "purge_after", "table", "timeout"];
 
-/// What the address of a database says, beside the way to it.
+/// The options of an address, without host, user and password.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) table: Table,
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the shared options. `others` are the names of the database's own.
+    /// Reads the shared options. `others` are the names of options that only this database has.
     pub(crate) fn read(url: &ServerUrl, others: &[&str]) -> Result<Self> {
         let allowed: Vec<_> = SHARED.iter().chain(others).copied().collect();
         url.allow_options(&allowed)?;
@@ -51,7 +51,7 @@ pub(crate) fn one_host(url: &ServerUrl) -> Result<lockcore::Host> {
     Ok(hosts.remove(0))
 }
 
-/// The database that the path of an address names.
+/// The name of the database: the path of the address.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn database(url: &ServerUrl) -> Result<Option<&str>> {
     let name = url.path().trim_start_matches('/');

@@ -1,7 +1,8 @@
-//! The places of the waiters of one client, where releases hand locks over.
+//! The queue entries of the waiters of one client, on databases where a release grants the lock to a waiter.
 //!
-//! A place lives as long as its client gives signs of life: one for all of them. The same request asks the database whose
-//! turn it is, and its answer serves all waiters for a moment. So ten and ten thousand waiters cost as many statements.
+//! The database keeps an entry as long as its client gives signs of life. One sign counts for all entries. The same request
+//! asks the database whose turn it is, and all waiters use its answer for a moment. So ten thousand waiters send as many
+//! statements as ten.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -12,105 +13,107 @@ use lockcore::backend::{KEEP_EVERY, Waiter, Waiters};
 use lockcore::{Claim, Moment};
 use uuid::Uuid;
 
-/// The longest provisional lease: that of a waiter to whom a release has granted the lock. One that is gone costs the
-/// others so much. It counts from the client's last sign of life, so it is longer than the time between two of them.
+/// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is gone, the others
+/// wait for this time. The lease counts from the client's last sign of life, so it is longer than the time between two of
+/// them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
-/// For how long the answer to one look serves others.
+/// For how long other waiters use the answer to a poll.
 const SERVES: Duration = Duration::from_millis(50);
 
-/// A place, as the database is told of it.
+/// A queue entry as it is sent to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// The client's own number for it.
+pub struct QueueRow {
+    /// The number that the client has given to it.
     pub number: i64,
-    /// The length of the lease with which a release may grant the lock. `None`: it only wakes.
+    /// The length of the lease under which a release may grant the lock. `None`: a release only notifies the waiter.
     pub lease: Option<Duration>,
-    /// Whether the database has it, as far as is known.
-    pub is_taken: bool,
+    /// Whether the database has stored it, as far as the client knows.
+    pub is_stored: bool,
 }
 
-/// What a database answers to a look.
+/// The answer of a database to a poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// Its clock, in microseconds.
+pub struct WaiterPoll {
+    /// The server's clock, in microseconds.
     pub clock: u64,
-    /// Those who have no place any more.
+    /// The numbers of entries that the database does not have.
     pub missing: Vec<i64>,
-    /// Those who have one, and should ask.
+    /// The numbers of entries whose waiters should ask for their locks.
     pub turns: Vec<i64>,
-    /// The time until the next lease ends of the locks that are waited for, if one does.
+    /// The time until the first lease ends on the locks that are waited for, if there is one.
     pub left: Option<Duration>,
 }
 
-/// What somebody should know who waits.
+/// What a poll says about one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Nothing has changed; look again after this time.
-    Nothing(Duration),
-    /// It is to ask.
-    Asks,
-    /// Its place is gone: it has been granted the lock, or the database has forgotten its queue.
+pub(crate) enum WaiterStatus {
+    /// Nothing has changed. Poll again after this time.
+    Unchanged(Duration),
+    /// The waiter should ask for its lock.
+    MayAsk,
+    /// The entry is gone: the waiter was granted the lock, or the database has lost its queue.
     Missing,
 }
 
-/// A look that has been answered.
+/// The answer to a poll, with its times.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct PolledQueue {
     sent: Moment,
     answered: Moment,
-    due: HashMap<i64, Due>,
+    due: HashMap<i64, WaiterStatus>,
     left: Option<Duration>,
 }
 
-/// The places of one client.
+/// The queue entries of one client.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct HandOverEntries {
     last_number: AtomicI64,
-    known: Mutex<Known>,
+    known: Mutex<EntryTable>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct EntryTable {
     owners: BTreeMap<i64, Uuid>,
-    last: Option<Arc<Looked>>,
+    last: Option<Arc<PolledQueue>>,
 }
 
-impl Places {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl HandOverEntries {
+    fn known(&self) -> MutexGuard<'_, EntryTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a claim; the database has yet to be told.
-    pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> Place {
+    /// Makes an entry for a claim. The database gets it with the next request.
+    pub(crate) fn take(self: &Arc<Self>, claim: &Claim, waiters: &Arc<Waiters>) -> HandOverEntry {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.known().owners.insert(number, claim.owner().as_uuid());
-        Place {
+        HandOverEntry {
             waiter: waiters.register(claim.name(), number),
             places: Arc::clone(self),
-            called: AtomicBool::new(false),
-            is_taken: AtomicBool::new(false),
+            notified_since: AtomicBool::new(false),
+            is_stored: AtomicBool::new(false),
             is_blocked: AtomicBool::new(false),
             asked: Mutex::new(None),
         }
     }
 
-    /// All of them, with their owners.
+    /// The numbers and owners of all entries.
     pub(crate) fn all(&self) -> Vec<(i64, Uuid)> {
         self.known().owners.iter().map(|(number, owner)| (*number, *owner)).collect()
     }
 
-    /// Notes what a look has found.
-    pub(crate) fn note(&self, look: Look, sent: Moment) -> Arc<Looked> {
-        let missing = look.missing.into_iter().map(|number| (number, Due::Missing));
-        let due = missing.chain(look.turns.into_iter().map(|number| (number, Due::Asks))).collect();
-        let looked = Arc::new(Looked { sent, answered: Moment::now(), due, left: look.left });
-        self.known().last = Some(Arc::clone(&looked));
-        looked
+    /// Stores the answer to a poll.
+    pub(crate) fn note(&self, poll: WaiterPoll, sent: Moment) -> Arc<PolledQueue> {
+        let missing = poll.missing.into_iter().map(|number| (number, WaiterStatus::Missing));
+        let due =
+            missing.chain(poll.turns.into_iter().map(|number| (number, WaiterStatus::MayAsk))).collect();
+        let polled = Arc::new(PolledQueue { sent, answered: Moment::now(), due, left: poll.left });
+        self.known().last = Some(Arc::clone(&polled));
+        polled
     }
 
-    /// The last look, if it serves one that has asked at this time.
-    pub(crate) fn last(&self, asked: Moment) -> Option<Arc<Looked>> {
+    /// The answer to the last poll, if it is recent, and was sent after `asked`.
+    pub(crate) fn last(&self, asked: Moment) -> Option<Arc<PolledQueue>> {
         let last = self.known().last.clone()?;
         (last.sent > asked && !last.answered.after(SERVES).has_passed()).then_some(last)
     }
@@ -118,54 +121,54 @@ impl Places {
     /// The time until the next sign of life is due.
     pub(crate) fn next_sign(&self) -> Duration {
         let last = self.known().last.as_ref().map(|last| last.sent.after(KEEP_EVERY).remaining());
-        // One who is late looks at once, and the others with it.
+        // A poll that is late is sent at once, and the others use its answer.
         last.filter(|left| !left.is_zero()).unwrap_or(KEEP_EVERY)
     }
 }
 
-impl Looked {
-    pub(crate) fn due(&self, number: i64) -> Due {
+impl PolledQueue {
+    pub(crate) fn status_of(&self, number: i64) -> WaiterStatus {
         if let Some(due) = self.due.get(&number) {
             return *due;
         }
         let next = self.sent.after(KEEP_EVERY).remaining();
         let lease = self.left.map(|left| self.answered.after(left).remaining() + Duration::from_millis(1));
-        Due::Nothing(lease.map_or(next, |lease| lease.min(next)).max(Duration::from_millis(1)))
+        WaiterStatus::Unchanged(lease.map_or(next, |lease| lease.min(next)).max(Duration::from_millis(1)))
     }
 }
 
-/// One place, from the claim's entering the queue until it is dropped.
+/// One entry, from the moment when the claim enters the queue until the entry is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct HandOverEntry {
     pub(crate) waiter: Waiter,
-    places: Arc<Places>,
-    /// It was notified since it asked last.
-    called: AtomicBool,
-    is_taken: AtomicBool,
-    /// A transaction had locked the lock's row when it asked last.
+    places: Arc<HandOverEntries>,
+    /// Whether the waiter was notified since it asked last.
+    notified_since: AtomicBool,
+    is_stored: AtomicBool,
+    /// Whether a transaction had locked the lock's row when the waiter asked last.
     is_blocked: AtomicBool,
-    /// When it asked last.
+    /// When the waiter asked last.
     asked: Mutex<Option<Moment>>,
 }
 
-impl Place {
-    /// What the database is told of it. `hears`: whether a grant would reach it.
-    pub(crate) fn seat(&self, claim: &Claim, hears: bool) -> Seat {
+impl HandOverEntry {
+    /// The row for the database. `receives`: whether notifications arrive at this process, and so a grant.
+    pub(crate) fn row(&self, claim: &Claim, receives: bool) -> QueueRow {
         // With a lock delay, a short lease would have no validity.
-        let lease = (hears && claim.lock_delay().is_zero()).then(|| claim.ttl().min(PROVISIONAL));
-        Seat { number: self.waiter.ticket(), lease, is_taken: self.is_taken.load(Ordering::Relaxed) }
+        let lease = (receives && claim.lock_delay().is_zero()).then(|| claim.ttl().min(PROVISIONAL));
+        QueueRow { number: self.waiter.ticket(), lease, is_stored: self.is_stored.load(Ordering::Relaxed) }
     }
 
     pub(crate) async fn notified(&self) {
         self.waiter.notified().await;
-        self.called.store(true, Ordering::Relaxed);
+        self.notified_since.store(true, Ordering::Relaxed);
     }
 
-    /// When it asked last, if it has not been notified since: then a look tells whether to ask again.
-    pub(crate) fn looks_since(&self) -> Option<Moment> {
-        let called = self.called.swap(false, Ordering::Relaxed);
+    /// When the waiter asked last, if it was not notified since. A poll then says whether to ask again.
+    pub(crate) fn last_asked_unnotified(&self) -> Option<Moment> {
+        let notified_since = self.notified_since.swap(false, Ordering::Relaxed);
         let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.filter(|_| !called && !self.is_blocked())
+        asked.filter(|_| !notified_since && !self.is_blocked())
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -173,22 +176,22 @@ impl Place {
     }
 
     pub(crate) fn note_missing(&self) {
-        self.is_taken.store(false, Ordering::Relaxed);
+        self.is_stored.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that it asks now.
+    /// Notes that the waiter asks now.
     pub(crate) fn note_asked(&self) {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Moment::now());
     }
 
-    /// Notes whether the answer says that it has its place, and whether it was kept from asking.
-    pub(crate) fn note_answer(&self, is_taken: bool, is_blocked: bool) {
-        self.is_taken.store(is_taken, Ordering::Relaxed);
+    /// Notes whether the database has stored the entry, and whether a transaction had locked the lock's row.
+    pub(crate) fn note_answer(&self, is_stored: bool, is_blocked: bool) {
+        self.is_stored.store(is_stored, Ordering::Relaxed);
         self.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 }
 
-impl Drop for Place {
+impl Drop for HandOverEntry {
     fn drop(&mut self) {
         self.places.known().owners.remove(&self.waiter.ticket());
     }

@@ -1,8 +1,8 @@
 //! The purge of rows that nobody has used for long.
 //!
-//! It has a connection of its own and goes in small portions, so no request waits for it; behind each it pauses for as long
-//! as that took, so it never takes more than half of the database's time. Rows that a transaction has locked are
-//! passed over where the database can do that. One in the background that falls behind stops: the rows can wait.
+//! It has a connection of its own and works in small portions, so no request waits for it. After each portion it pauses for
+//! as long as the portion took, so it never takes more than half of the database's time. It skips rows that a transaction
+//! has locked, where the database can do that. A purge in the background stops when the database is slow.
 
 use std::time::{Duration, Instant};
 
@@ -14,33 +14,33 @@ use crate::requests::{Context, Route};
 
 /// How many names a portion has.
 pub(crate) const PORTION: i64 = 500;
-/// How many groups with dead members are put in order at once.
+/// From how many groups members whose leases have ended are removed at once.
 const GROUPS: usize = 64;
-/// A portion that takes longer than this finds the database busy with other things.
+/// If a portion takes longer than this, the database is busy.
 const BEHIND: Duration = Duration::from_millis(250);
 
-/// What a portion came to.
+/// The result of a portion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Portion {
     pub gone: u64,
-    /// The last name that was looked at. `None`: there are no more.
+    /// The last name that was checked. `None`: there are no more.
     pub last: Option<String>,
 }
 
-/// Deletes what nobody has used for `idle`, members whose leases ended that long ago included. `stops`: when it falls
-/// behind.
+/// Deletes the rows that nobody has used for `idle`, and members whose leases ended that long ago. With `stops` it ends
+/// early when the database is slow.
 pub(crate) async fn purge<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -> Result<u64> {
     let purged = portions(client, idle, stops).await;
-    // The next one is long after.
+    // The next purge is much later.
     client.close_on(Route::Purge);
     purged
 }
 
 async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -> Result<u64> {
-    let deserted = client.run(Route::Purge, move |Context { dialect, conn, .. }| {
-        Box::pin(async move { dialect.deserted(conn, idle).await })
+    let stale_groups = client.run(Route::Purge, move |Context { dialect, conn, .. }| {
+        Box::pin(async move { dialect.stale_groups(conn, idle).await })
     });
-    for names in deserted.await?.chunks(GROUPS) {
+    for names in stale_groups.await?.chunks(GROUPS) {
         let names = names.to_vec();
         let reaped = client.run(Route::Purge, move |Context { dialect, waiters, conn }| {
             let names = names.clone();

@@ -8,52 +8,53 @@ use lockcore::backend::{Outcome, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment};
 use uuid::Uuid;
 
-use crate::dialect::{Ask, Dialect, Entry, Extension, Freed, Hold, Took};
-use crate::places::{Looked, Places};
+use crate::dialect::{Dialect, Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
+use crate::places::{HandOverEntries, PolledQueue};
 
 /// One request.
 pub(crate) enum Request<D: Dialect> {
     /// Takes a lock if it is free.
-    Take(Ask),
-    /// The same for a claim with a place in the queue, where releases hand locks over.
-    Claim(Entry),
-    /// A sign of life for all waiters of the client, which says whose turn it is.
-    Look(Arc<Places>),
-    /// Gives a place in the queue up.
+    Take(TakeRequest),
+    /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
+    Claim(QueuedClaim),
+    /// Gives a sign of life for all waiters of the client, and asks whose turn it is.
+    PollWaiters(Arc<HandOverEntries>),
+    /// Leaves the queue.
     Leave(Claim),
-    /// Frees a lock that is held alone.
+    /// Frees a lock that is held exclusively.
     Release(Claim),
-    /// Leaves a group. Not together with releases: what is tried again must not have been done in part.
-    Part(Claim),
-    /// Extends leases. A call by itself.
+    /// Leaves a group. It does not share a statement with releases, since a batch that is repeated must not have been applied
+    /// in part.
+    LeaveGroup(Claim),
+    /// Extends leases. It shares no statement with other requests.
     Renew(Vec<Grant>),
-    /// Keeps a place in the queue, by its ticket and owner; answers whether it is still there.
-    Stay(i64, Uuid),
-    /// Forgets the place of a waiter that has got its lock.
-    Tidy(i64),
-    /// Anything that is not worth to be batched. It may be done several times.
+    /// Keeps a place in the queue, by its ticket and owner. The answer says whether it still exists.
+    KeepPlace(i64, Uuid),
+    /// Deletes the place of a waiter that has its lock.
+    ForgetPlace(i64),
+    /// Any rare request, which is not batched. It may be carried out several times.
     Job(Job<D>),
 }
 
 /// Work on the connection.
 pub(crate) struct Job<D: Dialect> {
     pub(crate) work: Work<D>,
-    /// The claim that queues by it, if it does that.
+    /// The claim that enters the queue by it, if there is one.
     pub(crate) queues: Option<Claim>,
 }
 
 impl<D: Dialect> Clone for Request<D> {
     fn clone(&self) -> Self {
         match self {
-            Self::Take(ask) => Self::Take(ask.clone()),
+            Self::Take(request) => Self::Take(request.clone()),
             Self::Claim(entry) => Self::Claim(entry.clone()),
-            Self::Look(places) => Self::Look(Arc::clone(places)),
+            Self::PollWaiters(places) => Self::PollWaiters(Arc::clone(places)),
             Self::Leave(claim) => Self::Leave(claim.clone()),
             Self::Release(claim) => Self::Release(claim.clone()),
-            Self::Part(claim) => Self::Part(claim.clone()),
+            Self::LeaveGroup(claim) => Self::LeaveGroup(claim.clone()),
             Self::Renew(grants) => Self::Renew(grants.clone()),
-            Self::Stay(ticket, owner) => Self::Stay(*ticket, *owner),
-            Self::Tidy(ticket) => Self::Tidy(*ticket),
+            Self::KeepPlace(ticket, owner) => Self::KeepPlace(*ticket, *owner),
+            Self::ForgetPlace(ticket) => Self::ForgetPlace(*ticket),
             Self::Job(Job { work, queues }) => {
                 Self::Job(Job { work: Arc::clone(work), queues: queues.clone() })
             }
@@ -61,95 +62,95 @@ impl<D: Dialect> Clone for Request<D> {
     }
 }
 
-/// What work on a connection has.
+/// What work on a connection gets.
 pub(crate) struct Context<'c, D: Dialect> {
     pub(crate) dialect: &'c D,
     pub(crate) waiters: &'c Waiters,
     pub(crate) conn: &'c mut D::Conn,
 }
 
-/// What work comes to.
+/// The result of work.
 pub(crate) type Done<'c, T> = BoxFuture<'c, sqlx::Result<T>>;
 
 pub(crate) type Work<D> = Arc<dyn for<'c> Fn(Context<'c, D>) -> Done<'c, Box<dyn Any + Send>> + Send + Sync>;
 
 /// The answer to a request.
 pub(crate) enum Answer {
-    Took(Took),
+    TryAcquire(TryAcquire),
     Freed(Freed),
     Extended(Vec<Extension>),
     Kept(bool),
-    Looked(Arc<Looked>),
-    Tidied,
+    Polled(Arc<PolledQueue>),
+    Forgotten,
     Done(Box<dyn Any + Send>),
 }
 
-/// Which connection a request travels on.
+/// Which connection a request is sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
-    /// That of all usual requests.
+    /// The one for all usual requests.
     Main,
-    /// One for requests that wait for a row which a transaction has locked: they must not hold up the others. It is
-    /// made when it is first needed, which is rare.
+    /// The one for requests that wait for a row which a transaction has locked: they must not delay the others. It is opened
+    /// when it is first needed, which is rare.
     BlockedRows,
-    /// That of the purge. It is closed behind each.
+    /// The one of the purge. It is closed after each purge.
     Purge,
 }
 
 impl<D: Dialect> Request<D> {
-    /// Whether it alone is one statement, which the database carries out whether we go on or not.
+    /// Whether the request alone is a single statement, which the database carries out even if this process stops.
     pub(crate) fn is_one_statement(&self) -> bool {
         match self {
-            Self::Take(ask) => Hold::of(&ask.claim) == Hold::Alone,
+            Self::Take(request) => Hold::of(&request.claim) == Hold::Alone,
             Self::Release(_) => true,
             _ => false,
         }
     }
 
-    /// Whether two of a kind share a statement.
+    /// Whether several requests of this kind share a statement.
     pub(crate) fn is_shared(&self) -> bool {
         !matches!(self, Self::Renew(_) | Self::Job(_))
     }
 
-    pub(crate) fn ask(&self) -> Option<&Ask> {
+    pub(crate) fn take_request(&self) -> Option<&TakeRequest> {
         match self {
-            Self::Take(ask) => Some(ask),
+            Self::Take(request) => Some(request),
             _ => None,
         }
     }
 
-    pub(crate) fn entry(&self) -> Option<&Entry> {
+    pub(crate) fn entry(&self) -> Option<&QueuedClaim> {
         match self {
             Self::Claim(entry) => Some(entry),
             _ => None,
         }
     }
 
-    /// The claim that takes a lock by it.
+    /// The claim for which the request takes a lock.
     pub(crate) fn taker(&self) -> Option<&Claim> {
         match self {
-            Self::Take(Ask { claim, .. }) | Self::Claim(Entry { claim, .. }) => Some(claim),
+            Self::Take(TakeRequest { claim, .. }) | Self::Claim(QueuedClaim { claim, .. }) => Some(claim),
             _ => None,
         }
     }
 
     pub(crate) fn place(&self) -> Option<(i64, Uuid)> {
         match self {
-            Self::Stay(ticket, owner) => Some((*ticket, *owner)),
+            Self::KeepPlace(ticket, owner) => Some((*ticket, *owner)),
             _ => None,
         }
     }
 
-    /// Whether to ask again for a while when a row is locked, rather than to take that for an answer. Those who come
-    /// and go in a group lock its row for a moment, and that is no reason to stay outside.
-    pub(crate) fn insists(&self) -> bool {
+    /// Whether to repeat the request for a while when a row is locked, instead of answering `Blocked`. Claims that join or
+    /// leave a group lock its row for a moment, and that must not refuse others.
+    pub(crate) fn retries_while_blocked(&self) -> bool {
         self.taker().is_some_and(|claim| Hold::of(claim) == Hold::Together)
     }
 
-    /// What to say when a row is locked by somebody's transaction.
+    /// The answer when a transaction has locked a row.
     pub(crate) fn blocked(&self) -> Outcome<(Answer, Moment)> {
         match self.taker() {
-            Some(_) => Outcome::Answered((Answer::Took(Took::Blocked), Moment::now())),
+            Some(_) => Outcome::Answered((Answer::TryAcquire(TryAcquire::Blocked), Moment::now())),
             None => Outcome::Failed(blocked()),
         }
     }
@@ -177,7 +178,7 @@ pub(crate) fn is_about_one<D: Dialect>(first: &Request<D>, other: &Request<D>) -
 
 pub(crate) fn claims<D: Dialect>(batch: &[&Request<D>]) -> Vec<Claim> {
     let of = |one: &&Request<D>| match one {
-        Request::Release(claim) | Request::Part(claim) | Request::Leave(claim) => Some(claim.clone()),
+        Request::Release(claim) | Request::LeaveGroup(claim) | Request::Leave(claim) => Some(claim.clone()),
         _ => None,
     };
     batch.iter().filter_map(of).collect()
@@ -185,7 +186,7 @@ pub(crate) fn claims<D: Dialect>(batch: &[&Request<D>]) -> Vec<Claim> {
 
 pub(crate) fn tickets<D: Dialect>(batch: &[&Request<D>]) -> Vec<i64> {
     let of = |one: &&Request<D>| match one {
-        Request::Tidy(ticket) => Some(*ticket),
+        Request::ForgetPlace(ticket) => Some(*ticket),
         _ => None,
     };
     batch.iter().filter_map(of).collect()

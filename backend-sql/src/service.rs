@@ -1,4 +1,4 @@
-//! How a batch of requests is carried out, on one connection for each route.
+//! Carries out batches of requests, on one connection for each route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::batch;
 use crate::database::Verdict;
 use crate::dialect::{Dialect, Sign};
 use crate::error::{fatal, no_answer, verdict};
-use crate::idle::{Idle, Line};
+use crate::idle::{Idle, IdleConnection};
 use crate::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
 
-/// How long a claim insists that meets a locked row which its lock's holders do not lock for long.
-const INSIST: Duration = Duration::from_millis(500);
+/// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a moment.
+const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);
 
-/// The shortest time after which a silent connection is given up. A statement may wait for a row for a second.
+/// The shortest time after which a connection without an answer is replaced. A statement may wait for a row for a second.
 const SHORTEST_TRY: Duration = Duration::from_secs(2);
 
 type Outcomes = Vec<Outcome<(Answer, Moment)>>;
@@ -26,8 +26,8 @@ fn of_all<D: Dialect>(batch: &[&Request<D>], outcome: impl Fn() -> Outcome<(Answ
     batch.iter().map(|_| outcome()).collect()
 }
 
-/// Where what takes several statements is done in a file: a transaction that is left half-way, since its runtime is not
-/// driven, would keep everybody out of the whole file, other processes included.
+/// The runtime for requests of several statements on a file. On a runtime that is not driven, a transaction could stay open
+/// and block all other users of the file, including other processes.
 static FILES: SharedRuntime = SharedRuntime::new("lockwell-files");
 
 /// Carries requests out, on one connection for each route.
@@ -47,7 +47,7 @@ impl<D: Dialect> Statements<D> {
         drop(self.idle.on(route).take());
     }
 
-    /// Carries a batch out. The connection comes back with the answers.
+    /// Carries out a batch. Returns the connection with the answers.
     async fn run(
         &self,
         mut conn: D::Conn,
@@ -68,11 +68,11 @@ impl<D: Dialect> Statements<D> {
         done.await.unwrap_or((Err(sqlx::Error::WorkerCrashed), None))
     }
 
-    /// What an error comes to for the whole batch. Whether the connection is still good is the second answer.
+    /// The outcome of an error for the whole batch, and whether the connection can be used again.
     ///
-    /// A server that was made a replica goes on answering to old connections, and to new ones until the address leads
-    /// elsewhere. So a connection to a read-only server is never kept. Only one that was made for this batch tells the
-    /// truth about where the address leads now.
+    /// A server that has become a replica goes on answering on old connections, and on new ones until the address leads to
+    /// another server. So a connection to a read-only server is never kept. Only a connection that was opened for this batch
+    /// shows where the address leads now.
     fn failed(
         &self,
         error: &sqlx::Error,
@@ -86,7 +86,8 @@ impl<D: Dialect> Statements<D> {
                 (of_all(batch, || Outcome::Blocked), true)
             }
             Verdict::Blocked
-                if batch.iter().all(|one| one.insists()) && !attempt.began().after(INSIST).has_passed() =>
+                if batch.iter().all(|one| one.retries_while_blocked())
+                    && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
             {
                 (of_all(batch, || Outcome::Again(blocked())), true)
             }
@@ -105,7 +106,7 @@ impl<D: Dialect> Statements<D> {
     }
 }
 
-/// Carries a batch of one kind out.
+/// Carries out a batch of one kind of requests.
 async fn carry_out<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,
@@ -119,23 +120,23 @@ async fn carry_out<D: Dialect>(
     };
     let answers = match batch[0] {
         Request::Take(_) => {
-            let asks: Vec<_> = batch.iter().filter_map(|one| one.ask()).cloned().collect();
-            let took = batch::take(dialect, waiters, conn, &asks).await?;
-            took.into_iter().map(Answer::Took).collect()
+            let requests: Vec<_> = batch.iter().filter_map(|one| one.take_request()).cloned().collect();
+            let took = batch::take(dialect, waiters, conn, &requests).await?;
+            took.into_iter().map(Answer::TryAcquire).collect()
         }
         Request::Claim(_) => {
             let entries: Vec<_> = batch.iter().filter_map(|one| one.entry()).cloned().collect();
             let (sign, sent) = sign();
             let (took, clock) = batch::claim(dialect, waiters, conn, &entries, sign).await?;
             signed = clock.map(|clock| (sign, sent, clock));
-            took.into_iter().map(Answer::Took).collect()
+            took.into_iter().map(Answer::TryAcquire).collect()
         }
-        Request::Look(places) => {
+        Request::PollWaiters(places) => {
             let (sign, sent) = sign();
-            let looked = dialect.look(conn, &places.all(), sign).await?;
-            signed = Some((sign, sent, looked.clock));
-            let looked = places.note(looked, sent);
-            batch.iter().map(|_| Answer::Looked(Arc::clone(&looked))).collect()
+            let polled = dialect.poll_waiters(conn, &places.all(), sign).await?;
+            signed = Some((sign, sent, polled.clock));
+            let polled = places.note(polled, sent);
+            batch.iter().map(|_| Answer::Polled(Arc::clone(&polled))).collect()
         }
         Request::Leave(_) => {
             let freed = dialect.leave_each(conn, &claims(batch), waiters).await?;
@@ -145,25 +146,25 @@ async fn carry_out<D: Dialect>(
             let freed = dialect.release(conn, &claims(batch), waiters).await?;
             freed.into_iter().map(Answer::Freed).collect()
         }
-        Request::Part(_) => {
-            let freed = dialect.part(conn, &claims(batch), waiters).await?;
+        Request::LeaveGroup(_) => {
+            let freed = dialect.leave_group(conn, &claims(batch), waiters).await?;
             freed.into_iter().map(Answer::Freed).collect()
         }
         Request::Renew(grants) => vec![Answer::Extended(batch::renew(dialect, conn, grants).await?)],
-        Request::Stay(..) => {
+        Request::KeepPlace(..) => {
             let places: Vec<_> = batch.iter().filter_map(|one| one.place()).collect();
             dialect.keep(conn, &places).await?.into_iter().map(Answer::Kept).collect()
         }
-        Request::Tidy(_) => {
-            dialect.tidy(conn, &tickets(batch)).await?;
-            batch.iter().map(|_| Answer::Tidied).collect()
+        Request::ForgetPlace(_) => {
+            dialect.forget_places(conn, &tickets(batch)).await?;
+            batch.iter().map(|_| Answer::Forgotten).collect()
         }
         Request::Job(job) => {
             vec![Answer::Done((job.work)(Context { dialect, waiters, conn }).await?)]
         }
     };
     dialect.intact(conn)?;
-    // Each try of a request has a number of its own, so the answer is to the one that it names.
+    // Each try of a request has another number, so the answer belongs to the try with this number.
     if let Some((Sign { number, .. }, sent, clock)) = signed {
         waiters.note_sign(SignOfLife::new(number, sent, clock));
     }
@@ -184,20 +185,20 @@ impl<D: Dialect> Service for Statements<D> {
         is_about_one(first, other)
     }
 
-    /// Kinds may change places with each other, since nobody has more than one request for one claim under way.
-    /// Renewals go first, because time is running for them; then whatever frees locks; then whatever wants them.
+    /// Requests of different kinds may overtake each other, since a claim has only one request at a time. Renewals go first,
+    /// because their leases are running out; then the requests that free locks; then those that take them.
     fn urgency(&self, request: &Request<D>) -> u8 {
         match request {
             Request::Renew(_) => 0,
-            Request::Tidy(_) => 1,
+            Request::ForgetPlace(_) => 1,
             Request::Release(_) => 2,
-            Request::Part(_) => 3,
-            // In the order in which they came: none of them is to wait for ever.
+            Request::LeaveGroup(_) => 3,
+            // In the order in which they came, so that none of them waits for ever.
             Request::Job(_)
-            | Request::Stay(..)
+            | Request::KeepPlace(..)
             | Request::Take(_)
             | Request::Claim(_)
-            | Request::Look(_)
+            | Request::PollWaiters(_)
             | Request::Leave(_) => 4,
         }
     }
@@ -221,7 +222,7 @@ impl<D: Dialect> Service for Statements<D> {
         }
         let since = Moment::now();
         match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
-            Ok(Ok(conn)) => *self.idle.on(*route) = Some(Line { conn, since }),
+            Ok(Ok(conn)) => *self.idle.on(*route) = Some(IdleConnection { conn, since }),
             Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
             Ok(Err(error)) => return Err(no_answer(Some(&error))),
             Err(_) => return Err(no_answer(None)),
@@ -230,14 +231,14 @@ impl<D: Dialect> Service for Statements<D> {
     }
 
     async fn call(&self, route: &Route, batch: &[&Request<D>], attempt: Attempt) -> Outcomes {
-        // Bound first, so that the lock is not held while the statement runs.
+        // The guard is dropped first, so that it is not held while the statement runs.
         let idle = self.idle.on(*route).take();
-        let Some(Line { conn, since }) = idle else {
+        let Some(IdleConnection { conn, since }) = idle else {
             return of_all(batch, || Outcome::Unavailable(no_answer(None)));
         };
         let sent = Moment::now();
-        // The connection is in hand until it has answered. If this future is dropped, or has no answer in time, the
-        // connection goes with it, in whatever state it is.
+        // This future owns the connection until it has answered. If the future is dropped, or has no answer in time, the
+        // connection is closed, since its state is unknown.
         let is_long = matches!(batch[0], Request::Job(Job { queues: None, .. }));
         let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
@@ -245,7 +246,7 @@ impl<D: Dialect> Service for Statements<D> {
             note_reconnection(self.dialect.capabilities().backend);
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
         };
-        let idle = conn.map(|conn| Line { conn, since });
+        let idle = conn.map(|conn| IdleConnection { conn, since });
         match answers {
             Ok(answers) => {
                 *self.idle.on(*route) = idle;
@@ -264,7 +265,8 @@ impl<D: Dialect> Service for Statements<D> {
     }
 }
 
-/// A connection over a network that is silent is replaced while there is time for another try.
+/// The time limit of one try. A connection over a network that does not answer is replaced while there is time for another
+/// try.
 fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
     let left = attempt.until().remaining();
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }

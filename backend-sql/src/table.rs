@@ -11,17 +11,17 @@ use crate::dialect::Hold;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     name: String,
-    /// The schema to be written before the name, which has none then.
+    /// The schema to write before the name; the name contains none then.
     schema: Option<String>,
-    /// What stands around an identifier in statements, so that it may be a reserved word: nothing on databases that
-    /// would take letters for others than without it.
+    /// The quote around identifiers, so that a name may be a reserved word. Empty for databases on which quotes would change
+    /// how capital letters are read.
     quote: &'static str,
 }
 
 impl Table {
     pub(crate) const DEFAULT: &'static str = "lockwell_locks";
 
-    /// The name goes into statements as it is, so it must be a plain identifier, with a schema before it or not.
+    /// The name is written into statements unchanged, so it must be a plain identifier, with or without a schema.
     pub(crate) fn new(name: &str) -> Result<Self> {
         let plain = |part: &str| {
             part.len() <= 48
@@ -52,25 +52,25 @@ impl Table {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// The same table with everything quoted, as PostgreSQL has it: what is not quoted is in small letters there.
+    /// The same table with quotes, for PostgreSQL, which reads names without quotes as lower case.
     #[cfg(feature = "postgres")]
     pub(crate) fn in_schema(&self, schema: &str) -> Self {
         Self { name: self.folded(), schema: Some(schema.to_owned()), quote: "\"" }
     }
 
-    /// The schema of the address, as PostgreSQL has it.
+    /// The schema of the address, in lower case.
     #[cfg(feature = "postgres")]
     pub(crate) fn schema(&self) -> Option<String> {
         self.name.split_once('.').map(|(schema, _)| schema.to_ascii_lowercase())
     }
 
-    /// The name without the schema, as PostgreSQL has it.
+    /// The name without the schema, in lower case.
     #[cfg(feature = "postgres")]
     pub(crate) fn folded(&self) -> String {
         self.base().to_ascii_lowercase()
     }
 
-    /// The name of one of the tables in a statement. The names that an address can give have nothing in them to be quoted.
+    /// The name of one of the tables in a statement. Names in addresses contain no quotes, so nothing has to be escaped.
     fn with(&self, suffix: &str) -> String {
         let Self { name, schema, quote } = self;
         let schema = match (schema, name.split_once('.')) {
@@ -117,13 +117,13 @@ impl Sql {
         &self.0
     }
 
-    /// The statement for sqlx. It is safe: the only text that is not ours is the validated name of the table.
+    /// The statement for sqlx. It is safe: the only text from outside is the validated name of the table.
     pub(crate) fn get(&self) -> sqlx::AssertSqlSafe<std::sync::Arc<str>> {
         sqlx::AssertSqlSafe(std::sync::Arc::clone(&self.0))
     }
 }
 
-/// A statement that looks the same for both ways to hold a lock, but for the table: `{held}`.
+/// A statement for both kinds of hold, which differs only in the table: `{held}`.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldSql {
     alone: Sql,

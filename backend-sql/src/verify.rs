@@ -1,4 +1,4 @@
-//! The check of a lock inside the user's own transaction: what the databases have in common.
+//! The check of a lock inside the user's own transaction: the part that all databases share.
 
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 
@@ -6,7 +6,7 @@ use crate::dialect::Hold;
 use crate::error::fatal;
 use crate::table::{HeldSql, Sql};
 
-/// What a grant carries for the check.
+/// The record of a grant that the check needs.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) backend: &'static str,
@@ -25,13 +25,13 @@ pub(crate) fn statement(grant: &Grant, backend: &'static str) -> Result<Sql> {
     }
 }
 
-/// What it says that the statement found a row, or none.
+/// The result of the check: whether the statement found a row.
 pub(crate) fn outcome(found: sqlx::Result<bool>, grant: &Grant, backend: &'static str) -> Result<()> {
     let error = match found {
         Ok(false) => Error::new(ErrorKind::Lost, "the lock is not held any more; roll the transaction back"),
         Ok(true) => return Ok(()),
         Err(error) => match fatal(&error) {
-            // A transaction with a snapshot of its own cannot lock a row that was changed since, by a renewal for one.
+            // A transaction with its own snapshot cannot lock a row that was changed since, for example by a renewal.
             error if error.kind() == ErrorKind::Conflict => Error::new(
                 ErrorKind::Conflict,
                 "the lock's row was changed since the transaction began, by a renewal for one: roll back and run it \

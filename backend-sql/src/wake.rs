@@ -1,12 +1,12 @@
 //! How the waiters of this process learn that it is their turn.
 //!
-//! One task per runtime and database, whatever the number of locks and waiters. Where the database can push, the task
-//! listens. Where it cannot, it asks for all names at once, often while locks are changing hands and rarely while nothing
-//! happens. Behind both stands a timer of each waiter, so a lost notification costs time, not the lock.
+//! There is one task per runtime and database, whatever the number of locks and waiters. Where the database can push, the
+//! task subscribes. Where it cannot, the task polls for all names at once, often while locks change hands and rarely while
+//! nothing happens. Each waiter also has a timer, so a lost notification delays the lock and does not lose it.
 //!
-//! A subscription that was accepted proves nothing: a pooler may have given it to another connection, and a network may
-//! have forgotten ours. So the task sends itself a word over the connection for requests, at first and every few seconds.
-//! Until it hears the word, and when it does not hear it any more, it asks; and it subscribes anew.
+//! A subscription that was accepted may still not work: a pooler may have given it to another connection, and the network may
+//! have dropped ours. So the task sends a probe to itself over the connection for requests, at first and every few seconds. While
+//! the probes do not arrive, the task polls, and subscribes again.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,84 +21,84 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::client::job;
-use crate::dialect::{Dialect, Told};
+use crate::dialect::{Dialect, Notification};
 use crate::requests::{Context, Route};
 use crate::service::Statements;
 
-/// How long the task stays when nobody waits any more.
+/// How long the task runs on when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
-/// How long a waiter waits for the subscription before it goes on without.
-const SUBSCRIBE: Duration = Duration::from_secs(1);
-const FASTEST: Duration = Duration::from_millis(1);
-const SLOWEST: Duration = Duration::from_millis(20);
-/// How often to look although the database says that nothing has changed: leases end without a change.
-const LOOK_ANYWAY: Duration = Duration::from_millis(100);
-/// How long a new subscription may stay unproven before the task asks.
-const UNPROVEN: Duration = Duration::from_millis(100);
-/// How often the task sends itself a word.
-const SPEAK_EVERY: Duration = Duration::from_secs(2);
-/// How long a word may take once the database has taken it.
-const HEAR_WITHIN: Duration = Duration::from_secs(1);
-/// The longest pause between two subscriptions that do not work.
-const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(30);
-/// How long the task asks over one connection: the address may lead to another server since.
-const ASK_FOR: Duration = Duration::from_secs(20);
+/// How long a waiter waits for the subscription before it goes on without one.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
+const SHORTEST_POLL_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_POLL_PAUSE: Duration = Duration::from_millis(20);
+/// How often to poll although the database says that nothing has changed: a lease ends without a change.
+const POLL_ANYWAY: Duration = Duration::from_millis(100);
+/// How long a new subscription may stay unverified before the task polls.
+const VERIFY_WITHIN: Duration = Duration::from_millis(100);
+/// How often the task sends itself a probe.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// How long a probe may take after the database has accepted it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest pause before the next subscription when they fail.
+const LONGEST_RESUBSCRIBE_PAUSE: Duration = Duration::from_secs(30);
+/// How long the task polls over one connection. Afterwards the address may lead to another server.
+const POLL_CONNECTION_FOR: Duration = Duration::from_secs(20);
 /// How often the connection to a file is checked while nobody waits.
 const CHECK_IDLE: Duration = Duration::from_millis(500);
 
-/// What is known of the subscription.
+/// Whether notifications are known to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hearing {
-    Unproven,
-    Proven,
-    /// There is none, or nothing comes.
-    Deaf,
+enum Delivery {
+    Unverified,
+    Verified,
+    /// There is no subscription, or notifications do not arrive.
+    Broken,
 }
 
-pub(crate) struct Wake<D: Dialect> {
-    parts: Parts<D>,
+pub(crate) struct Notifier<D: Dialect> {
+    state: NotifierTask<D>,
     task: Mutex<Option<(JoinHandle<()>, watch::Receiver<bool>)>>,
 }
 
-impl<D: Dialect> Wake<D> {
-    /// `requests` are those of this runtime, and none of them may take longer than `limit`.
+impl<D: Dialect> Notifier<D> {
+    /// `requests` is the batcher of this runtime. No request may take longer than `limit`.
     pub(crate) fn new(
         dialect: Arc<D>,
         waiters: Arc<Waiters>,
         requests: Batcher<Statements<D>>,
         limit: Duration,
     ) -> Self {
-        let hears = Arc::default();
-        Self { parts: Parts { dialect, waiters, requests, limit, hears }, task: Mutex::new(None) }
+        let receives = Arc::default();
+        Self { state: NotifierTask { dialect, waiters, requests, limit, receives }, task: Mutex::new(None) }
     }
 
-    /// Whether this process hears what it is notified of.
-    pub(crate) fn hears(&self) -> bool {
-        self.parts.hears.load(Ordering::Relaxed)
+    /// Whether notifications arrive at this process.
+    pub(crate) fn receives(&self) -> bool {
+        self.state.receives.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it queues, so that
-    /// no notification is sent before somebody listens.
+    /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it enters the queue, so
+    /// that no notification is sent before the subscription.
     pub(crate) async fn ready(&self) {
         let mut subscribed = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
             match &*task {
                 Some((handle, subscribed)) if !handle.is_finished() => subscribed.clone(),
                 _ => {
-                    let (tell, subscribed) = watch::channel(false);
-                    let parts = self.parts.clone();
-                    let handle = tokio::spawn(async move { parts.attend(&tell).await });
+                    let (ready, subscribed) = watch::channel(false);
+                    let state = self.state.clone();
+                    let handle = tokio::spawn(async move { state.run(&ready).await });
                     *task = Some((handle, subscribed.clone()));
                     subscribed
                 }
             }
         };
-        // Without a subscription the waiter's own timer must do.
-        drop(timeout(SUBSCRIBE, subscribed.wait_for(|ready| *ready)).await);
+        // Without a subscription the waiter depends on its timer.
+        drop(timeout(SUBSCRIBE_TIMEOUT, subscribed.wait_for(|ready| *ready)).await);
     }
 }
 
-impl<D: Dialect> Drop for Wake<D> {
+impl<D: Dialect> Drop for Notifier<D> {
     fn drop(&mut self) {
         let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((handle, _)) = task {
@@ -107,35 +107,35 @@ impl<D: Dialect> Drop for Wake<D> {
     }
 }
 
-/// What the task works with.
-struct Parts<D: Dialect> {
+/// The state of the task.
+struct NotifierTask<D: Dialect> {
     dialect: Arc<D>,
     waiters: Arc<Waiters>,
     requests: Batcher<Statements<D>>,
     limit: Duration,
-    hears: Arc<AtomicBool>,
+    receives: Arc<AtomicBool>,
 }
 
-impl<D: Dialect> Clone for Parts<D> {
+impl<D: Dialect> Clone for NotifierTask<D> {
     fn clone(&self) -> Self {
         Self {
             dialect: Arc::clone(&self.dialect),
             waiters: Arc::clone(&self.waiters),
             requests: self.requests.clone(),
             limit: self.limit,
-            hears: Arc::clone(&self.hears),
+            receives: Arc::clone(&self.receives),
         }
     }
 }
 
-impl<D: Dialect> Parts<D> {
-    /// Until nobody waits any more. A waiter that comes at that moment starts the task again when it asks next.
-    async fn attend(&self, tell: &watch::Sender<bool>) {
-        let (hearing, heard) = watch::channel(Hearing::Unproven);
-        let _deaf = Deaf(&self.hears);
+impl<D: Dialect> NotifierTask<D> {
+    /// Runs until nobody waits any more. A waiter that comes at that moment starts the task again with its next request.
+    async fn run(&self, ready: &watch::Sender<bool>) {
+        let (delivery, received) = watch::channel(Delivery::Unverified);
+        let _stop = StopReceiving(&self.receives);
         tokio::select! {
-            () = self.hear(&hearing, tell) => (),
-            () = self.ask_while_deaf(heard, tell) => (),
+            () = self.keep_subscribed(&delivery, ready) => (),
+            () = self.poll_while_unverified(received, ready) => (),
             () = async {
                 loop {
                     sleep(LINGER).await;
@@ -147,83 +147,83 @@ impl<D: Dialect> Parts<D> {
         }
     }
 
-    /// Listens, and subscribes again when that fails.
-    async fn hear(&self, hearing: &watch::Sender<Hearing>, tell: &watch::Sender<bool>) {
-        let new_backoff = || Backoff::new(Duration::from_millis(20), SUBSCRIBE_AGAIN);
+    /// Subscribes, and subscribes again when a subscription fails.
+    async fn keep_subscribed(&self, delivery: &watch::Sender<Delivery>, ready: &watch::Sender<bool>) {
+        let new_backoff = || Backoff::new(Duration::from_millis(20), LONGEST_RESUBSCRIBE_PAUSE);
         let mut backoff = new_backoff();
-        let mut said = false;
+        let mut warned = false;
         loop {
             let end = match within(self.limit, self.dialect.subscribe(self.waiters.client())).await {
                 Ok(Some(mut subscription)) => {
-                    tell.send_replace(true);
+                    ready.send_replace(true);
                     // Notifications between the last connection and this one are lost.
                     self.waiters.notify_all();
-                    self.listen(&mut subscription, hearing).await
+                    self.listen(&mut subscription, delivery).await
                 }
                 Ok(None) => {
-                    hearing.send_replace(Hearing::Deaf);
+                    delivery.send_replace(Delivery::Broken);
                     return std::future::pending().await;
                 }
                 Err(error) => error,
             };
-            self.hears.store(false, Ordering::Relaxed);
-            let worked = hearing.send_replace(Hearing::Deaf) == Hearing::Proven;
+            self.receives.store(false, Ordering::Relaxed);
+            let worked = delivery.send_replace(Delivery::Broken) == Delivery::Verified;
             if worked {
-                (backoff, said) = (new_backoff(), false);
+                (backoff, warned) = (new_backoff(), false);
             }
-            if !said {
+            if !warned {
                 tracing::warn!(
                     error = %end,
                     "notifications of the database do not arrive; waiters ask for their turn until they do"
                 );
-                said = true;
+                warned = true;
             }
             backoff.pause().await;
         }
     }
 
-    /// Listens until the subscription fails, or the task does not hear itself. Returns why.
+    /// Delivers notifications until the subscription fails or a probe does not arrive. Returns the reason.
     async fn listen(
         &self,
         subscription: &mut D::Subscription,
-        hearing: &watch::Sender<Hearing>,
+        delivery: &watch::Sender<Delivery>,
     ) -> sqlx::Error {
         loop {
             // No ticket is negative.
-            let word = -2 - i64::from(rand::random::<u32>());
-            let mut speaking = pin!(self.speak(word));
-            let (mut heard, mut spoken, mut by) = (false, false, Moment::NEVER);
-            while !(heard && spoken) {
+            let probe = -2 - i64::from(rand::random::<u32>());
+            let mut sending = pin!(self.send_probe(probe));
+            let (mut received, mut sent, mut by) = (false, false, Moment::NEVER);
+            while !(received && sent) {
                 tokio::select! {
                     biased;
-                    outcome = &mut speaking, if !spoken => match outcome {
+                    outcome = &mut sending, if !sent => match outcome {
                         Ok(needed) => {
-                            (spoken, heard) = (true, heard || !needed);
-                            by = Moment::now().after(HEAR_WITHIN);
+                            (sent, received) = (true, received || !needed);
+                            by = Moment::now().after(PROBE_TIMEOUT);
                         }
                         Err(error) => return sqlx::Error::Protocol(format!("{error:#}")),
                     },
                     note = D::notification(subscription) => match note {
-                        Ok(Some(Told { ticket, .. })) if ticket == word => heard = true,
-                        Ok(Some(told)) => told.tell(&self.waiters),
+                        Ok(Some(Notification { ticket, .. })) if ticket == probe => received = true,
+                        Ok(Some(notification)) => notification.deliver(&self.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
-                    () = sleep(by.remaining()), if spoken => {
+                    () = sleep(by.remaining()), if sent => {
                         return sqlx::Error::Protocol("a notification to ourselves has not come back".into());
                     }
                 }
             }
-            self.hears.store(true, Ordering::Relaxed);
-            if hearing.send_replace(Hearing::Proven) != Hearing::Proven {
+            self.receives.store(true, Ordering::Relaxed);
+            if delivery.send_replace(Delivery::Verified) != Delivery::Verified {
                 tracing::debug!("notifications of the database arrive");
             }
-            let mut pause = pin!(sleep(SPEAK_EVERY));
+            let mut pause = pin!(sleep(PROBE_EVERY));
             loop {
                 tokio::select! {
                     () = &mut pause => break,
                     note = D::notification(subscription) => match note {
-                        Ok(Some(told)) => told.tell(&self.waiters),
+                        Ok(Some(notification)) => notification.deliver(&self.waiters),
                         Ok(None) => return lost(),
                         Err(error) => return error,
                     },
@@ -232,38 +232,42 @@ impl<D: Dialect> Parts<D> {
         }
     }
 
-    /// Sends a word to our own subscription. False: it needs no proof.
-    async fn speak(&self, word: i64) -> lockcore::Result<bool> {
-        let speaking = job(&self.requests, Route::Main, self.limit, None, move |context| {
+    /// Sends a probe to our own subscription. False: this database needs none.
+    async fn send_probe(&self, probe: i64) -> lockcore::Result<bool> {
+        let sending = job(&self.requests, Route::Main, self.limit, None, move |context| {
             let Context { dialect, waiters, conn } = context;
             let client = waiters.client();
-            Box::pin(async move { dialect.announce(conn, client, word).await })
+            Box::pin(async move { dialect.probe(conn, client, probe).await })
         });
-        speaking.await
+        sending.await
     }
 
-    /// Asks whose turn it is while nothing is heard.
-    async fn ask_while_deaf(&self, mut hearing: watch::Receiver<Hearing>, tell: &watch::Sender<bool>) {
+    /// Polls while notifications are not known to arrive.
+    async fn poll_while_unverified(
+        &self,
+        mut delivery: watch::Receiver<Delivery>,
+        ready: &watch::Sender<bool>,
+    ) {
         let new_backoff = || Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
         let mut backoff = new_backoff();
         loop {
-            if hearing.wait_for(|it| *it != Hearing::Proven).await.is_err() {
+            if delivery.wait_for(|it| *it != Delivery::Verified).await.is_err() {
                 return;
             }
-            let wait = if *hearing.borrow() == Hearing::Deaf { Duration::ZERO } else { UNPROVEN };
-            let mut others = hearing.clone();
-            let is_proven = async |its: &mut watch::Receiver<Hearing>| {
-                drop(its.wait_for(|it| *it == Hearing::Proven).await);
+            let wait = if *delivery.borrow() == Delivery::Broken { Duration::ZERO } else { VERIFY_WITHIN };
+            let mut others = delivery.clone();
+            let is_verified = async |its: &mut watch::Receiver<Delivery>| {
+                drop(its.wait_for(|it| *it == Delivery::Verified).await);
             };
             tokio::select! {
-                () = is_proven(&mut others) => continue,
-                _ = hearing.wait_for(|it| *it == Hearing::Deaf), if !wait.is_zero() => continue,
+                () = is_verified(&mut others) => continue,
+                _ = delivery.wait_for(|it| *it == Delivery::Broken), if !wait.is_zero() => continue,
                 () = sleep(wait) => (),
             }
             let began = Moment::now();
             tokio::select! {
-                () = is_proven(&mut others) => continue,
-                outcome = self.ask(tell) => match outcome {
+                () = is_verified(&mut others) => continue,
+                outcome = self.poll(ready) => match outcome {
                     Ok(()) => continue,
                     Err(error) => tracing::info!(%error, "it is not known whose turn it is; the database is asked again"),
                 },
@@ -275,36 +279,36 @@ impl<D: Dialect> Parts<D> {
         }
     }
 
-    /// Asks whose turn it is, over one connection.
-    async fn ask(&self, tell: &watch::Sender<bool>) -> sqlx::Result<()> {
+    /// Polls over one connection: asks whose turn it is, and notifies those waiters.
+    async fn poll(&self, ready: &watch::Sender<bool>) -> sqlx::Result<()> {
         let mut conn = within(self.limit, self.dialect.connect()).await?;
-        tell.send_replace(true);
-        let end = Moment::now().after(ASK_FOR);
-        let (mut pause, mut seen, mut looked) = (FASTEST, None, Moment::now());
+        ready.send_replace(true);
+        let end = Moment::now().after(POLL_CONNECTION_FOR);
+        let (mut pause, mut seen, mut polled) = (SHORTEST_POLL_PAUSE, None, Moment::now());
         while !(D::IS_REMOTE && end.has_passed()) {
             if self.waiters.is_empty() {
                 if let Err(lost) = self.arrival(&mut conn).await {
-                    // Not opened again, and perhaps created, before somebody needs it.
+                    // The file is not opened again, or even created, before somebody needs it.
                     drop(conn);
                     self.waiters.arrival().await;
                     return Err(lost);
                 }
-                pause = FASTEST;
+                pause = SHORTEST_POLL_PAUSE;
                 continue;
             }
             self.dialect.pause(&mut conn, pause).await?;
-            pause = (pause * 3 / 2).min(SLOWEST);
+            pause = (pause * 3 / 2).min(LONGEST_POLL_PAUSE);
             let version = within(self.limit, self.dialect.version(&mut conn)).await?;
             self.dialect.intact(&conn)?;
-            if version.is_some() && version == seen && looked.after(LOOK_ANYWAY) > Moment::now() {
+            if version.is_some() && version == seen && polled.after(POLL_ANYWAY) > Moment::now() {
                 continue;
             }
             seen = version;
-            looked = Moment::now();
+            polled = Moment::now();
             let names = self.waiters.names();
             let turns = within(self.limit, self.dialect.turns(&mut conn, &self.waiters, &names)).await?;
             if !turns.is_empty() {
-                pause = FASTEST;
+                pause = SHORTEST_POLL_PAUSE;
             }
             for ticket in turns {
                 self.waiters.notify(ticket);
@@ -313,7 +317,7 @@ impl<D: Dialect> Parts<D> {
         Ok(())
     }
 
-    /// Waits for a waiter. A connection to a file that was removed is not kept meanwhile: see [`idle`](crate::idle).
+    /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see [`idle`](crate::idle).
     async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
         loop {
             if D::IS_REMOTE {
@@ -328,10 +332,10 @@ impl<D: Dialect> Parts<D> {
     }
 }
 
-/// Notes that nothing is heard any more.
-struct Deaf<'a>(&'a AtomicBool);
+/// Notes on drop that notifications do not arrive any more.
+struct StopReceiving<'a>(&'a AtomicBool);
 
-impl Drop for Deaf<'_> {
+impl Drop for StopReceiving<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -341,7 +345,7 @@ fn lost() -> sqlx::Error {
     sqlx::Error::Protocol("the connection was lost".into())
 }
 
-/// What has no answer in time has failed, and its connection with it.
+/// Fails if there is no answer in time. The connection must not be used then.
 async fn within<T>(limit: Duration, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     let late = |_| Err(sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut)));
     timeout(limit, answer).await.unwrap_or_else(late)

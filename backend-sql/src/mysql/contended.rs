@@ -1,4 +1,4 @@
-//! Which locks have been found taken of late.
+//! The locks that were found held in the last seconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,41 +6,41 @@ use std::time::Duration;
 
 use lockcore::{LockName, Moment};
 
-/// How long a lock counts as contended after it was found taken.
+/// How long a lock counts as contended after it was found held.
 const SPAN: Duration = Duration::from_secs(2);
 /// The most names that are remembered.
 const MOST: usize = 1024;
 
 /// What is known about a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    Nothing,
-    /// It was held. To look at it first costs no more, and one that is held is then refused by a single statement.
-    Taken,
-    /// A transaction had its row locked: it is not to be waited for.
-    Locked,
+pub(super) enum Contention {
+    None,
+    /// The lock was held. Reading it first costs no more, and one statement is then enough to refuse a claim.
+    Held,
+    /// A transaction had locked its row. Requests must not wait for that.
+    RowLocked,
 }
 
-/// What was found out about locks in the last seconds. It decides which statement is tried first and nothing else.
+/// The locks that were found held in the last seconds. This only decides which statement is tried first.
 #[derive(Debug, Default)]
-pub(super) struct Contended(Mutex<HashMap<LockName, (Moment, Known)>>);
+pub(super) struct Contended(Mutex<HashMap<LockName, (Moment, Contention)>>);
 
 impl Contended {
-    pub(super) fn note(&self, name: &LockName, known: Known) {
+    pub(super) fn note(&self, name: &LockName, contention: Contention) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Moment::now();
         if notes.len() >= MOST {
             notes.retain(|_, (end, _)| *end > now);
         }
         if notes.len() < MOST || notes.contains_key(name) {
-            notes.insert(name.clone(), (now.after(SPAN), known));
+            notes.insert(name.clone(), (now.after(SPAN), contention));
         }
     }
 
-    pub(super) fn known(&self, name: &LockName) -> Known {
+    pub(super) fn contention(&self, name: &LockName) -> Contention {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let note = notes.get(name).filter(|(end, _)| !end.has_passed());
-        note.map_or(Known::Nothing, |(_, known)| *known)
+        note.map_or(Contention::None, |(_, contention)| *contention)
     }
 }
 
@@ -52,10 +52,10 @@ mod tests {
     fn it_remembers_a_bounded_number_of_names() {
         let contended = Contended::default();
         for n in 0..2 * MOST {
-            contended.note(&LockName::new(n.to_string()).unwrap(), Known::Taken);
+            contended.note(&LockName::new(n.to_string()).unwrap(), Contention::Held);
         }
-        assert_eq!(contended.known(&LockName::new("0").unwrap()), Known::Taken);
-        assert_eq!(contended.known(&LockName::new("other").unwrap()), Known::Nothing);
+        assert_eq!(contended.contention(&LockName::new("0").unwrap()), Contention::Held);
+        assert_eq!(contended.contention(&LockName::new("other").unwrap()), Contention::None);
         assert_eq!(contended.0.lock().unwrap().len(), MOST);
     }
 }

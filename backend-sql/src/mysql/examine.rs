@@ -1,4 +1,4 @@
-//! What a person asks MySQL and MariaDB.
+//! The questions of an administrator to MySQL and MariaDB.
 
 use std::time::SystemTime;
 

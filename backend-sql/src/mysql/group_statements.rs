@@ -38,7 +38,8 @@ const MAY: &str = "name = ? AND (expires_at IS NULL OR expires_at <= {now} OR (m
 
 const AHEAD: &str = "q.name = ? AND q.ticket < ? AND q.alive_until > {now} AND q.owner <> {locks}.owner";
 
-const SEATS: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+const INSERT_MEMBERS: &str =
+    "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
 SELECT UNHEX(w.name), UNHEX(w.owner), w.token, {now} + w.ttl, {now}, w.label, w.mode FROM {want}";
 
 /// A row for a lock that was never used. One that is there is not touched, and so not waited for.
@@ -59,7 +60,7 @@ const MEMBERS: &str = "SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members
 const DEAD: &str = "SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
     ON m.name = UNHEX(w.name) WHERE m.expires_at <= {now}";
 
-const PART: &str = "DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+const DELETE_MEMBERS: &str = "DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
     ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)";
 
 /// So many have left. The last one leaves the lock free, unless an earlier version of lockwell, which knows nothing of
@@ -71,7 +72,7 @@ const SHRINK: &str = "UPDATE {locks} SET mode = IF(members > ?, mode, 0),
 const LEAVE: &str =
     "DELETE q FROM {want} STRAIGHT_JOIN {queue} AS q FORCE INDEX (owner) ON q.owner = UNHEX(w.owner)";
 
-const DESERTED: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?";
+const STALE_GROUPS: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?";
 
 const MINE: &str = "SELECT token FROM {locks} WHERE name = ? AND owner = ? AND expires_at > {now} FOR UPDATE";
 
@@ -83,7 +84,7 @@ WHERE name = ?";
 
 /// All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are
 /// permits.
-const CALL: &str = "SELECT q.ticket, q.client FROM (SELECT ticket, client, mode,
+const DUE_WAITERS: &str = "SELECT q.ticket, q.client FROM (SELECT ticket, client, mode,
         ROW_NUMBER() OVER (ORDER BY ticket) AS place,
         MAX(mode >= 0) OVER (ORDER BY ticket) AS behind_others FROM {queue}
     WHERE name = ? AND alive_until > {now} AND NOT (owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = ?))
@@ -94,23 +95,23 @@ pub(super) struct GroupStatements {
     pub(super) join: Sql,
     pub(super) join_overdue: Sql,
     pub(super) may_join: Sql,
-    pub(super) seats: Sql,
+    pub(super) insert_members: Sql,
     pub(super) make: Sql,
     pub(super) lock: Sql,
     pub(super) members: Sql,
     pub(super) dead: Sql,
     /// The members whose rows are found and locked at once, or it is an error.
-    pub(super) parting: Sql,
+    pub(super) lock_members: Sql,
     /// The dead whose rows nobody else has locked: a transaction that has, has verified a hold there.
-    pub(super) reaped: Sql,
-    pub(super) part: Sql,
+    pub(super) lock_dead: Sql,
+    pub(super) delete_members: Sql,
     pub(super) shrink: Sql,
     pub(super) leave: Sql,
-    pub(super) deserted: Sql,
+    pub(super) stale_groups: Sql,
     pub(super) mine: Sql,
     pub(super) downgrade: Sql,
     pub(super) downgraded: Sql,
-    pub(super) call: Sql,
+    pub(super) due_waiters: Sql,
 }
 
 impl GroupStatements {
@@ -123,21 +124,21 @@ impl GroupStatements {
             join: sql(&JOIN.replace("{found}", OPEN)),
             join_overdue: sql(&JOIN.replace("{found}", OVERDUE)),
             may_join: sql(MAY_JOIN),
-            seats: sql(SEATS),
+            insert_members: sql(INSERT_MEMBERS),
             make: sql(MAKE),
             lock: sql(LOCK),
             members: sql(MEMBERS),
             dead: sql(DEAD),
-            parting: sql(&format!("{MEMBERS} FOR UPDATE NOWAIT")),
-            reaped: sql(&format!("{MEMBERS} WHERE m.expires_at <= {{now}} FOR UPDATE SKIP LOCKED")),
-            part: sql(PART),
+            lock_members: sql(&format!("{MEMBERS} FOR UPDATE NOWAIT")),
+            lock_dead: sql(&format!("{MEMBERS} WHERE m.expires_at <= {{now}} FOR UPDATE SKIP LOCKED")),
+            delete_members: sql(DELETE_MEMBERS),
             shrink: sql(SHRINK),
             leave: sql(LEAVE),
-            deserted: sql(DESERTED),
+            stale_groups: sql(STALE_GROUPS),
             mine: sql(MINE),
             downgrade: sql(DOWNGRADE),
             downgraded: sql(DOWNGRADED),
-            call: sql(CALL),
+            due_waiters: sql(DUE_WAITERS),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What MySQL is asked about locks that several hold together.
+//! The requests about groups on MySQL.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -10,88 +10,87 @@ use sqlx::query::Query;
 use uuid::Uuid;
 
 use super::batches::{begin, end};
-use super::contended::Known;
+use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Freed, Hold, NO_TICKET, Took, block, micros, token};
+use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
 use crate::table::Sql;
 
-/// How often a claim is tried again that found its lock in use and then not so.
+/// How often a claim is repeated that was refused although its lock was free afterwards.
 const AGAIN: usize = 3;
 
-/// What is to be said to the head of a queue: its ticket here, or its client elsewhere.
+/// The head of a queue: its ticket if it waits in this process, or its client if it waits in another.
 type Head = (Option<i64>, Option<Uuid>);
 
 /// The key of a member's row.
 type Member = (Vec<u8>, Uuid);
 
 impl MySql {
-    /// `None`: what stood against it is gone by now.
-    /// `overdue`: a lock whose lease has ended is taken, too.
+    /// Adds claims to groups. `None`: the reason of the refusal is gone. `overdue`: also takes a lock whose lease has ended.
     async fn join_rows(
         &self,
         conn: &mut Conn,
-        asks: &[Ask],
+        requests: &[TakeRequest],
         overdue: bool,
-    ) -> sqlx::Result<Vec<Option<Took>>> {
-        let mut tried = vec![false; asks.len()];
-        for (ask, tried) in asks.iter().zip(&mut tried) {
-            *tried =
-                self.contended.known(ask.claim.name()) == Known::Nothing || self.may_join(conn, ask).await?;
+    ) -> sqlx::Result<Vec<Option<TryAcquire>>> {
+        let mut tried = vec![false; requests.len()];
+        for (request, tried) in requests.iter().zip(&mut tried) {
+            *tried = self.contended.contention(request.claim.name()) == Contention::None
+                || self.may_join(conn, request).await?;
         }
-        let mut answers = vec![None; asks.len()];
+        let mut answers = vec![None; requests.len()];
         if tried.contains(&true) {
             begin(conn).await?;
             let sql = if overdue { &self.groups.join_overdue } else { &self.groups.join };
-            let joined = self.join_each(conn, asks, &tried, sql).await;
+            let joined = self.join_each(conn, requests, &tried, sql).await;
             for (at, number) in end(conn, joined).await? {
-                answers[at] = Some(Took::Granted(token(number)));
+                answers[at] = Some(TryAcquire::Granted(token(number)));
             }
         }
-        let refused: Vec<usize> = (0..asks.len()).filter(|&at| answers[at].is_none()).collect();
+        let refused: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
         if refused.is_empty() {
             return Ok(answers);
         }
-        let of: Vec<Ask> = refused.iter().map(|&at| asks[at].clone()).collect();
-        for (at, standing) in refused.into_iter().zip(self.standing(conn, &Rows::of_asks(&of)?).await?) {
-            let ask = &asks[at];
-            if standing.is_free() {
-                if !standing.known {
-                    let name = ask.claim.name().as_str().as_bytes();
+        let of: Vec<TakeRequest> = refused.iter().map(|&at| requests[at].clone()).collect();
+        for (at, state) in refused.into_iter().zip(self.lock_state(conn, &Rows::of_requests(&of)?).await?) {
+            let request = &requests[at];
+            if state.is_free() {
+                if !state.has_row {
+                    let name = request.claim.name().as_str().as_bytes();
                     let make = sqlx::query(self.groups.make.get()).bind(name).bind(name);
                     make.execute(&mut conn.inner).await?;
                 }
-            } else if standing.in_use != Some(ask.claim.mode().code())
+            } else if state.in_use != Some(request.claim.mode().code())
                 || !tried[at]
-                || !self.may_join(conn, ask).await?
+                || !self.may_join(conn, request).await?
             {
-                self.contended.note(ask.claim.name(), Known::Taken);
-                answers[at] = Some(standing.answer(ask));
+                self.contended.note(request.claim.name(), Contention::Held);
+                answers[at] = Some(state.answer(request));
             }
         }
         Ok(answers)
     }
 
-    async fn may_join(&self, conn: &mut Conn, ask: &Ask) -> sqlx::Result<bool> {
-        let query = conditions(sqlx::query(self.groups.may_join.get()), ask);
+    async fn may_join(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx::Result<bool> {
+        let query = conditions(sqlx::query(self.groups.may_join.get()), request);
         query.fetch_optional(&mut conn.inner).await.map(|found| found.is_some())
     }
 
-    /// Answers with the places and tokens of those who were let in.
+    /// Returns the indexes and tokens of the claims that became members.
     async fn join_each(
         &self,
         conn: &mut Conn,
-        asks: &[Ask],
+        requests: &[TakeRequest],
         tried: &[bool],
         sql: &Sql,
     ) -> sqlx::Result<Vec<(usize, i64)>> {
-        let mut joined = Vec::with_capacity(asks.len());
-        for (at, ask) in asks.iter().enumerate().filter(|(at, _)| tried[*at]) {
-            let claim = &ask.claim;
+        let mut joined = Vec::with_capacity(requests.len());
+        for (at, request) in requests.iter().enumerate().filter(|(at, _)| tried[*at]) {
+            let claim = &request.claim;
             let name = claim.name().as_str().as_bytes();
             let query = sqlx::query(sql.get()).bind(block(claim)).bind(claim.mode().code()).bind(name);
-            let done = conditions(query, ask).execute(&mut conn.inner).await?;
+            let done = conditions(query, request).execute(&mut conn.inner).await?;
             if done.rows_affected() > 0 {
                 joined.push((at, done.last_insert_id().cast_signed()));
             }
@@ -99,10 +98,10 @@ impl MySql {
         if joined.is_empty() {
             return Ok(joined);
         }
-        let seats = Rows::of_granted(joined.iter().map(|&(at, token)| (&asks[at].claim, token)))?;
-        sqlx::query(self.groups.seats.get()).bind(seats.json()).execute(&mut conn.inner).await?;
-        if joined.iter().any(|&(at, _)| asks[at].ticket != NO_TICKET) {
-            sqlx::query(self.groups.leave.get()).bind(seats.json()).execute(&mut conn.inner).await?;
+        let rows = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
+        sqlx::query(self.groups.insert_members.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        if joined.iter().any(|&(at, _)| requests[at].ticket != NO_TICKET) {
+            sqlx::query(self.groups.leave.get()).bind(rows.json()).execute(&mut conn.inner).await?;
         }
         Ok(joined)
     }
@@ -111,7 +110,7 @@ impl MySql {
         sqlx::query_as(statement.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
     }
 
-    /// Takes members out of their groups: those that `lock` finds and locks.
+    /// Removes members from their groups: those that the statement `lock` finds and locks.
     async fn remove(&self, conn: &mut Conn, members: &[Member], lock: &Sql) -> sqlx::Result<Vec<Member>> {
         if members.is_empty() {
             return Ok(Vec::new());
@@ -125,7 +124,7 @@ impl MySql {
         sqlx::query(self.groups.lock.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
         let found = self.members(conn, lock, rows).await?;
         let gone = Rows::of_members(&found)?;
-        sqlx::query(self.groups.part.get()).bind(gone.json()).execute(&mut conn.inner).await?;
+        sqlx::query(self.groups.delete_members.get()).bind(gone.json()).execute(&mut conn.inner).await?;
         let mut counts: BTreeMap<&[u8], i64> = BTreeMap::new();
         for (name, _) in &found {
             *counts.entry(name).or_default() += 1;
@@ -142,7 +141,7 @@ impl MySql {
         Ok(found)
     }
 
-    async fn step_down(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
+    async fn downgrade_rows(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         let (name, owner) = (claim.name().as_str().as_bytes(), claim.owner().as_uuid());
         let shared = Mode::Shared.code();
         let mine: Option<i64> = sqlx::query_scalar(self.groups.mine.get())
@@ -170,45 +169,55 @@ fn member(claim: &Claim) -> Member {
 /// Binds what decides whether a claim may join.
 fn conditions<'q>(
     query: Query<'q, sqlx::MySql, MySqlArguments>,
-    ask: &'q Ask,
+    request: &'q TakeRequest,
 ) -> Query<'q, sqlx::MySql, MySqlArguments> {
-    let (name, mode) = (ask.claim.name().as_str().as_bytes(), ask.claim.mode().code());
+    let (name, mode) = (request.claim.name().as_str().as_bytes(), request.claim.mode().code());
     query
         .bind(name)
         .bind(mode)
         .bind(name)
-        .bind(ask.claim.owner().as_uuid())
+        .bind(request.claim.owner().as_uuid())
         .bind(mode)
         .bind(name)
-        .bind(ask.ticket)
+        .bind(request.ticket)
         .bind(name)
-        .bind(ask.ticket)
+        .bind(request.ticket)
         .bind(mode)
 }
 
 impl Groups for MySql {
-    async fn join(&self, conn: &mut Conn, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let mut answers = self.join_rows(conn, asks, false).await?;
+    async fn join(
+        &self,
+        conn: &mut Conn,
+        _: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        let mut answers = self.join_rows(conn, requests, false).await?;
         for _ in 0..AGAIN {
-            let rest: Vec<usize> = (0..asks.len()).filter(|&at| answers[at].is_none()).collect();
+            let rest: Vec<usize> = (0..requests.len()).filter(|&at| answers[at].is_none()).collect();
             if rest.is_empty() {
                 break;
             }
-            let again: Vec<Ask> = rest.iter().map(|&at| asks[at].clone()).collect();
+            let again: Vec<TakeRequest> = rest.iter().map(|&at| requests[at].clone()).collect();
             for (at, answer) in rest.into_iter().zip(self.join_rows(conn, &again, true).await?) {
                 answers[at] = answer;
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Took::Busy(None))).collect())
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(TryAcquire::Busy(None))).collect())
     }
 
-    async fn part(&self, conn: &mut Conn, claims: &[Claim], waiters: &Waiters) -> sqlx::Result<Vec<Freed>> {
+    async fn leave_group(
+        &self,
+        conn: &mut Conn,
+        claims: &[Claim],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<Freed>> {
         let mut members: Vec<Member> = claims.iter().map(member).collect();
         if claims.iter().any(|claim| Hold::of(claim) == Hold::Alone) {
-            // Few of those are members. The others have lost their locks, and must not wait for the rows.
+            // Few of these are members. The others have lost their locks, and must not wait for the rows.
             members = self.members(conn, &self.groups.members, &Rows::of_members(&members)?).await?;
         }
-        let gone = self.remove(conn, &members, &self.groups.parting).await?;
+        let gone = self.remove(conn, &members, &self.groups.lock_members).await?;
         let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
         let released: Vec<bool> =
             claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
@@ -217,7 +226,7 @@ impl Groups for MySql {
 
     async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
         let dead = self.members(conn, &self.groups.dead, &Rows::of_names(names.iter())?).await?;
-        self.remove(conn, &dead, &self.groups.reaped).await?;
+        self.remove(conn, &dead, &self.groups.lock_dead).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -225,8 +234,8 @@ impl Groups for MySql {
         Ok(next)
     }
 
-    async fn deserted(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
-        let names: Vec<Vec<u8>> = sqlx::query_scalar(self.groups.deserted.get())
+    async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<Vec<u8>> = sqlx::query_scalar(self.groups.stale_groups.get())
             .bind(micros(idle))
             .fetch_all(&mut conn.inner)
             .await?;
@@ -236,8 +245,8 @@ impl Groups for MySql {
 
     async fn downgrade(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         begin(conn).await?;
-        let stepped = self.step_down(conn, claim).await;
-        end(conn, stepped).await
+        let downgraded = self.downgrade_rows(conn, claim).await;
+        end(conn, downgraded).await
     }
 
     async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
@@ -253,16 +262,21 @@ impl Groups for MySql {
         Ok(ticket)
     }
 
-    async fn call(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
+    async fn due_waiters(
+        &self,
+        conn: &mut Conn,
+        name: &LockName,
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<i64>> {
         let (name, client) = (name.as_str().as_bytes(), waiters.client());
-        let called: Vec<(i64, Uuid)> = sqlx::query_as(self.groups.call.get())
+        let due: Vec<(i64, Uuid)> = sqlx::query_as(self.groups.due_waiters.get())
             .bind(name)
             .bind(name)
             .bind(name)
             .bind(client)
             .fetch_all(&mut conn.inner)
             .await?;
-        let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);
+        let (ours, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, whose)| *whose == client);
         let others: BTreeSet<Uuid> = others.into_iter().map(|(_, whose)| whose).collect();
         self.wake(conn, others);
         Ok(ours.into_iter().map(|(ticket, _)| ticket).collect())

@@ -1,4 +1,4 @@
-//! What MySQL is asked about locks that one holds alone, and about the queue.
+//! The requests about exclusive locks and about the queue on MySQL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,12 +10,14 @@ use uuid::Uuid;
 use super::batches::{begin, end};
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::dialect::{Ask, Dialect, Extension, Freed, Hold, HolderRow, Took, WaitersRow, micros, status};
+use crate::dialect::{
+    Dialect, Extension, Freed, Hold, HolderRow, TakeRequest, TryAcquire, WaitersRow, micros, status,
+};
 use crate::groups::Groups;
 use crate::purge::{PORTION, Portion};
 
 impl MySql {
-    /// Answers with how many held the lock.
+    /// Frees a lock. Returns the number of holders.
     async fn force(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<usize> {
         let bytes = name.as_str().as_bytes();
         let mode: Option<i64> =
@@ -38,7 +40,8 @@ impl MySql {
 }
 
 impl MySql {
-    /// Whose turn it is at each of these locks. Those who wait elsewhere are woken, if these locks have just been freed.
+    /// The waiters whose turn it is at each of these locks. If the locks have just been freed, the waiters of other processes
+    /// are notified.
     async fn turns_at(
         &self,
         conn: &mut Conn,
@@ -70,9 +73,9 @@ impl MySql {
 }
 
 impl Dialect for MySql {
-    async fn take(&self, conn: &mut Conn, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        match asks {
-            [ask] => Ok(vec![self.take_one(conn, ask).await?]),
+    async fn take(&self, conn: &mut Conn, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+        match requests {
+            [request] => Ok(vec![self.take_one(conn, request).await?]),
             many => self.take_many(conn, many).await,
         }
     }
@@ -102,8 +105,8 @@ impl Dialect for MySql {
         self.renew_unlocked(conn, hold, grants).await
     }
 
-    async fn enroll(&self, conn: &mut Conn, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        let done = sqlx::query(self.sql.enroll.get())
+    async fn enqueue(&self, conn: &mut Conn, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let done = sqlx::query(self.sql.enqueue.get())
             .bind(claim.name().as_str().as_bytes())
             .bind(claim.owner().as_uuid())
             .bind(client)
@@ -118,7 +121,7 @@ impl Dialect for MySql {
     async fn keep(&self, conn: &mut Conn, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
         let mut kept = Vec::with_capacity(places.len());
         for (ticket, _) in places {
-            let done = sqlx::query(self.sql.stay.get())
+            let done = sqlx::query(self.sql.keep_place.get())
                 .bind(micros(PLACE_TTL))
                 .bind(ticket)
                 .execute(&mut conn.inner)
@@ -128,9 +131,9 @@ impl Dialect for MySql {
         Ok(kept)
     }
 
-    async fn tidy(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<()> {
+    async fn forget_places(&self, conn: &mut Conn, tickets: &[i64]) -> sqlx::Result<()> {
         for ticket in tickets {
-            sqlx::query(self.sql.tidy.get()).bind(ticket).execute(&mut conn.inner).await?;
+            sqlx::query(self.sql.forget_place.get()).bind(ticket).execute(&mut conn.inner).await?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use self::group_statements::GroupStatements;
 use self::push::{Parked, Push};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
-use crate::dialect::Told;
+use crate::dialect::Notification;
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::Sql;
@@ -53,7 +53,7 @@ pub struct MySql {
 #[derive(Debug)]
 pub struct Conn {
     inner: MySqlConnection,
-    /// What sends kills to those who wait elsewhere, once there was a reason to.
+    /// The channel to the task that notifies waiters of other clients, once it was needed.
     killer: Option<UnboundedSender<Uuid>>,
 }
 
@@ -79,7 +79,7 @@ impl MySqlLock {
         let table = options.table.clone().quoted("`");
         let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
-        // Of earlier versions. It changes nothing any more.
+        // An option of earlier versions, without any effect.
         url.parsed::<bool>("returning", "true or false")?;
         let (contended, push) = (Contended::default(), Arc::default());
         Self::open(MySql { connect, contended, push, sql, groups }, options, record).await
@@ -122,7 +122,7 @@ impl Database for MySql {
         match number(error) {
             // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time.
             1213 | 1020 | 1062 => Verdict::Again,
-            // Lock wait timeout; a lock that was not to be waited for.
+            // Lock wait timeout; a row lock that a statement does not wait for.
             1205 | 3572 => Verdict::Blocked,
             // Too many connections, shutting down, connection killed, without the other nodes of its cluster.
             1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
@@ -170,7 +170,7 @@ impl Database for MySql {
         self.park(client).await
     }
 
-    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Told>> {
-        parked.next().await.map(|ticket| Some(Told::to_ask(ticket)))
+    async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
+        parked.next().await.map(|ticket| Some(Notification::to_recheck(ticket)))
     }
 }

@@ -4,14 +4,14 @@ use lockcore::{Claim, Grant, LockName};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::dialect::{Ask, NO_TICKET, block, micros};
+use crate::dialect::{NO_TICKET, TakeRequest, block, micros};
 
-/// Rows sorted by name, so that two batches lock the rows of the table in the same order; and the way back to the order
-/// in which they were asked for.
+/// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in which they were
+/// asked for.
 #[derive(Debug)]
 pub(super) struct Rows {
     json: String,
-    /// For each sorted row, its place in the question.
+    /// The index of each sorted row in the request.
     places: Vec<usize>,
 }
 
@@ -35,8 +35,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Rows {
-    pub(super) fn of_asks(asks: &[Ask]) -> sqlx::Result<Self> {
-        Self::new(asks.iter().map(|ask| row(&ask.claim, ask.ticket, 0)).collect())
+    pub(super) fn of_requests(requests: &[TakeRequest]) -> sqlx::Result<Self> {
+        Self::new(requests.iter().map(|request| row(&request.claim, request.ticket, 0)).collect())
     }
 
     pub(super) fn of_granted<'a>(granted: impl Iterator<Item = (&'a Claim, i64)>) -> sqlx::Result<Self> {
@@ -74,7 +74,7 @@ impl Rows {
         &self.json
     }
 
-    /// Puts answers, which come in the order of the names, into the order of the question.
+    /// Sorts answers, which come in the order of the names, into the order of the request.
     pub(super) fn in_order<T>(&self, answers: impl Iterator<Item = T>) -> Vec<T> {
         let mut answers: Vec<_> = self.places.iter().zip(answers).collect();
         answers.sort_by_key(|(place, _)| **place);

@@ -122,7 +122,7 @@ ORDER BY w.name";
 
 /// How each lock stands after that: the token if the claim holds it; how it is held or, if it is free, how the first one
 /// ahead asks for it; when the first lease of its holders ends; and whether there is a row.
-const STANDING: &str = "SELECT
+const LOCK_STATE: &str = "SELECT
     IF(w.mode <> 0, (SELECT m.token FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)),
         IF(l.owner = UNHEX(w.owner) AND l.expires_at IS NOT NULL, l.token, NULL)),
     IF(l.expires_at > {now}, l.mode, (SELECT q.mode FROM {queue} AS q WHERE q.name = UNHEX(w.name)
@@ -181,13 +181,13 @@ WHERE q.name = ? AND q.alive_until > {now} AND NOT (q.owner <=> l.owner)
 ORDER BY q.ticket LIMIT 1";
 
 /// Asked again after a lost answer, a claim finds its old place.
-const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
+const ENQUEUE: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
 VALUES (?, ?, ?, {now} + ?, ?, ?, {now})
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until), ticket = LAST_INSERT_ID(ticket)";
 
-const STAY: &str = "UPDATE {queue} SET alive_until = {now} + ? WHERE ticket = ?";
+const KEEP_PLACE: &str = "UPDATE {queue} SET alive_until = {now} + ? WHERE ticket = ?";
 
-const TIDY: &str = "DELETE FROM {queue} WHERE ticket = ?";
+const FORGET_PLACE: &str = "DELETE FROM {queue} WHERE ticket = ?";
 
 const LEAVE: &str = "DELETE FROM {queue} WHERE owner = ?";
 
@@ -268,7 +268,7 @@ pub(super) struct Statements {
     pub(super) take_many: Sql,
     pub(super) take_new: Sql,
     pub(super) take_new_many: Sql,
-    pub(super) standing: Sql,
+    pub(super) lock_state: Sql,
     pub(super) release: Sql,
     pub(super) owned: Sql,
     pub(super) release_many: Sql,
@@ -276,9 +276,9 @@ pub(super) struct Statements {
     pub(super) renew: HeldSql,
     pub(super) unlocked: HeldSql,
     pub(super) next: Sql,
-    pub(super) enroll: Sql,
-    pub(super) stay: Sql,
-    pub(super) tidy: Sql,
+    pub(super) enqueue: Sql,
+    pub(super) keep_place: Sql,
+    pub(super) forget_place: Sql,
     pub(super) leave: Sql,
     pub(super) turns: Sql,
     pub(super) due: Sql,
@@ -311,7 +311,7 @@ impl Statements {
             take_many: sql(TAKE_MANY),
             take_new: sql(TAKE_NEW),
             take_new_many: sql(TAKE_NEW_MANY),
-            standing: sql(STANDING),
+            lock_state: sql(LOCK_STATE),
             release: sql(RELEASE),
             owned: sql(OWNED),
             release_many: sql(RELEASE_MANY),
@@ -319,9 +319,9 @@ impl Statements {
             renew: held(RENEW),
             unlocked: held(UNLOCKED),
             next: sql(NEXT),
-            enroll: sql(ENROLL),
-            stay: sql(STAY),
-            tidy: sql(TIDY),
+            enqueue: sql(ENQUEUE),
+            keep_place: sql(KEEP_PLACE),
+            forget_place: sql(FORGET_PLACE),
             leave: sql(LEAVE),
             turns: sql(TURNS),
             due: sql(&DUE.replace("{wait}", ASLEEP)),

@@ -1,4 +1,4 @@
-//! What a person asks PostgreSQL.
+//! The questions of an administrator to PostgreSQL.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! What PostgreSQL is asked about locks that several hold together.
+//! The requests about groups on PostgreSQL.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnection;
 
 use super::statements::{ELSEWHERE, UNSEEN};
 use super::{Postgres, labels, names, owners, tokens, ttls};
-use crate::dialect::{Ask, Freed, Took, block, micros, token};
+use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.
@@ -19,9 +19,9 @@ impl Postgres {
         &self,
         conn: &mut PgConnection,
         mode: Mode,
-        asks: &[Ask],
+        requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<Joined>> {
-        let claims = || asks.iter().map(|ask| &ask.claim);
+        let claims = || requests.iter().map(|request| &request.claim);
         self.statement(&self.sql.join)
             .bind(names(claims()))
             .bind(owners(claims()))
@@ -33,7 +33,7 @@ impl Postgres {
             .await
     }
 
-    /// Finds who is next behind each of these heads.
+    /// Finds the next waiters of each of these queues, whose heads are known.
     pub(super) async fn behind_each(
         &self,
         conn: &mut PgConnection,
@@ -49,7 +49,7 @@ impl Postgres {
         Ok(next)
     }
 
-    /// Finds who is next behind a head, or who the head is, if the statement may not have seen it.
+    /// Finds the next waiters of a queue, and first its head if the statement may not have seen it.
     async fn behind_head(
         &self,
         conn: &mut PgConnection,
@@ -61,27 +61,31 @@ impl Postgres {
         self.behind(conn, name, head.filter(|head| *head != ELSEWHERE), waiters).await
     }
 
-    /// Finds who is next on each of these locks that can be taken.
-    pub(super) async fn call_next(
+    /// Finds the next waiters of each of these locks that can be taken.
+    pub(super) async fn notify_heads(
         &self,
         conn: &mut PgConnection,
         names: Vec<&str>,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.sql.call_next).bind(names).bind(waiters.client()).rows(&mut *conn).await?;
+        let heads: Vec<(String, Option<i64>)> = self
+            .statement(&self.sql.notify_heads)
+            .bind(names)
+            .bind(waiters.client())
+            .rows(&mut *conn)
+            .await?;
         self.behind_each(conn, heads, waiters).await
     }
 
-    /// Takes one member out of its group.
-    async fn part_one(
+    /// Removes one member from its group.
+    async fn leave_group_one(
         &self,
         conn: &mut PgConnection,
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Freed> {
         let head: Option<Option<i64>> = self
-            .statement(&self.sql.part_one)
+            .statement(&self.sql.leave_group_one)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(waiters.client())
@@ -93,8 +97,13 @@ impl Postgres {
 }
 
 impl Groups for Postgres {
-    async fn join(&self, conn: &mut PgConnection, mode: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        if let [Ask { claim, .. }] = asks {
+    async fn join(
+        &self,
+        conn: &mut PgConnection,
+        mode: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
             let joined: Option<i64> = self
                 .statement(&self.sql.join_one)
                 .bind(claim.name().as_str())
@@ -106,36 +115,36 @@ impl Groups for Postgres {
                 .value(&mut *conn)
                 .await?;
             if let Some(number) = joined {
-                return Ok(vec![Took::Granted(token(number))]);
+                return Ok(vec![TryAcquire::Granted(token(number))]);
             }
         }
-        // Many claims; or one that was refused, is a member already, or whose lock has no row yet.
-        let mut rows = self.join_rows(conn, mode, asks).await?;
+        // There are several claims, or one that was refused, is already a member, or has a lock without a row.
+        let mut rows = self.join_rows(conn, mode, requests).await?;
         if rows.iter().any(|(missing, ..)| *missing) {
-            let new = asks.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
-            let new = names(new.map(|(ask, _)| &ask.claim));
+            let new = requests.iter().zip(&rows).filter(|(_, (missing, ..))| *missing);
+            let new = names(new.map(|(request, _)| &request.claim));
             self.make(conn, new).await?;
-            rows = self.join_rows(conn, mode, asks).await?;
+            rows = self.join_rows(conn, mode, requests).await?;
         }
-        let answer = |(ask, (_, taken, made, in_use, left)): (&Ask, Joined)| match (taken, made) {
-            (Some(number), _) => Took::Member(token(number)),
-            (_, Some(number)) => Took::Granted(token(number)),
-            _ => Took::refused(&ask.claim, in_use, left),
+        let answer = |(request, (_, taken, made, in_use, left)): (&TakeRequest, Joined)| match (taken, made) {
+            (Some(number), _) => TryAcquire::Member(token(number)),
+            (_, Some(number)) => TryAcquire::Granted(token(number)),
+            _ => TryAcquire::refused(&request.claim, in_use, left),
         };
-        Ok(asks.iter().zip(rows).map(answer).collect())
+        Ok(requests.iter().zip(rows).map(answer).collect())
     }
 
-    async fn part(
+    async fn leave_group(
         &self,
         conn: &mut PgConnection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         if let [claim] = claims {
-            return Ok(vec![self.part_one(conn, claim, waiters).await?]);
+            return Ok(vec![self.leave_group_one(conn, claim, waiters).await?]);
         }
         let gone: Vec<(i64, Option<i64>)> = self
-            .statement(&self.sql.part)
+            .statement(&self.sql.leave_group)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
             .bind(waiters.client())
@@ -164,8 +173,9 @@ impl Groups for Postgres {
         self.behind_each(conn, heads, waiters).await
     }
 
-    async fn deserted(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
-        let names: Vec<String> = self.statement(&self.sql.deserted).bind(micros(idle)).values(conn).await?;
+    async fn stale_groups(&self, conn: &mut PgConnection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+        let names: Vec<String> =
+            self.statement(&self.sql.stale_groups).bind(micros(idle)).values(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
@@ -196,7 +206,7 @@ impl Groups for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
         let head: Option<(String, Option<i64>)> = self
-            .statement(&self.sql.call_next)
+            .statement(&self.sql.notify_heads)
             .bind(vec![name.as_str()])
             .bind(waiters.client())
             .row(conn)
@@ -204,14 +214,18 @@ impl Groups for Postgres {
         Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
-    async fn call(
+    async fn due_waiters(
         &self,
         conn: &mut PgConnection,
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let told: Vec<Option<i64>> =
-            self.statement(&self.sql.call).bind(name.as_str()).bind(waiters.client()).values(conn).await?;
-        Ok(told.into_iter().flatten().filter(|seat| *seat != ELSEWHERE).collect())
+        let due: Vec<Option<i64>> = self
+            .statement(&self.sql.due_waiters)
+            .bind(name.as_str())
+            .bind(waiters.client())
+            .values(conn)
+            .await?;
+        Ok(due.into_iter().flatten().filter(|number| *number != ELSEWHERE).collect())
     }
 }

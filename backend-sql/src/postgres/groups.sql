@@ -1,10 +1,10 @@
--- What is sent to PostgreSQL for locks that several hold together. The parts are those of statements.sql.
+-- The statements for locks that groups hold. They also use the parts of statements.sql.
 --
 -- Each statement locks the locks' rows first, in the order of their names, and decides by what it reads from a row that it
 -- has locked: the snapshot of the statement may be older than the lock. A count of the members' rows would be, too; so the
 -- members are counted in the lock's row.
 --
--- A release grants only to one who wants the lock alone. Readers, and those who want permits, are told that they may come in.
+-- A release grants a lock only to a waiter that wants it exclusively. Waiters for groups are notified, and join.
 
 -- part: group
 -- The owner of a lock that a group holds: nobody's id.
@@ -18,7 +18,7 @@ timestamptz '9999-12-31 00:00:00+00'
 owner = {group}, expires_at = {never}, acquired_at = clock_timestamp(), label = ''
 
 -- part: before_one
-{line} WHERE q.name = $1 AND q.owner <> $2 AND q.owner <> l.owner AND q.ticket < {ticket}
+{live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner <> l.owner AND q.ticket < {ticket}
 
 -- name: join_one
 -- The usual case: one claim, and a lock that has a row. It is planned once, as the batch is not. $1 name, $2 owner, $3 ttl,
@@ -39,13 +39,13 @@ WITH raised AS (
 SELECT raised.token FROM raised
 
 -- part: before
-{line} WHERE q.name = w.name AND q.ticket < w.ticket AND q.owner <> l.owner
+{live_waiters} WHERE q.name = w.name AND q.ticket < w.ticket AND q.owner <> l.owner
 
 -- name: join
--- Lets claims of one mode in, or makes them the first of a group. Readers pass over readers who wait, since those can come
--- in as well. Everyone who stands ahead of a permit is given one before.
+-- Adds claims of one mode to a group, or makes them the first members. A reader may overtake readers that wait, since those
+-- can join as well. A claim for a permit counts all waiters ahead of it as if they had permits.
 --
--- A claim that is a member already, and asks again after a lost answer, keeps its token. If the first request is still
+-- A claim that is already a member, and asks again after a lost answer, keeps its token. If the first request is still
 -- under way, the key of the members refuses the second row, and the statement is repeated. $1 to $5 arrays, $6 mode.
 WITH want AS (
     SELECT w.*, coalesce(o.ticket, 9223372036854775807) AS ticket
@@ -60,21 +60,21 @@ WITH want AS (
     SELECT l.name, l.owner, l.mode, l.members FROM {locks} l
     WHERE l.name = ANY($1) AND ({is_free} OR l.owner = {group})
     ORDER BY l.name FOR NO KEY UPDATE OF l
-), seat AS (
+), admitted AS (
     SELECT w.*, sum(w.tokens) OVER (PARTITION BY w.name ORDER BY w.place) AS upto
     FROM line w JOIN open l USING (name)
     WHERE l.mode IN (0, $6) AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before} AND q.mode >= 0)
         ELSE l.members + w.place + (SELECT count(*) FROM {before} AND q.owner <> ALL ($2)) <= $6 END
 ), raised AS (
     UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = l.members + s.many
-    FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM seat GROUP BY name) s
+    FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM admitted GROUP BY name) s
     WHERE l.name = s.name
     RETURNING l.name, l.token - s.tokens AS base
 ), made AS (
     INSERT INTO {members} AS m (name, owner, token, expires_at, acquired_at, label, mode)
     SELECT s.name, s.owner, r.base + s.upto, clock_timestamp() + s.ttl * interval '1 microsecond',
         clock_timestamp(), s.label, $6
-    FROM seat s JOIN raised r USING (name)
+    FROM admitted s JOIN raised r USING (name)
     RETURNING m.owner, m.token
 ), gone AS (
     DELETE FROM {waiters} q USING made WHERE q.owner = made.owner
@@ -91,7 +91,7 @@ SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name W
 ON CONFLICT DO NOTHING
 
 -- part: shrunk
--- Those who have left are taken out of the count. The last one leaves the lock free, unless an earlier version of
+-- Subtracts the members that have left from the count. The last one leaves the lock free, unless an earlier version of
 -- lockwell, which knows nothing of groups, has been told to free it and has given it to somebody else.
 shrunk AS (
     UPDATE {locks} l SET members = l.members - g.many, mode = CASE WHEN l.members > g.many THEN l.mode ELSE 0 END,
@@ -100,8 +100,8 @@ shrunk AS (
     RETURNING l.name, coalesce({next}, CASE WHEN l.waited THEN {unseen} END) AS next
 )
 
--- name: part
--- Takes claims out of their groups. $1 names, $2 owners, $3 client.
+-- name: leave_group
+-- Removes claims from their groups. $1 names, $2 owners, $3 client.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), l AS (
@@ -114,7 +114,7 @@ WITH want AS (
 ), {shrunk}
 SELECT gone.n, shrunk.next FROM gone JOIN shrunk USING (name)
 
--- name: part_one
+-- name: leave_group_one
 -- The usual case, of one claim.
 WITH l AS (
     SELECT l.name FROM {locks} l WHERE l.name = $1 AND {lazy}
@@ -126,7 +126,8 @@ WITH l AS (
 SELECT shrunk.next FROM shrunk
 
 -- name: reap
--- A dead member whose row a transaction has locked stays in: it has verified its hold there. $1 names, $2 client.
+-- Removes members whose leases have ended. A member whose row is locked by a transaction stays: the transaction has verified
+-- its hold. $1 names, $2 client.
 WITH l AS (
     SELECT l.name FROM {locks} l WHERE l.name = ANY($1) AND l.members > 0 AND {lazy}
     ORDER BY l.name FOR NO KEY UPDATE OF l
@@ -138,7 +139,7 @@ WITH l AS (
 ), {shrunk}
 SELECT shrunk.name, shrunk.next FROM shrunk
 
--- name: deserted
+-- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < clock_timestamp() - $1 * interval '1 microsecond'
 
 -- name: downgrade
@@ -147,7 +148,7 @@ WITH mine AS (
     SELECT l.name, l.token, l.expires_at, l.acquired_at, l.label FROM {locks} l
     WHERE l.name = $1 AND l.owner = $2 AND l.expires_at > clock_timestamp() AND {durable}
     FOR NO KEY UPDATE OF l
-), seated AS (
+), inserted AS (
     INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
     SELECT name, $2, token, expires_at, acquired_at, label, $3 FROM mine
 ), gone AS (
@@ -159,16 +160,16 @@ RETURNING 1::bigint
 -- name: member
 SELECT token FROM {members} WHERE name = $1 AND owner = $2
 
--- name: call
--- Tells all whose turn it is: the head of the queue, all readers at its head, or as many as there are permits. $1 name,
+-- name: due_waiters
+-- Notifies all waiters whose turn it is: the head of the queue, all readers at its head, or as many as there are permits. $1 name,
 -- $2 client.
 WITH line AS (
     SELECT q.ticket, q.client, q.seat, q.mode, row_number() OVER line AS place,
         bool_or(q.mode >= 0) OVER line AS behind_others
-    FROM {line} WHERE q.name = $1 AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)
+    FROM {live_waiters} WHERE q.name = $1 AND q.owner IS DISTINCT FROM (SELECT owner FROM {locks} WHERE name = $1)
     WINDOW line AS (ORDER BY q.ticket)
 )
-SELECT CASE {tell} END FROM line q LEFT JOIN {locks} l ON l.name = $1
+SELECT CASE {notify} END FROM line q LEFT JOIN {locks} l ON l.name = $1
 WHERE CASE WHEN l.expires_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
     WHEN q.mode < 0 THEN NOT q.behind_others
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode

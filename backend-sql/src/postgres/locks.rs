@@ -1,4 +1,4 @@
-//! What PostgreSQL is asked about locks that one holds alone.
+//! The requests about exclusive locks on PostgreSQL.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use uuid::Uuid;
 
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{
-    Ask, Dialect, Entry, Extension, Freed, Hold, HolderRow, Sign, Told, Took, WaitersRow, block, micros,
-    span, status, token,
+    Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
+    WaitersRow, block, micros, span, status, token,
 };
 use crate::error::ended;
 use crate::groups::Groups;
-use crate::places::Look;
+use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
 
-/// The token; of a lock that was refused, how it is in use, how long, and whether only those who wait stand in the way.
+/// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
 
-/// Whether it is the holder's, whether a transaction has locked it, then [`Handed`].
+/// Whether the claim held the lock, whether a transaction has locked its row, then [`Handed`].
 type HandedOne = (bool, bool, Option<bool>, Option<String>, bool, bool);
 
-/// Whether all who wait must be told, what a waiter of ours is told, and whether to look again.
+/// Whether all waiters must be notified, the notification for a waiter of this client, and whether to look again.
 type Handed = (Option<bool>, Option<String>, bool, bool);
 
 impl Postgres {
-    /// Answers what it is; `None` if the lock has no row.
+    /// Takes a lock that has a row. `None`: it has none.
     async fn take_one(&self, conn: &mut PgConnection, claim: &Claim) -> sqlx::Result<Option<Taken>> {
         self.statement(&self.sql.take)
             .bind(claim.name().as_str())
@@ -51,8 +51,8 @@ impl Postgres {
             .await
     }
 
-    async fn take_many(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Taken>> {
-        let claims = || asks.iter().map(|ask| &ask.claim);
+    async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
+        let claims = || requests.iter().map(|request| &request.claim);
         self.statement(&self.sql.take_many)
             .bind(names(claims()))
             .bind(owners(claims()))
@@ -63,16 +63,16 @@ impl Postgres {
             .await
     }
 
-    /// Answers for one; a lock that is free, though somebody may be waiting for it, is looked at more closely.
-    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<Took> {
+    /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement decides.
+    async fn answer(&self, conn: &mut PgConnection, claim: &Claim, taken: Taken) -> sqlx::Result<TryAcquire> {
         Ok(match taken {
-            (Some(number), ..) => Took::Granted(token(number)),
+            (Some(number), ..) => TryAcquire::Granted(token(number)),
             (_, _, _, true) => self.claim_one(conn, claim, None).await?.0,
-            (_, in_use, left, _) => Took::refused(claim, in_use, left),
+            (_, in_use, left, _) => TryAcquire::refused(claim, in_use, left),
         })
     }
 
-    /// Hands the lock to the first who waits for it, by this statement; `None` if there was nothing to be handed over.
+    /// Grants the lock to its first waiter by this statement. `None`: the claim did not hold the lock.
     async fn hand(
         &self,
         conn: &mut PgConnection,
@@ -88,7 +88,7 @@ impl Postgres {
             .await
     }
 
-    /// What a release comes to.
+    /// The result of a release.
     async fn handed(
         &self,
         conn: &mut PgConnection,
@@ -97,19 +97,19 @@ impl Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Freed> {
         if let (.., true, _) = handed {
-            // It sees whoever entered before the lock was free; whoever entered afterwards has seen that it is.
+            // This statement sees each waiter that entered before the lock was free. One that entered later has seen that.
             handed = self.hand(conn, &self.sql.hand_on, claim, waiters).await?.unwrap_or_default();
         }
         let mut freed = Freed::new(true, Vec::new());
         match handed {
-            (Some(true), ..) => freed.next = self.call(conn, claim.name(), waiters).await?,
-            (_, Some(text), ..) => freed.handed = Told::parse(&text),
+            (Some(true), ..) => freed.next = self.due_waiters(conn, claim.name(), waiters).await?,
+            (_, Some(text), ..) => freed.notification = Notification::parse(&text),
             _ => (),
         }
         Ok(freed)
     }
 
-    /// Answers with how many held the lock.
+    /// Frees a lock. Returns the number of holders.
     async fn force(&self, conn: &mut PgConnection, name: &LockName) -> sqlx::Result<usize> {
         let mode: Option<i64> = self
             .statement(&self.sql.force)
@@ -134,17 +134,17 @@ impl Dialect for Postgres {
         Some(&self.hot)
     }
 
-    async fn take(&self, conn: &mut PgConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        if let [Ask { claim, .. }] = asks {
+    async fn take(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [TakeRequest { claim, .. }] = requests {
             if let Some(taken) = self.take_one(conn, claim).await? {
                 return Ok(vec![self.answer(conn, claim, taken).await?]);
             }
             if let Some(number) = self.take_new(conn, claim).await? {
-                return Ok(vec![Took::Granted(token(number))]);
+                return Ok(vec![TryAcquire::Granted(token(number))]);
             }
         }
-        let mut answers = Vec::with_capacity(asks.len());
-        for (Ask { claim, .. }, taken) in asks.iter().zip(self.take_many(conn, asks).await?) {
+        let mut answers = Vec::with_capacity(requests.len());
+        for (TakeRequest { claim, .. }, taken) in requests.iter().zip(self.take_many(conn, requests).await?) {
             answers.push(self.answer(conn, claim, taken).await?);
         }
         Ok(answers)
@@ -153,22 +153,27 @@ impl Dialect for Postgres {
     async fn claim(
         &self,
         conn: &mut PgConnection,
-        entries: &[Entry],
+        entries: &[QueuedClaim],
         sign: Sign,
-    ) -> sqlx::Result<(Vec<Took>, Option<u64>)> {
+    ) -> sqlx::Result<(Vec<TryAcquire>, Option<u64>)> {
         match entries {
             [entry] if Hold::of(&entry.claim) == Hold::Alone => {
-                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.seat, sign))).await?;
+                let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
                 Ok((vec![took], clock))
             }
             many => self.claim_many(conn, many, sign).await,
         }
     }
 
-    async fn look(&self, conn: &mut PgConnection, places: &[(i64, Uuid)], sign: Sign) -> sqlx::Result<Look> {
+    async fn poll_waiters(
+        &self,
+        conn: &mut PgConnection,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
         let (clock, missing, turns, left): (i64, Vec<i64>, Vec<i64>, Option<i64>) = self
-            .statement(&self.sql.look)
-            .bind(places.iter().map(|(seat, _)| *seat).collect::<Vec<_>>())
+            .statement(&self.sql.poll_waiters)
+            .bind(places.iter().map(|(number, _)| *number).collect::<Vec<_>>())
             .bind(places.iter().map(|(_, owner)| *owner).collect::<Vec<_>>())
             .bind(sign.client)
             .bind(micros(PLACE_TTL))
@@ -176,7 +181,7 @@ impl Dialect for Postgres {
             .row(conn)
             .await?
             .ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Look { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
+        Ok(WaiterPoll { clock: clock.cast_unsigned(), missing, turns, left: left.map(span) })
     }
 
     async fn release(
@@ -207,9 +212,9 @@ impl Dialect for Postgres {
             .rows(&mut *conn)
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
-        for (claim, (released, held, several, told, again, lasts)) in claims.iter().zip(rows) {
+        for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
             answers.push(if released {
-                self.handed(conn, claim, (several, told, again, lasts), waiters).await?
+                self.handed(conn, claim, (several, notification, again, durable), waiters).await?
             } else {
                 Freed { blocked: held, ..Freed::default() }
             });
@@ -249,11 +254,11 @@ impl Dialect for Postgres {
         if left.is_empty() {
             return Ok(vec![Freed::default(); claims.len()]);
         }
-        // A statement of its own, which sees all places that were taken before these were left.
+        // A separate statement: it sees all places that were taken before these claims left.
         let mut names: Vec<_> = left.iter().map(|(_, name)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut next = self.call_next(conn, names, waiters).await?;
+        let mut next = self.notify_heads(conn, names, waiters).await?;
         let freed = |claim: &Claim| {
             let owner = claim.owner().as_uuid();
             Freed::new(left.iter().any(|(one, _)| *one == owner), std::mem::take(&mut next))

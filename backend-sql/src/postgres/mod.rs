@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
 mod address;
-mod call;
+mod bound;
 mod claims;
 mod examine;
 mod groups;
@@ -21,11 +21,11 @@ use uuid::Uuid;
 
 pub(crate) use self::examine::ddl;
 
-use self::call::{Call, Style};
+use self::bound::{BoundStatement, Style};
 use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
-use crate::dialect::{Told, block, micros};
+use crate::dialect::{Notification, block, micros};
 use crate::error::{fatal, misconfigured, no_answer, verdict};
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -39,7 +39,7 @@ pub type PostgresLock = SqlLock<Postgres>;
 
 /// The PostgreSQL dialect.
 pub struct Postgres {
-    /// For a person.
+    /// The address for messages.
     address: String,
     session: Arc<Session>,
     /// Whether the address says that a pooler carries no notifications.
@@ -77,8 +77,8 @@ impl PostgresLock {
 }
 
 impl Postgres {
-    fn statement<'a>(&self, sql: &'a Sql) -> Call<'a> {
-        Call::new(sql, if self.session.is_shared() { Style::Written } else { Style::Prepared })
+    fn statement<'a>(&self, sql: &'a Sql) -> BoundStatement<'a> {
+        BoundStatement::new(sql, if self.session.is_shared() { Style::Inline } else { Style::Prepared })
     }
 
     /// The schema of the tables.
@@ -90,7 +90,7 @@ impl Postgres {
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
         let mut last = no_answer(None);
         while !until.has_passed() {
-            // A server that is silent is asked again while there is time.
+            // A server that does not answer is asked again while there is time.
             let limit = until.remaining().min((options.timeout / 2).max(Duration::from_secs(2)));
             match tokio::time::timeout(limit, self.session.schema(&options.table)).await {
                 Ok(Ok(schema)) => return Ok(schema),
@@ -104,17 +104,16 @@ impl Postgres {
     }
 }
 
-/// How long a change of tables waits for those who use them, and a look at their form for those who change them. All others
-/// wait meanwhile.
-const PATIENCE: &str = "2s";
+/// How long creating or checking the tables waits for other users of them. All later users wait meanwhile.
+const SCHEMA_LOCK_TIMEOUT: &str = "2s";
 
-async fn run_patiently(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
-    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{PATIENCE}'; {}", sql.text());
+async fn run_with_lock_timeout(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {}", sql.text());
     match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
             Err(misconfigured(format!(
                 "the tables are missing or of an older form, and somebody, a backup for one, kept them in use for \
-                 {PATIENCE} when they were to be brought up to date: connect again, or see schema_upgrade()"
+                 {SCHEMA_LOCK_TIMEOUT} when they were to be brought up to date: connect again, or see schema_upgrade()"
             )))
         }
         done => done.map(drop),
@@ -165,7 +164,7 @@ impl Database for Postgres {
         promised.token_blocks = true;
         promised.fifo = true;
         promised.push = !self.pooled && !self.session.is_shared();
-        // Where nothing is notified, all waiters ask again and again.
+        // Without notifications, all waiters poll.
         promised.herd_free = promised.push;
         promised.across_hosts = true;
         promised.durable = true;
@@ -200,7 +199,7 @@ impl Database for Postgres {
     async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for check in self.sql.checks() {
             // Others may be making the tables at this moment.
-            run_patiently(check, conn).await?;
+            run_with_lock_timeout(check, conn).await?;
         }
         let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
         if lost {
@@ -218,8 +217,8 @@ impl Database for Postgres {
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         for statement in self.sql.tables().into_iter().chain([&self.sql.upgrade]) {
-            match run_patiently(statement, conn).await {
-                // Two processes that create the same table at once: one of them trips over the catalogue.
+            match run_with_lock_timeout(statement, conn).await {
+                // Two processes create the same table at once: one of them gets an error of the catalogue.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
                 other => {
@@ -243,14 +242,14 @@ impl Database for Postgres {
     }
 
     async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
-        // A server's connection that others use as well would go on listening, and notify whoever has it then.
+        // A connection that a pooler shares would stay subscribed, and deliver notifications to its next user.
         if self.pooled || self.session.is_shared() {
             return Ok(None);
         }
         let session = Arc::clone(&self.session);
         let pool = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
             let session = Arc::clone(&session);
-            Box::pin(async move { if session.is_shared() { Ok(()) } else { session.look(conn).await } })
+            Box::pin(async move { if session.is_shared() { Ok(()) } else { session.inspect(conn).await } })
         });
         let pool = pool.connect_lazy_with(self.session.options().clone());
         let mut subscription = PgListener::connect_with(&pool).await?;
@@ -259,14 +258,14 @@ impl Database for Postgres {
         Ok(Some(subscription))
     }
 
-    async fn announce(&self, conn: &mut PgConnection, client: Uuid, word: i64) -> sqlx::Result<bool> {
-        let (channel, word) = (channel(client), word.to_string());
-        self.statement(&self.sql.announce).bind(&*channel).bind(&*word).execute(conn).await?;
+    async fn probe(&self, conn: &mut PgConnection, client: Uuid, number: i64) -> sqlx::Result<bool> {
+        let (channel, number) = (channel(client), number.to_string());
+        self.statement(&self.sql.notify_client).bind(&*channel).bind(&*number).execute(conn).await?;
         Ok(true)
     }
 
-    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Told>> {
-        // Nothing means that the connection was lost.
-        Ok(subscription.try_recv().await?.and_then(|heard| Told::parse(heard.payload())))
+    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Notification>> {
+        // `None` means that the connection was lost.
+        Ok(subscription.try_recv().await?.and_then(|message| Notification::parse(message.payload())))
     }
 }

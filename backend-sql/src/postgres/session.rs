@@ -1,11 +1,11 @@
-//! What a session inherits from its role, its database, the server's file or a pooler, and how it is kept from changing what our
-//! statements mean.
+//! A session inherits settings from its role, its database, the server's configuration or a pooler. This module keeps them from
+//! changing the meaning of our statements.
 //!
 //! * Tables are written with their schema. Where the address names none, it is looked up once, in the schemas that the user's
 //!   own search path names; two tables of that name are an error, since another user may find the other one.
-//! * Everything else, functions and operators too, is found in `pg_catalog` alone, whatever the search path says.
-//! * A connection of our own is told so when it is opened. Where something in between does not pass that on, each
-//!   statement says so itself, with its arguments written into it: then nothing depends on the session.
+//! * Everything else, including functions and operators, is found in `pg_catalog` only, whatever the search path says.
+//! * A connection gets these settings when it is opened. Where a pooler does not pass them on, each statement sets them
+//!   itself, with its arguments written into it. Then nothing depends on the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,29 +15,30 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use crate::error::misconfigured;
 use crate::table::Table;
 
-/// For a session of our own. Time-outs are lockwell's business. Setting one in each statement costs more than most of it. Not `default_transaction_read_only`: who sets that, before
-/// a switchover for one, does not want new grants. Not `synchronous_commit`: see `DURABLE` in the statements.
+/// The settings of a session of our own. Lockwell has its own time limits; setting them in each statement would cost more than
+/// most statements. `default_transaction_read_only` is not set: an administrator who sets it, for example before a switchover,
+/// wants no new grants. `synchronous_commit` is not set either: see `durable` in the statements.
 const OURS: [(&str, &str); 8] = [
     ("search_path", "pg_catalog,pg_temp"),
     ("default_transaction_isolation", "read committed"),
     ("statement_timeout", "0"),
-    // A transaction that has verified a lock holds its row, and nobody else must wait for that.
+    // A transaction that has verified a lock keeps its row locked, and other requests must not wait for it.
     ("lock_timeout", "50ms"),
     ("idle_in_transaction_session_timeout", "0"),
     // Rows that a policy hides are an error. Otherwise a lock that is held could look free.
     ("row_security", "off"),
     ("plan_cache_mode", "auto"),
-    // Ours: it shows whether these have arrived.
+    // A setting of lockwell's own: it shows whether the others have arrived.
     ("lockwell.session", "ours"),
 ];
 
-/// The same for one statement, which is sent behind it in one message: both are one transaction.
+/// The same for one statement, which is sent after these in one message. All of them are one transaction.
 pub(super) const FOR_ONE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '50ms'; \
      SET LOCAL row_security = off; ";
 
-/// Whether the session is ours, and whether somebody has used it before. What not all versions know is set here.
-const LOOK: &str = "SELECT coalesce(current_setting('lockwell.session', true), '') = 'ours',
+/// Whether the session is ours, and whether another client has used it before. It also sets what not all versions have.
+const INSPECT: &str = "SELECT coalesce(current_setting('lockwell.session', true), '') = 'ours',
     EXISTS (SELECT 1 FROM pg_prepared_statements WHERE left(name, 7) = 'sqlx_s_'),
     CASE WHEN current_setting('lockwell.session', true) = 'ours'
         AND current_setting('idle_session_timeout', true) <> '0'
@@ -49,7 +50,7 @@ const LOOK: &str = "SELECT coalesce(current_setting('lockwell.session', true), '
 pub(super) struct Session {
     plain: PgConnectOptions,
     ours: PgConnectOptions,
-    /// Whether a session is not ours alone, so that each statement must say all. Once that is known it stays so.
+    /// Whether sessions are shared with other clients, so that each statement must set everything. It never becomes false again.
     shared: AtomicBool,
 }
 
@@ -59,7 +60,7 @@ impl Session {
         Self { plain, ours, shared: AtomicBool::new(pooled) }
     }
 
-    /// Whether each statement must say all.
+    /// Whether each statement must set everything.
     pub(super) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
     }
@@ -73,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Whether an error says that the sessions are not what we took them for.
+    /// Whether an error shows that sessions are shared with other clients.
     pub(super) fn is_mistaken(&self, code: &str) -> bool {
         // No such prepared statement; there is one already; it has other parameters.
         !self.is_shared() && matches!(code, "26000" | "42P05" | "08P01")
@@ -88,10 +89,10 @@ impl Session {
         if !self.is_shared() {
             match self.ours.connect().await {
                 Ok(mut conn) => {
-                    self.look(&mut conn).await?;
+                    self.inspect(&mut conn).await?;
                     return Ok(conn);
                 }
-                // PgBouncer does not take the settings, and others say so in their own way.
+                // PgBouncer refuses the settings; other poolers have other errors for that.
                 Err(sqlx::Error::Database(error))
                     if matches!(error.code().as_deref(), Some("08P01" | "0A000" | "22023" | "42704")) =>
                 {
@@ -106,10 +107,10 @@ impl Session {
         self.plain.connect().await
     }
 
-    /// Makes sure that a new session is ours: it has our settings, and no prepared statements yet.
-    pub(super) async fn look(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        let look = AssertSqlSafe(format!("SET LOCAL search_path = pg_catalog, pg_temp; {LOOK}"));
-        let row = sqlx::raw_sql(look).fetch_one(conn).await?;
+    /// Checks that a new session is ours: it has our settings, and no prepared statements yet.
+    pub(super) async fn inspect(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        let inspect = AssertSqlSafe(format!("SET LOCAL search_path = pg_catalog, pg_temp; {INSPECT}"));
+        let row = sqlx::raw_sql(inspect).fetch_one(conn).await?;
         let (is_ours, is_used): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
         if !is_ours || is_used {
             self.note_shared();
@@ -120,7 +121,7 @@ impl Session {
     /// The schema of a table: the one of the user's search path that has it or, if there is none, the first.
     pub(super) async fn schema(&self, table: &Table) -> sqlx::Result<String> {
         let mut conn = self.plain.connect().await?;
-        // The only thing that is asked under the user's own search path.
+        // Only this statement uses the user's own search path.
         let path = "SELECT pg_catalog.unnest(pg_catalog.current_schemas(false))";
         let mut path = texts(&sqlx::raw_sql(path).fetch_all(&mut conn).await?)?;
         path.retain(|schema| schema != "pg_catalog" && !schema.starts_with("pg_temp"));

@@ -6,12 +6,12 @@ use crate::table::{HeldSql, Sql, Table};
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
 
-/// The head of a queue is known, and nothing is left to be done for it: it waits elsewhere and was told, or has to wait.
+/// Stands for a head of a queue for which nothing is left to do: it waits in another process and was notified, or has to wait.
 pub(super) const ELSEWHERE: i64 = -2;
-/// Somebody may be waiting whom the statement did not see.
+/// Stands for a head that the statement may not have seen.
 pub(super) const UNSEEN: i64 = -3;
 
-/// What the files say, without their comments.
+/// The statements in the files, without their comments.
 struct Library(Vec<Section>);
 
 struct Section {
@@ -42,14 +42,14 @@ impl Library {
         Self(sections)
     }
 
-    /// A statement with all parts in it, but for the tables.
+    /// A statement with all parts replaced, except for the tables.
     fn text(&self, name: &str) -> String {
         let of_name = |section: &&Section| !section.is_part && section.name == name;
         let Some(Section { text, .. }) = self.0.iter().find(of_name) else {
             unreachable!("no statement {name}")
         };
         let mut whole = text.clone();
-        // A part has others in it.
+        // A part contains other parts.
         loop {
             let mut next = whole.clone();
             for Section { name, text, .. } in self.0.iter().filter(|section| section.is_part) {
@@ -60,7 +60,7 @@ impl Library {
             }
             whole = next;
         }
-        let client = if matches!(name, "part" | "part_one") { "$3" } else { "$2" };
+        let client = if matches!(name, "leave_group" | "leave_group_one") { "$3" } else { "$2" };
         whole
             .replace("{client}", client)
             .replace("{several}", &SEVERAL.to_string())
@@ -69,7 +69,7 @@ impl Library {
     }
 }
 
-/// The fields, and what fills each: the statement of its name.
+/// The fields. Each has the name of its statement.
 macro_rules! statements {
     ($($name:ident)* ; $($held:ident)*) => {
         pub(super) struct Statements {
@@ -90,9 +90,9 @@ macro_rules! statements {
 }
 
 statements! {
-    take take_new take_many claim enter look release hand_over hand_on hand_over_many leave call_next turns announce
+    take take_new take_many claim enter poll_waiters release hand_over hand_on hand_over_many leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters purge_clients
-    join_one join make part_one part reap deserted downgrade member call
+    join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     locks members waiters clients upgrade check_locks check_members check_waiters check_clients forgets
     ;
     renew verify

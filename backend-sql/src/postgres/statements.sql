@@ -1,25 +1,27 @@
 -- What is sent to PostgreSQL.
 --
--- "part" is a piece that others use by its name in braces; "name" is a statement. {locks}, {members}, {waiters} and
--- {clients} are the tables. Times are in microseconds, and the server's: by clock_timestamp(), since now() stands still
--- within a transaction, and a statement that waited for a row would see an old time.
+-- A "part" is used by other statements, by its name in braces; a "name" is a statement. {locks}, {members}, {waiters} and
+-- {clients} are the tables. Times are in microseconds of the server's clock: by clock_timestamp(), since now() does not
+-- change within a transaction, and a statement that waited for a row would read an old time.
 --
--- Whoever changes who holds a lock, or enters its queue, locks the lock's row first: what it reads from that row is the
--- present. What it reads elsewhere is as old as its snapshot. So `waited` in the row says that somebody may be waiting. It is
--- set together with each place, by an update of the row. It is cleared only by one who sees nobody, and whose row is the
--- version of its own snapshot ({is_same}): then no place was taken since, and all that were taken before are seen.
+-- A statement that changes the holder of a lock, or enters its queue, locks the lock's row first, so what it reads from that
+-- row is current. What it reads from other rows is as old as its snapshot. So `waited` in the row says that somebody may be
+-- waiting. A statement that enters the queue sets it in the same update of the row. It is cleared only by a statement that
+-- sees no waiter and whose row has the version of its own snapshot ({is_same}): then nobody has entered since, and the
+-- statement has seen all places that were taken before.
 --
--- Each statement is a transaction. One that grants or extends a lease is durable ({durable}), any other is not ({lazy}): a
--- release that a crash forgets lasts until its lease ends; a commit that waits for the disk takes all before it along.
+-- Each statement is a transaction. A statement that grants or extends a lease is durable ({durable}), any other is not
+-- ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also makes
+-- all commits before it durable.
 -- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
--- life that this server has not seen: waiters enter again when they look. `waited` may be wrong then. If it is set, the next
--- one looks into the queue and clears it; if it is not, whoever enters sets it.
+-- life that this server has not seen: waiters enter again with their next poll. `waited` may be wrong then. If it is set, the
+-- next statement reads the queue and clears it; if it is not, the next waiter sets it.
 
 -- part: clock
 (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- part: durable
--- Any other value than `off` stays: an administrator may ask for more, that a replica has it too, or knows why not.
+-- Only `off` is changed. Any other value is the administrator's choice, for example to wait for a replica.
 CASE current_setting('synchronous_commit') WHEN 'off'
     THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END
 
@@ -32,12 +34,12 @@ set_config('synchronous_commit', 'off', true) IS NOT NULL
 -- part: is_same
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
 
--- part: line
--- Those who wait and are there: one sign of life of a client stands for all its places.
+-- part: live_waiters
+-- The waiters whose clients are alive. One sign of life of a client counts for all its places.
 {waiters} q JOIN {clients} c ON c.client = q.client AND c.alive_until > clock_timestamp()
 
 -- part: ticket
--- The place of $2; one without a place stands behind everybody.
+-- The place of $2. A claim without a place comes after all others.
 coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = $2), 9223372036854775807)
 
 -- part: next_token
@@ -55,8 +57,8 @@ acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() E
 owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
 
 -- name: take
--- Takes a lock that is free and that nobody may be waiting for. A refusal says how it is held, how long the lease lasts,
--- and whether only those who wait stand in the way. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
+-- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
+-- lease, and whether only waiters are ahead. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
 WITH taken AS (
     UPDATE {locks} l SET {taking}
     WHERE l.name = $1 AND {durable} AND (l.owner = $2 OR {is_free} AND NOT l.waited)
@@ -75,7 +77,7 @@ ON CONFLICT (name) DO NOTHING
 RETURNING l.token
 
 -- name: take_many
--- The same for many, as arrays. It passes over rows that a transaction has locked.
+-- The same for several locks, as arrays. It skips rows that a transaction has locked.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
         WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {durable}
@@ -117,20 +119,20 @@ INSERT INTO {clients} AS c (client, alive_until, sign)
 ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = greatest(c.sign, excluded.sign)
 
 -- name: claim
--- Takes a lock that is free if nobody stands before $2, or takes a place. One that finds the lock its own or free while it
--- takes the place is to ask again: `mine` has looked at an older version of the row. `placed` reads from `mark`, so one to
--- whom a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 seat (null: no
--- place), $8 how long a sign of life lasts, $9 its number, $10 provisional lease (null: a release only wakes).
+-- Takes a lock that is free if no waiter is ahead of $2, or takes a place. A claim that finds the lock its own or free while it
+-- takes the place must ask again: `mine` has read an older version of the row. `placed` reads from `mark`, so a claim to which
+-- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 seat (null: no
+-- place), $8 how long a sign of life lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l
     WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
-        SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
+        SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}))
     FOR NO KEY UPDATE OF l
 ), gone AS (
     DELETE FROM {waiters} q USING mine WHERE q.owner = $2
 ), taken AS (
     UPDATE {locks} l SET {taking},
-        waited = NOT m.same OR EXISTS (SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2)
+        waited = NOT m.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2)
     FROM mine m WHERE l.name = m.name
     RETURNING l.token
 ), mark AS (
@@ -143,7 +145,7 @@ WITH mine AS (
     {signing} SELECT $6, clock_timestamp() + $8 * interval '1 microsecond', $9 FROM mark {signed_already}
 )
 SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
-        ELSE (SELECT q.mode FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}
+        ELSE (SELECT q.mode FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.ticket < {ticket}
             ORDER BY q.ticket LIMIT 1) END,
     {left}, l.name IS NULL, coalesce(mark.is_mine OR mark.is_free, false), {clock},
     CASE WHEN taken.token IS NULL THEN {lazy} ELSE {durable} END
@@ -170,9 +172,9 @@ SELECT CASE WHEN NOT {is_free} THEN l.mode END, {left}, mark.name IS NULL,
     coalesce(mark.owner = w.owner OR mark.is_free, false), {clock}
 FROM want w LEFT JOIN mark USING (name) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
 
--- name: look
--- A sign of life, and who of the client's own should ask: who has no place any more, and whose lock is free. Readers, and
--- those who want permits, ask whenever a group holds it. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
+-- name: poll_waiters
+-- Gives a sign of life, and returns which waiters of the client should ask: those without a place, and those whose lock is
+-- free. Waiters for groups ask whenever a group holds the lock. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
 ), own AS (
@@ -184,18 +186,18 @@ SELECT {clock}, ARRAY(SELECT own.seat FROM own WHERE own.name IS NULL),
         WHEN l.token IS NULL THEN true
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN {left} <= 0
-        ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {line} WHERE q.name = own.name AND q.ticket < own.ticket) END),
+        ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = own.name AND q.ticket < own.ticket) END),
     (SELECT min({left}) FROM {locks} l WHERE l.name IN (SELECT own.name FROM own))
 
 -- name: release
--- Frees a lock that nobody may be waiting for. $1 name, $2 owner.
+-- Frees a lock for which nobody may be waiting. $1 name, $2 owner.
 UPDATE {locks} l SET expires_at = NULL
 WHERE l.name = $1 AND l.owner = $2 AND NOT l.waited AND {lazy}
 RETURNING 1::bigint
 
 -- part: head
--- The first in the line. One who leaves at this moment is passed over.
-SELECT q.name, q.ticket, q.owner, q.client, q.seat, q.label, q.mode, q.tokens, q.lease, c.sign FROM {line}
+-- The first waiter. One that leaves at this moment is skipped.
+SELECT q.name, q.ticket, q.owner, q.client, q.seat, q.label, q.mode, q.tokens, q.lease, c.sign FROM {live_waiters}
 
 -- part: giving
 owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
@@ -204,55 +206,55 @@ acquired_at = CASE WHEN h.owner IS NULL THEN l.acquired_at ELSE clock_timestamp(
 expires_at = clock_timestamp() + h.lease * interval '1 microsecond'
 
 -- part: message
--- What the first one is told: the seat, and what was granted to it.
+-- The notification for the first waiter: its number, and what was granted to it.
 CASE WHEN head.lease IS NULL THEN head.seat::text
     ELSE concat_ws(':', head.seat, done.token, (extract(epoch from done.expires_at) * 1000000)::bigint, head.lease, head.sign)
     END
 
--- part: told
--- One of this process is told in the answer. If it wants the lock together with others, all of them are called.
+-- part: notified
+-- A waiter of this client is notified by the answer. If it waits for a group, all waiters that can join are notified.
 head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {message}
     WHEN head.client IS NOT NULL AND pg_notify('lockwell_' || replace(head.client::text, '-', ''), {message})::text IS NULL
     THEN NULL END
 
--- part: inheriting
--- One of the `head` to whom the lock is granted: it gives its place up.
-heir AS (
+-- part: choosing_holder
+-- The waiter of `head` that gets the lock. Its place is deleted.
+next_holder AS (
     SELECT * FROM head WHERE mode = 0 AND lease IS NOT NULL
 ), gone AS (
-    DELETE FROM {waiters} q USING heir h WHERE q.name = h.name AND q.ticket = h.ticket
+    DELETE FROM {waiters} q USING next_holder h WHERE q.name = h.name AND q.ticket = h.ticket
 )
 
 -- part: handing_over
 head AS (
     {head} WHERE q.name = $1 AND q.owner <> $2 AND EXISTS (SELECT 1 FROM mine)
     ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED
-), {inheriting}, done AS (
+), {choosing_holder}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
-        SELECT 1 FROM {line} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
-    FROM mine m LEFT JOIN heir h ON true WHERE l.name = m.name
+        SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner IS DISTINCT FROM h.owner)
+    FROM mine m LEFT JOIN next_holder h ON true WHERE l.name = m.name
     RETURNING l.token, l.expires_at, l.waited
 )
-SELECT {told}, done.waited AND head.owner IS NULL,
-    CASE WHEN EXISTS (SELECT 1 FROM heir) THEN {durable} ELSE {lazy} END
+SELECT {notified}, done.waited AND head.owner IS NULL,
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {durable} ELSE {lazy} END
 FROM done LEFT JOIN head ON true
 
 -- name: hand_over
--- Frees a lock, and grants it to the first who waits. The last answer: somebody may be waiting whom it did not see, so
--- `hand_on` must look again. $1 name, $2 owner, $3 client.
+-- Frees a lock, and grants it to the first waiter. The second last column says that it may have missed a waiter, so `hand_on`
+-- must look again. $1 name, $2 owner, $3 client.
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND l.owner = $2 FOR NO KEY UPDATE OF l
 ), {handing_over}
 
 -- name: hand_on
--- Grants a free lock to the first who waits.
+-- Grants a free lock to its first waiter.
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l WHERE l.name = $1 AND {is_free} AND l.waited
     FOR NO KEY UPDATE OF l
 ), {handing_over}
 
 -- name: hand_over_many
--- As `hand_over`, for arrays. A row that was passed over, though its lock is held by the claim, is locked by a transaction.
+-- As `hand_over`, for arrays. If a row was skipped although the claim holds the lock, a transaction has locked it.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
 ), mine AS (
@@ -261,15 +263,15 @@ WITH want AS (
 ), head AS (
     SELECT m.n, h.* FROM mine m CROSS JOIN LATERAL (
         {head} WHERE q.name = m.name AND q.owner <> m.owner ORDER BY q.ticket LIMIT 1 FOR UPDATE OF q SKIP LOCKED) h
-), {inheriting}, done AS (
+), {choosing_holder}, done AS (
     UPDATE {locks} l SET {giving}, waited = NOT m.same OR EXISTS (
-        SELECT 1 FROM {line} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
-    FROM mine m LEFT JOIN heir h USING (n) WHERE l.name = m.name
+        SELECT 1 FROM {live_waiters} WHERE q.name = m.name AND q.owner <> m.owner AND q.owner IS DISTINCT FROM h.owner)
+    FROM mine m LEFT JOIN next_holder h USING (n) WHERE l.name = m.name
     RETURNING m.n, l.token, l.expires_at, l.waited
 )
-SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {told},
+SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {notified},
     coalesce(done.waited AND head.owner IS NULL, false),
-    CASE WHEN EXISTS (SELECT 1 FROM heir) THEN {durable} ELSE {lazy} END
+    CASE WHEN EXISTS (SELECT 1 FROM next_holder) THEN {durable} ELSE {lazy} END
 FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
 ORDER BY w.n
 
@@ -290,33 +292,33 @@ SELECT done.n IS NOT NULL, l.expires_at IS NOT NULL
 FROM want w LEFT JOIN done USING (n) LEFT JOIN {held} l ON l.name = w.name AND l.owner = w.owner ORDER BY w.n
 
 -- name: leave
--- Gives places up. $1 owners.
+-- Leaves queues. $1 owners.
 DELETE FROM {waiters} q WHERE q.owner = ANY($1) RETURNING q.owner, q.name
 
--- part: tell
+-- part: notify
 WHEN q.client = {client} THEN q.seat
 WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.seat::text)::text IS NULL THEN NULL ELSE {elsewhere}
 
 -- part: next
--- The first in the line is told that it is its turn. One that does not want the lock alone may not be the only one, and
--- one that does need not be told while a group holds the lock.
-(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {tell} END
-    FROM {line} WHERE q.name = l.name AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1)
+-- Notifies the first waiter. A waiter for a group may not be the only one whose turn it is; a waiter that wants the lock
+-- exclusively need not be notified while a group holds it.
+(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {notify} END
+    FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1)
 
--- name: call_next
--- Tells the first in the line, where the lock can be taken. $1 names, $2 client.
+-- name: notify_heads
+-- Notifies the first waiters of locks that can be taken. $1 names, $2 client.
 SELECT l.name, {next} FROM {locks} l WHERE l.name = ANY($1) AND ({is_free} OR l.mode <> 0)
 
 -- name: turns
--- The first ones of this client, for whoever hears nothing. $1 names, $2 client.
+-- The first waiters that belong to this client, for clients that receive no notifications. $1 names, $2 client.
 SELECT l.name, CASE WHEN t.mode <> 0 THEN {several}
     WHEN l.mode = 0 AND t.client = $2 THEN t.seat END
 FROM {locks} l CROSS JOIN LATERAL (
-    SELECT q.seat, q.client, q.mode FROM {line} WHERE q.name = l.name AND q.owner <> l.owner
+    SELECT q.seat, q.client, q.mode FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
     ORDER BY q.ticket LIMIT 1) t
 WHERE l.name = ANY($1) AND ({is_free} OR l.mode < 0 OR l.members < l.mode)
 
--- name: announce
+-- name: notify_client
 SELECT pg_notify($1, $2)
 
 -- name: holders
@@ -331,7 +333,7 @@ WHERE expires_at > clock_timestamp() ORDER BY token
 -- How many, and how long the first has waited.
 SELECT count(*), CASE WHEN count(*) = count(q.entered_at)
     THEN (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint END
-FROM {line} WHERE q.name = $1
+FROM {live_waiters} WHERE q.name = $1
 
 -- name: force
 -- The owner changes, too: the old one must not take the release for its own.
@@ -343,11 +345,11 @@ UPDATE {locks} l SET expires_at = NULL, owner = $2, mode = 0, members = 0 FROM h
 RETURNING held.mode
 
 -- name: force_members
--- A statement of its own: it sees all members who came in before the lock's row was locked.
+-- A separate statement: it sees all members that joined before the lock's row was locked.
 DELETE FROM {members} WHERE name = $1 RETURNING expires_at > clock_timestamp()
 
 -- name: names
--- Of the locks that are held. The row of a lock that a group holds has a lease without an end.
+-- The names of the locks that are held. The row of a lock that a group holds has a lease without an end.
 SELECT name FROM {locks} WHERE expires_at > clock_timestamp() ORDER BY name
 
 -- name: about
@@ -360,7 +362,7 @@ SELECT {clock}, current_setting('fsync'), current_setting('full_page_writes'),
 SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT $2) AS portion
 
 -- name: purge
--- A row goes only when its token is lower than what a new row would start with. One that is in use is passed over.
+-- A row goes only when its token is lower than what a new row would start with. A row that is in use is skipped.
 DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND i.name <= $3
     AND coalesce(i.expires_at, i.acquired_at) < clock_timestamp() - $1 * interval '1 microsecond'
     AND i.acquired_at < clock_timestamp() - $1 * interval '1 microsecond' AND i.token < {clock}
@@ -375,7 +377,7 @@ DELETE FROM {waiters} q WHERE NOT EXISTS (SELECT 1 FROM {clients} c
 DELETE FROM {clients} WHERE alive_until < clock_timestamp() - interval '1 minute'
 
 -- name: verify
--- In the user's session, whose search path may name operators of its own. A takeover updates the lock's row or deletes the
+-- It runs in the user's session, whose search path may contain other operators. A takeover updates the lock's row or deletes the
 -- member's, so it waits for the end of the transaction. Not `FOR KEY SHARE`: that lets the former pass.
 SELECT 1 FROM {held} WHERE name OPERATOR(pg_catalog.=) $1 AND owner OPERATOR(pg_catalog.=) $2
     AND token OPERATOR(pg_catalog.=) $3 AND expires_at IS NOT NULL FOR SHARE

@@ -26,8 +26,8 @@ CREATE TABLE IF NOT EXISTS {members} (
 ) WITH (fillfactor = 50)
 
 -- name: waiters
--- It need not survive a crash: waiters whose places are gone enter again when they look. The client's own number of a place is
--- `seat`; `lease` is that of a grant by a release, and null where a release only wakes.
+-- It need not survive a crash: waiters whose places are gone enter again with their next poll. `seat` is the number that the
+-- client has given to the place; `lease` is the lease of a grant by a release, and null where a release only notifies.
 CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     ticket bigint GENERATED ALWAYS AS IDENTITY,
     name text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
-//! One connection to a database file, and what must be known of it.
+//! One connection to a database file, and its state.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) connect: SqliteConnectOptions,
-    /// Whether to take any file system.
+    /// Whether any file system is allowed.
     pub(super) any_filesystem: bool,
     /// Whether it has been opened before.
     pub(super) known: AtomicBool,
@@ -34,7 +34,7 @@ pub struct Connection {
     sqlite: SqliteConnection,
     files: Files,
     watch: Watching,
-    /// How its commits reach the disk. `None`: that is being changed.
+    /// How its commits reach the disk. `None`: the mode is being changed.
     commits: Option<Commits>,
     /// Whether the file system writes to a disk.
     is_flushed: bool,
@@ -60,7 +60,7 @@ impl Connection {
             let sqlite = match connect(&opening.connect).await {
                 Err(error) => {
                     idle::close_lost();
-                    // If it was there before, it is probably being replaced at this moment. A new log does not fit to
+                    // If the file existed before, it is probably being replaced at this moment. A new log does not match
                     // removed memory.
                     let is_known = opening.known.load(Ordering::Relaxed);
                     let is_between = is_known && (is_missing(&error) || Files::are_lost(&path));
@@ -78,7 +78,7 @@ impl Connection {
                 let commits = Some(Commits::Synced);
                 return Ok(Self { sqlite, files, watch: Watching::NotYet, commits, is_flushed });
             }
-            // The first time this is so for a file that opening has made.
+            // This is normal once, for a file that was created by opening it.
             sqlite.close().await?;
             if attempt > 2 {
                 // An idle connection of ours may be what holds a removed log.
@@ -92,13 +92,13 @@ impl Connection {
         )))
     }
 
-    /// For what does not write.
+    /// The connection for statements that do not write.
     pub(super) fn get(&mut self) -> &mut SqliteConnection {
         &mut self.sqlite
     }
 
-    /// Runs a statement that writes, by itself or in a transaction. The mode travels with it where it has to change, since
-    /// each message to the thread of the connection costs as much as a short statement.
+    /// Runs a statement that writes, alone or in a transaction. A change of the mode is sent in the same message, since each
+    /// message to the thread of the connection costs as much as a short statement.
     pub(super) async fn write<'q>(
         &mut self,
         sql: &Write,
@@ -109,15 +109,15 @@ impl Connection {
         if !switches {
             return write::run(&mut self.sqlite, query, 1).await;
         }
-        // If it fails, nobody knows which mode it has left.
+        // If the statement fails, the mode is unknown.
         self.commits = None;
         let done = write::run(&mut self.sqlite, query, 2).await?;
         self.commits = Some(sql.commits);
         Ok(done)
     }
 
-    /// Begins several statements that cost one commit. The transaction writes from its start, so it cannot fail half-way
-    /// for a snapshot that has grown old.
+    /// Begins a transaction of several statements. It is a writer from its start, so it cannot fail later because of an old
+    /// snapshot.
     pub(super) async fn begin(&mut self, commits: Commits) -> sqlx::Result<&mut SqliteConnection> {
         let switches = self.switches_to(commits);
         let pragma = if switches { commits.pragma() } else { "" };
@@ -131,7 +131,7 @@ impl Connection {
         Ok(&mut self.sqlite)
     }
 
-    /// Whether the mode has to change. Where an fsync does nothing, all is synced.
+    /// Whether the mode has to change. Where an fsync does nothing, the mode stays `Synced`.
     fn switches_to(&self, commits: Commits) -> bool {
         self.commits != Some(if self.is_flushed { commits } else { Commits::Synced })
     }
@@ -145,9 +145,9 @@ impl Connection {
     pub(super) async fn pause(&mut self, pause: Duration) -> sqlx::Result<()> {
         match &mut self.watch {
             Watching::Yes(watch) if watch.works() => {
-                // The pause begins anew with each success.
+                // The caller starts with a short pause after each success.
                 if pause < Duration::from_millis(2) {
-                    watch.has_helped();
+                    watch.note_success();
                 }
                 watch.change(&mut self.sqlite).await?;
             }
@@ -155,9 +155,9 @@ impl Connection {
             Watching::No => tokio::time::sleep(pause).await,
             Watching::NotYet => match Watch::on(self.files.log()) {
                 Ok(watch) => {
-                    // The name still leads to the log that this connection reads, so that is the one which is watched.
+                    // The name still leads to the log that this connection reads, so the watch is on the right file.
                     self.check()?;
-                    // What was written before is not told, so the caller looks at once.
+                    // Earlier writes cause no event, so the caller polls at once.
                     self.watch = Watching::Yes(Box::new(watch));
                 }
                 Err(error) => self.watch = not_watched(&error),
@@ -172,10 +172,10 @@ impl Connection {
     }
 }
 
-/// Says once for each process why waiters ask for their turn every few milliseconds.
+/// Logs, once per process, why waiters poll every few milliseconds.
 fn not_watched(why: &dyn std::fmt::Display) -> Watching {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(error = %why, "the log of the SQLite file cannot be watched; waiters ask for their turn instead");
     }
     Watching::No
@@ -187,7 +187,7 @@ async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnectio
     Ok(sqlite)
 }
 
-/// The mode is asked for on connecting, but SQLite does not fail where it cannot be had: it answers with another.
+/// Checks the journal mode. Connecting asks for it, but SQLite does not fail if it is not possible: it answers with another.
 async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite).await?;
     if mode.eq_ignore_ascii_case("wal") {

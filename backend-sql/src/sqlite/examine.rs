@@ -1,4 +1,4 @@
-//! What a person asks an SQLite file.
+//! The questions of an administrator to an SQLite file.
 
 use std::path::Path;
 
@@ -36,9 +36,9 @@ impl Examine for Sqlite {
     }
 }
 
-/// Refuses a database that has no lock tables where they may not be made: what opens it for locks makes it a database with a
-/// log first, and that is not wanted of the file of somebody else, or of an empty one.
-pub(super) async fn refuse_strange(file: &Path, table: &Table) -> Result<()> {
+/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches it to a
+/// write-ahead log, and that must not happen to a file of another program, or to an empty one.
+pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> Result<()> {
     let look = async {
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
         let mut conn = options.disable_statement_logging().connect().await?;
@@ -59,7 +59,7 @@ pub(super) async fn refuse_strange(file: &Path, table: &Table) -> Result<()> {
             );
             Err(Error::new(ErrorKind::Misconfigured, text).on_backend("sqlite"))
         }
-        // What is wrong with a file is told by the one who opens it for locks.
+        // Opening the file for locks reports what is wrong with it.
         Ok(_) | Err(_) => Ok(()),
     }
 }

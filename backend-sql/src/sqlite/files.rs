@@ -1,4 +1,4 @@
-//! Whether the files that a connection has opened are still those that others find under their names.
+//! Checks that the files which a connection has opened still have their names.
 //!
 //! SQLite opens files by name once, and never looks at the names again. If the database file is removed or replaced, or
 //! one of the two files beside it, then other processes open the new files and get the locks at once, while an old
@@ -29,10 +29,10 @@ type Id = Option<(u64, u64)>;
 /// time of modification can be set.
 type Stamp = (u64, u64, i64, i64);
 
-/// How long a stamp must have stood before it counts: the clock of a file system goes in steps of 1 to 10 ms, so a change
+/// How long a stamp must be unchanged before it counts: the clock of a file system goes in steps of 1 to 10 ms, so a change
 /// in the same step leaves the same stamp.
 const SETTLED: Duration = Duration::from_millis(50);
-/// How long the folder stands for the files. Something may be mounted over a file, which changes no folder.
+/// How long an unchanged folder is enough to trust the files. A mount over a file does not change the folder.
 const TRUST: Duration = Duration::from_millis(200);
 
 /// The files of one open connection.
@@ -45,25 +45,25 @@ pub(super) struct Files {
     seen: Cell<Option<Seen>>,
 }
 
-/// What a look at all files has found.
+/// The result of a check of all files.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// That of the folder, from before the look.
+    /// The stamp of the folder before the check.
     stamp: Stamp,
-    /// When this stamp was seen first.
+    /// When this stamp was read first.
     first: Instant,
-    looked: Instant,
+    checked: Instant,
 }
 
 impl Seen {
     /// Whether a later change of the folder would have another stamp.
     fn is_settled(&self) -> bool {
-        self.looked.duration_since(self.first) >= SETTLED
+        self.checked.duration_since(self.first) >= SETTLED
     }
 }
 
 impl Files {
-    /// What the name leads to now, to be compared with what is there after opening.
+    /// The file that the name leads to now, to compare it with the one after opening.
     pub(super) fn before(path: &Path) -> Option<Id> {
         id(path).ok()
     }
@@ -108,17 +108,17 @@ impl Files {
         let now = Instant::now();
         let stamp = self.folder.as_deref().and_then(|folder| stamp(folder).ok());
         let seen = self.seen.get().filter(|seen| Some(seen.stamp) == stamp);
-        if seen.is_some_and(|seen| seen.is_settled() && now.duration_since(seen.looked) < TRUST) {
+        if seen.is_some_and(|seen| seen.is_settled() && now.duration_since(seen.checked) < TRUST) {
             return Ok(());
         }
-        self.look()?;
+        self.check_each()?;
         let first = seen.map_or(now, |seen| seen.first);
-        self.seen.set(stamp.map(|stamp| Seen { stamp, first, looked: now }));
+        self.seen.set(stamp.map(|stamp| Seen { stamp, first, checked: now }));
         Ok(())
     }
 
-    /// Looks at each of the files.
-    fn look(&self) -> io::Result<()> {
+    /// Checks each of the files.
+    fn check_each(&self) -> io::Result<()> {
         for (name, known) in self.names.iter().zip(self.ids) {
             if id(name).ok() != Some(known) {
                 return Err(io::Error::other(format!("{} was removed or replaced", name.display())));
@@ -212,9 +212,9 @@ mod tests {
         files.check().expect("there");
         std::thread::sleep(SETTLED);
         files.check().expect("there");
-        let looked = files.seen.get().expect("seen").looked;
+        let checked = files.seen.get().expect("seen").checked;
         files.check().expect("there");
-        assert_eq!(files.seen.get().expect("seen").looked, looked, "one look is enough");
+        assert_eq!(files.seen.get().expect("seen").checked, checked, "one look is enough");
     }
 
     #[test]

@@ -27,13 +27,13 @@ RETURNING token";
 const AHEAD: &str = "q.name = ?1 AND q.ticket < ?4 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)";
 
-const SEAT: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+const INSERT_MEMBER: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
 VALUES (?1, ?2, ?3, {now} + ?4, {now}, ?5, ?6)";
 
 /// The token of a claim that is a member already, and asks again after a lost answer.
 const MEMBER: &str = "SELECT token FROM {members} WHERE name = ?1 AND owner = ?2";
 
-const PART: &str = "DELETE FROM {members} WHERE name = ?1 AND owner = ?2";
+const DELETE_MEMBER: &str = "DELETE FROM {members} WHERE name = ?1 AND owner = ?2";
 
 const REAP: &str = "DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}";
 
@@ -44,7 +44,7 @@ const SHRINK: &str = "UPDATE {locks} SET members = members - ?2,
     expires_at = CASE WHEN members > ?2 OR owner <> {group} THEN expires_at END
 WHERE name = ?1";
 
-const DESERTED: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?1";
+const STALE_GROUPS: &str = "SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?1";
 
 const DOWNGRADE: &str = "INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
 SELECT name, owner, token, expires_at, acquired_at, label, ?3 FROM {locks}
@@ -55,7 +55,7 @@ WHERE name = ?1";
 
 /// All who wait in this process and whose turn it is: the head of the queue, all readers at its head, or as many as
 /// there are permits.
-const CALL: &str = "SELECT q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
+const DUE_WAITERS: &str = "SELECT q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
         max(mode >= 0) OVER line AS behind_others FROM {queue}
     WHERE name = ?1 AND alive_until > {now} AND owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
     WINDOW line AS (ORDER BY ticket)) AS q LEFT JOIN {locks} AS l ON l.name = ?1
@@ -66,15 +66,15 @@ WHERE q.client = ?2 AND CASE WHEN coalesce(l.expires_at > {now} AND (l.mode = 0 
 
 pub(super) struct GroupStatements {
     pub(super) join: Sql,
-    pub(super) seat: Sql,
+    pub(super) insert_member: Sql,
     pub(super) member: Sql,
-    pub(super) part: Sql,
+    pub(super) delete_member: Sql,
     pub(super) reap: Sql,
     pub(super) shrink: Sql,
-    pub(super) deserted: Sql,
+    pub(super) stale_groups: Sql,
     pub(super) downgrade: Sql,
     pub(super) downgraded: Sql,
-    pub(super) call: Sql,
+    pub(super) due_waiters: Sql,
 }
 
 impl GroupStatements {
@@ -85,15 +85,15 @@ impl GroupStatements {
         };
         Self {
             join: sql(JOIN),
-            seat: sql(SEAT),
+            insert_member: sql(INSERT_MEMBER),
             member: sql(MEMBER),
-            part: sql(PART),
+            delete_member: sql(DELETE_MEMBER),
             reap: sql(REAP),
             shrink: sql(SHRINK),
-            deserted: sql(DESERTED),
+            stale_groups: sql(STALE_GROUPS),
             downgrade: sql(DOWNGRADE),
             downgraded: sql(DOWNGRADED),
-            call: sql(CALL),
+            due_waiters: sql(DUE_WAITERS),
         }
     }
 }

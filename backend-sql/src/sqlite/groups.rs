@@ -1,4 +1,4 @@
-//! What SQLite is asked about locks that several hold together.
+//! The requests about groups on SQLite.
 
 use std::time::Duration;
 
@@ -9,36 +9,40 @@ use sqlx::sqlite::SqliteConnection;
 use super::connection::Connection;
 use super::write::Commits;
 use super::{Sqlite, end};
-use crate::dialect::{Ask, Freed, NO_TICKET, Took, block, micros, token};
+use crate::dialect::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
 use crate::table::Sql;
 
 impl Sqlite {
-    async fn join_each(&self, conn: &mut SqliteConnection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let mut answers = Vec::with_capacity(asks.len());
-        for ask in asks {
-            answers.push(self.join_one(conn, ask).await?);
+    async fn join_each(
+        &self,
+        conn: &mut SqliteConnection,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.join_one(conn, request).await?);
         }
         Ok(answers)
     }
 
-    async fn join_one(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
-        let claim = &ask.claim;
+    async fn join_one(&self, conn: &mut SqliteConnection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
+        let claim = &request.claim;
         let tokens: Vec<i64> = sqlx::query_scalar(self.groups.join.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(claim.mode().code())
-            .bind(ask.ticket)
+            .bind(request.ticket)
             .bind(block(claim))
             .fetch_all(&mut *conn)
             .await?;
         let Some(&number) = tokens.first() else {
             return match self.member(conn, claim).await? {
-                Some(number) => Ok(Took::Member(token(number))),
-                None => self.refused(conn, ask).await,
+                Some(number) => Ok(TryAcquire::Member(token(number))),
+                None => self.refused(conn, request).await,
             };
         };
-        sqlx::query(self.groups.seat.get())
+        sqlx::query(self.groups.insert_member.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(number)
@@ -47,13 +51,13 @@ impl Sqlite {
             .bind(claim.mode().code())
             .execute(&mut *conn)
             .await?;
-        if ask.ticket != NO_TICKET {
+        if request.ticket != NO_TICKET {
             sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         }
-        Ok(Took::Granted(token(number)))
+        Ok(TryAcquire::Granted(token(number)))
     }
 
-    /// The token of a claim that is a member already.
+    /// The token of a claim that is already a member.
     async fn member(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
         sqlx::query_scalar(self.groups.member.get())
             .bind(claim.name().as_str())
@@ -62,18 +66,22 @@ impl Sqlite {
             .await
     }
 
-    async fn part_each(&self, conn: &mut SqliteConnection, claims: &[Claim]) -> sqlx::Result<Vec<bool>> {
-        let mut parted = Vec::with_capacity(claims.len());
+    async fn leave_each_group(
+        &self,
+        conn: &mut SqliteConnection,
+        claims: &[Claim],
+    ) -> sqlx::Result<Vec<bool>> {
+        let mut left = Vec::with_capacity(claims.len());
         for claim in claims {
-            let part = sqlx::query(self.groups.part.get())
+            let deleted = sqlx::query(self.groups.delete_member.get())
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .execute(&mut *conn)
                 .await?;
-            self.shrink(conn, claim.name(), part.rows_affected()).await?;
-            parted.push(part.rows_affected() > 0);
+            self.shrink(conn, claim.name(), deleted.rows_affected()).await?;
+            left.push(deleted.rows_affected() > 0);
         }
-        Ok(parted)
+        Ok(left)
     }
 
     async fn reap_each(&self, conn: &mut SqliteConnection, names: &[LockName]) -> sqlx::Result<()> {
@@ -84,7 +92,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Takes the members that have gone out of the count.
+    /// Subtracts the members that have left from the count.
     async fn shrink(&self, conn: &mut SqliteConnection, name: &LockName, gone: u64) -> sqlx::Result<()> {
         if gone == 0 {
             return Ok(());
@@ -93,16 +101,16 @@ impl Sqlite {
         shrink.execute(conn).await.map(|_| ())
     }
 
-    async fn step_down(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
+    async fn downgrade_rows(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
         let name = claim.name().as_str();
         let shared = Mode::Shared.code();
-        let seated = sqlx::query(self.groups.downgrade.get())
+        let inserted = sqlx::query(self.groups.downgrade.get())
             .bind(name)
             .bind(claim.owner().as_uuid())
             .bind(shared)
             .execute(&mut *conn)
             .await?;
-        if seated.rows_affected() == 0 {
+        if inserted.rows_affected() == 0 {
             return self.member(conn, claim).await.map(|member| member.is_some());
         }
         sqlx::query(self.groups.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
@@ -113,22 +121,27 @@ impl Sqlite {
 }
 
 impl Groups for Sqlite {
-    async fn join(&self, conn: &mut Connection, _: Mode, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
+    async fn join(
+        &self,
+        conn: &mut Connection,
+        _: Mode,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
         let conn = conn.begin(Commits::Synced).await?;
-        let answers = self.join_each(conn, asks).await;
+        let answers = self.join_each(conn, requests).await;
         end(conn, answers).await
     }
 
-    async fn part(
+    async fn leave_group(
         &self,
         conn: &mut Connection,
         claims: &[Claim],
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<Freed>> {
         conn.begin(Commits::Written).await?;
-        let parted = self.part_each(conn.get(), claims).await;
-        let parted = end(conn.get(), parted).await?;
-        self.freed(conn, claims, &parted, waiters).await
+        let left = self.leave_each_group(conn.get(), claims).await;
+        let left = end(conn.get(), left).await?;
+        self.freed(conn, claims, &left, waiters).await
     }
 
     async fn reap(
@@ -147,17 +160,17 @@ impl Groups for Sqlite {
         Ok(next)
     }
 
-    async fn deserted(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
+    async fn stale_groups(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
         let conn = conn.get();
         let names: Vec<String> =
-            sqlx::query_scalar(self.groups.deserted.get()).bind(micros(idle)).fetch_all(conn).await?;
+            sqlx::query_scalar(self.groups.stale_groups.get()).bind(micros(idle)).fetch_all(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
     async fn downgrade(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {
         let conn = conn.begin(Commits::Synced).await?;
-        let stepped = self.step_down(conn, claim).await;
-        end(conn, stepped).await
+        let downgraded = self.downgrade_rows(conn, claim).await;
+        end(conn, downgraded).await
     }
 
     async fn head(
@@ -178,14 +191,14 @@ impl Groups for Sqlite {
         Ok(head.flatten())
     }
 
-    async fn call(
+    async fn due_waiters(
         &self,
         conn: &mut Connection,
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let conn = conn.get();
-        let call: &Sql = &self.groups.call;
-        sqlx::query_scalar(call.get()).bind(name.as_str()).bind(waiters.client()).fetch_all(conn).await
+        let due: &Sql = &self.groups.due_waiters;
+        sqlx::query_scalar(due.get()).bind(name.as_str()).bind(waiters.client()).fetch_all(conn).await
     }
 }

@@ -1,4 +1,4 @@
-//! What SQLite is asked about locks that one holds alone, and about the queue.
+//! The requests about exclusive locks and about the queue on SQLite.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use super::connection::Connection;
 use super::write::Commits;
 use super::{Sqlite, end, json};
 use crate::dialect::{
-    Ask, Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, Took, WaitersRow, block, micros, status,
-    token,
+    Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, TakeRequest, TryAcquire, WaitersRow, block,
+    micros, status, token,
 };
 use crate::groups::Groups;
 use crate::purge::{PORTION, Portion};
 
-/// How a lock stands, as one claim sees it.
-struct Standing {
+/// The state of a lock, as one claim sees it.
+struct LockState {
     in_use: Option<i64>,
     left: Option<i64>,
     is_mine: bool,
 }
 
-impl Standing {
-    fn answer(&self, ask: &Ask) -> Took {
-        Took::refused(&ask.claim, self.in_use, self.left)
+impl LockState {
+    fn answer(&self, request: &TakeRequest) -> TryAcquire {
+        TryAcquire::refused(&request.claim, self.in_use, self.left)
     }
 }
 
 impl Sqlite {
-    async fn take_one(&self, conn: &mut Connection, ask: &Ask) -> sqlx::Result<Took> {
-        let claim = &ask.claim;
-        // One that was found taken of late is looked at first, unless the claim has been waiting for its turn: a refusal is
-        // one statement then, and one that keeps no other writer out.
-        if ask.ticket == NO_TICKET && self.hot.is_hot(claim.name()) {
-            let standing = self.standing(conn.get(), ask).await?;
-            if !standing.is_mine && standing.answer(ask) != Took::Busy(None) {
-                return Ok(self.note_refused(ask, &standing));
+    async fn take_one(&self, conn: &mut Connection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
+        let claim = &request.claim;
+        // A lock that was found held lately is read first, unless the claim has been waiting for its turn. One statement is
+        // then enough to refuse it, and it does not block other writers.
+        if request.ticket == NO_TICKET && self.hot.is_hot(claim.name()) {
+            let state = self.lock_state(conn.get(), request).await?;
+            if !state.is_mine && state.answer(request) != TryAcquire::Busy(None) {
+                return Ok(self.note_refused(request, &state));
             }
         }
         let taken = conn
@@ -50,34 +50,42 @@ impl Sqlite {
                     .bind(claim.owner().as_uuid())
                     .bind(micros(claim.ttl()))
                     .bind(claim.label())
-                    .bind(ask.ticket)
+                    .bind(request.ticket)
                     .bind(block(claim))
             })
             .await?;
         match taken.rows.as_slice() {
-            [row] => Ok(Took::Granted(token(row.try_get(0)?))),
-            _ => self.refused(conn.get(), ask).await,
+            [row] => Ok(TryAcquire::Granted(token(row.try_get(0)?))),
+            _ => self.refused(conn.get(), request).await,
         }
     }
 
-    pub(super) async fn refused(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Took> {
-        let standing = self.standing(conn, ask).await?;
-        Ok(self.note_refused(ask, &standing))
+    pub(super) async fn refused(
+        &self,
+        conn: &mut SqliteConnection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<TryAcquire> {
+        let state = self.lock_state(conn, request).await?;
+        Ok(self.note_refused(request, &state))
     }
 
-    fn note_refused(&self, ask: &Ask, standing: &Standing) -> Took {
-        self.hot.note(ask.claim.name());
-        standing.answer(ask)
+    fn note_refused(&self, request: &TakeRequest, state: &LockState) -> TryAcquire {
+        self.hot.note(request.claim.name());
+        state.answer(request)
     }
 
-    async fn standing(&self, conn: &mut SqliteConnection, ask: &Ask) -> sqlx::Result<Standing> {
-        let (in_use, left, is_mine) = sqlx::query_as(self.sql.standing.get())
-            .bind(ask.claim.name().as_str())
-            .bind(ask.ticket)
-            .bind(ask.claim.owner().as_uuid())
+    async fn lock_state(
+        &self,
+        conn: &mut SqliteConnection,
+        request: &TakeRequest,
+    ) -> sqlx::Result<LockState> {
+        let (in_use, left, is_mine) = sqlx::query_as(self.sql.lock_state.get())
+            .bind(request.claim.name().as_str())
+            .bind(request.ticket)
+            .bind(request.claim.owner().as_uuid())
             .fetch_one(conn)
             .await?;
-        Ok(Standing { in_use, left, is_mine })
+        Ok(LockState { in_use, left, is_mine })
     }
 
     async fn release_each(
@@ -95,15 +103,19 @@ impl Sqlite {
         self.freed(conn, claims, &released, waiters).await
     }
 
-    async fn take_each(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        let mut answers = Vec::with_capacity(asks.len());
-        for ask in asks {
-            answers.push(self.take_one(&mut *conn, ask).await?);
+    async fn take_each(
+        &self,
+        conn: &mut Connection,
+        requests: &[TakeRequest],
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.take_one(&mut *conn, request).await?);
         }
         Ok(answers)
     }
 
-    /// Answers with how many held the lock.
+    /// Frees a lock. Returns the number of holders.
     async fn force(&self, conn: &mut SqliteConnection, name: &LockName) -> sqlx::Result<usize> {
         let mode: Option<i64> =
             sqlx::query_scalar(self.sql.held.get()).bind(name.as_str()).fetch_optional(&mut *conn).await?;
@@ -123,16 +135,16 @@ impl Sqlite {
 }
 
 impl Dialect for Sqlite {
-    async fn take(&self, conn: &mut Connection, asks: &[Ask]) -> sqlx::Result<Vec<Took>> {
-        if asks.len() == 1 {
-            return self.take_each(conn, asks).await;
+    async fn take(&self, conn: &mut Connection, requests: &[TakeRequest]) -> sqlx::Result<Vec<TryAcquire>> {
+        if requests.len() == 1 {
+            return self.take_each(conn, requests).await;
         }
         conn.begin(Commits::Synced).await?;
-        let answers = self.take_each(conn, asks).await;
+        let answers = self.take_each(conn, requests).await;
         end(conn.get(), answers).await
     }
 
-    // What is released and granted to the next at once, is a grant: then this must be `Synced`.
+    // If a release granted the lock to the next waiter in the same step, this would have to be `Synced`.
     async fn release(
         &self,
         conn: &mut Connection,
@@ -170,9 +182,9 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(answer).collect())
     }
 
-    async fn enroll(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
-        let enrolled = conn
-            .write(&self.sql.enroll, |query| {
+    async fn enqueue(&self, conn: &mut Connection, claim: &Claim, client: Uuid) -> sqlx::Result<i64> {
+        let enqueued = conn
+            .write(&self.sql.enqueue, |query| {
                 query
                     .bind(claim.name().as_str())
                     .bind(claim.owner().as_uuid())
@@ -182,20 +194,21 @@ impl Dialect for Sqlite {
                     .bind(claim.mode().code())
             })
             .await?;
-        enrolled.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+        enqueued.rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
     }
 
     async fn keep(&self, conn: &mut Connection, places: &[(i64, Uuid)]) -> sqlx::Result<Vec<bool>> {
         let tickets: Vec<_> = places.iter().map(|(ticket, _)| *ticket).collect();
         let asked = json(&tickets)?;
-        let kept = conn.write(&self.sql.stay, |query| query.bind(asked).bind(micros(PLACE_TTL))).await?.rows;
+        let kept =
+            conn.write(&self.sql.keep_place, |query| query.bind(asked).bind(micros(PLACE_TTL))).await?.rows;
         let kept: HashSet<i64> = kept.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         Ok(tickets.iter().map(|ticket| kept.contains(ticket)).collect())
     }
 
-    async fn tidy(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
+    async fn forget_places(&self, conn: &mut Connection, tickets: &[i64]) -> sqlx::Result<()> {
         let tickets = json(tickets)?;
-        conn.write(&self.sql.tidy, |query| query.bind(tickets)).await.map(|_| ())
+        conn.write(&self.sql.forget_place, |query| query.bind(tickets)).await.map(|_| ())
     }
 
     async fn leave(&self, conn: &mut Connection, claim: &Claim) -> sqlx::Result<bool> {

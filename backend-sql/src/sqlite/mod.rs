@@ -29,7 +29,7 @@ use self::connection::{Connection, Opening};
 use self::group_statements::GroupStatements;
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
-use crate::dialect::Told;
+use crate::dialect::Notification;
 use crate::error::ended;
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -44,11 +44,11 @@ pub type SqliteLock = SqlLock<Sqlite>;
 /// The SQLite dialect.
 pub struct Sqlite {
     opening: Opening,
-    /// Whether a file that has none of our tables gets them.
+    /// Whether missing tables are created.
     create: bool,
     sql: Statements,
     groups: GroupStatements,
-    /// The locks that were found taken of late. It decides which statement is tried first and nothing else.
+    /// The locks that were found held lately. This only decides which statement is tried first.
     hot: Hot,
 }
 
@@ -83,7 +83,7 @@ impl SqliteLock {
         let file = absolute(file)
             .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
         if !options.create {
-            examine::refuse_strange(&file, &table).await?;
+            examine::refuse_without_tables(&file, &table).await?;
         }
         let connect = SqliteConnectOptions::new()
             .filename(file)
@@ -130,7 +130,7 @@ impl fmt::Debug for Sqlite {
     }
 }
 
-/// Whether there is no transaction to be ended.
+/// Whether the transaction has already ended.
 fn is_over(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.message().contains("no transaction is active")
 }
@@ -167,8 +167,8 @@ impl Database for Sqlite {
     async fn connect(&self) -> sqlx::Result<Connection> {
         let is_first = !self.opening.known.load(Ordering::Relaxed);
         let mut conn = Connection::open(&self.opening).await?;
-        // Whoever connects first is told what is wrong with the tables. Later, a file without any is a new one that was
-        // put in the place of the old one, or made by us just now.
+        // The first connection reports what is wrong with the tables. A later one that finds none has a new file: one that
+        // replaced the old file, or that was created just now.
         if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
             self.create(&mut conn).await?;
         }
@@ -200,7 +200,7 @@ impl Database for Sqlite {
     }
 
     async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
-        // As it was opened, or by the last grant; what is created once is synced by the first grant at the latest.
+        // The mode is that of the last write. The first grant syncs the tables at the latest.
         let conn = conn.get();
         for statement in &self.sql.create {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
@@ -236,12 +236,12 @@ impl Database for Sqlite {
         Ok(None)
     }
 
-    async fn notification((): &mut ()) -> sqlx::Result<Option<Told>> {
+    async fn notification((): &mut ()) -> sqlx::Result<Option<Notification>> {
         std::future::pending().await
     }
 }
 
-/// Whether the tables are not there at all.
+/// Whether the tables are missing.
 fn is_empty(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.message().contains("no such table"))
 }

@@ -76,7 +76,7 @@ RETURNING token";
 
 /// How the lock is held or, if it is free, how the first one ahead asks for it; when the first lease of its holders
 /// ends; and whether this claim was the last to take it alone.
-const STANDING: &str = "SELECT
+const LOCK_STATE: &str = "SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
     CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}
@@ -98,16 +98,16 @@ FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS tt
 WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
 RETURNING owner";
 
-const ENROLL: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
+const ENQUEUE: &str = "INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
 VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6, {now})
 ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
 RETURNING ticket";
 
-const STAY: &str = "UPDATE {queue} SET alive_until = {now} + ?2
+const KEEP_PLACE: &str = "UPDATE {queue} SET alive_until = {now} + ?2
 WHERE ticket IN (SELECT value FROM json_each(?1))
 RETURNING ticket";
 
-const TIDY: &str = "DELETE FROM {queue} WHERE ticket IN (SELECT value FROM json_each(?1))";
+const FORGET_PLACE: &str = "DELETE FROM {queue} WHERE ticket IN (SELECT value FROM json_each(?1))";
 
 const LEAVE: &str = "DELETE FROM {queue} WHERE owner = ?1";
 
@@ -160,14 +160,14 @@ WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNI
 
 pub(super) struct Statements {
     pub(super) take: Write,
-    pub(super) standing: Sql,
+    pub(super) lock_state: Sql,
     pub(super) release: Write,
     pub(super) next: Sql,
     pub(super) renew: Write,
     pub(super) renew_members: Write,
-    pub(super) enroll: Write,
-    pub(super) stay: Write,
-    pub(super) tidy: Write,
+    pub(super) enqueue: Write,
+    pub(super) keep_place: Write,
+    pub(super) forget_place: Write,
     pub(super) leave: Write,
     pub(super) turns: Sql,
     pub(super) holders: Sql,
@@ -193,14 +193,14 @@ impl Statements {
         let held = |text: &str| HeldSql::new(table, &fill(text));
         Self {
             take: synced(TAKE),
-            standing: sql(STANDING),
+            lock_state: sql(LOCK_STATE),
             release: written(RELEASE),
             next: sql(NEXT),
             renew: synced(&RENEW.replace("{held}", "{locks}")),
             renew_members: synced(&RENEW.replace("{held}", "{members}")),
-            enroll: written(ENROLL),
-            stay: written(STAY),
-            tidy: written(TIDY),
+            enqueue: written(ENQUEUE),
+            keep_place: written(KEEP_PLACE),
+            forget_place: written(FORGET_PLACE),
             leave: written(LEAVE),
             turns: sql(TURNS),
             holders: sql(HOLDERS),

@@ -1,13 +1,13 @@
-//! Learning at once that somebody has written to the database.
+//! Notices at once that another process has written to the database.
 //!
-//! Each commit writes to the log, and the operating system says so. It says so when the write begins to be seen, which is
-//! before the commit is: `PRAGMA data_version` changes last, after an fsync if there is one. So the version is asked for
-//! in short turns behind each event, and in longer ones if that takes long.
+//! Each commit writes to the log, and the operating system reports it. The event comes before the commit is visible:
+//! `PRAGMA data_version` changes last, after an fsync if there is one. So the version is read repeatedly after each event, at
+//! short intervals first, then at longer ones.
 //!
 //! The watch is on the file, not on its name. While a connection is open, SQLite neither removes the log nor makes it
 //! anew: a checkpoint overwrites it in place or cuts it off, and only the last connection to close removes it. If somebody
 //! else removes it, [`Connection::check`](super::connection::Connection::check) notices, and a new connection gets a new watch.
-//! Whatever goes wrong with the watch, the database is looked at every tenth of a second.
+//! Even if the watch fails, the database is polled every tenth of a second.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,62 +19,62 @@ use sqlx::sqlite::SqliteConnection;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long to wait for an event before the database is looked at anyway: leases end without an event.
-const LONGEST: Duration = Duration::from_millis(100);
-/// How long the version is asked for without a pause, behind an event.
+/// How long to wait for an event before the database is polled anyway: a lease ends without an event.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// How long the version is read without a pause after an event.
 const SPIN: Duration = Duration::from_micros(300);
-/// How many looks there are at most that find nothing, when others write all the time: this apart, but for a few that
-/// come together.
-const APART: Duration = Duration::from_micros(500);
-const TOGETHER: u32 = 20;
+/// The shortest average time between two polls, when others write all the time and the polls find nothing. A few polls may
+/// come closer together.
+const MIN_INTERVAL: Duration = Duration::from_micros(500);
+const BURST: u32 = 20;
 
 /// A watch on the log of a database.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Works as long as it is not dropped.
+    /// The watch ends when this is dropped.
     _watcher: RecommendedWatcher,
-    said: Arc<Said>,
-    /// The version at the last look.
+    events: Arc<Events>,
+    /// The version at the last poll.
     seen: Option<i64>,
-    /// When the next look would be due if all had been [`APART`].
+    /// When the next poll would be due if all were [`MIN_INTERVAL`] apart.
     due: Instant,
 }
 
-/// What the operating system has said.
+/// The events of the operating system.
 #[derive(Debug, Default)]
-struct Said {
+struct Events {
     event: Notify,
     failed: AtomicBool,
 }
 
 impl Watch {
     pub(super) fn on(log: &Path) -> notify::Result<Self> {
-        let said = Arc::<Said>::default();
-        let tell = Arc::clone(&said);
+        let events = Arc::<Events>::default();
+        let sender = Arc::clone(&events);
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if event.is_err() {
-                tell.failed.store(true, Ordering::Relaxed);
+                sender.failed.store(true, Ordering::Relaxed);
             }
-            tell.event.notify_one();
+            sender.event.notify_one();
         })?;
         watcher.watch(log, RecursiveMode::NonRecursive)?;
-        Ok(Self { _watcher: watcher, said, seen: None, due: Instant::now() })
+        Ok(Self { _watcher: watcher, events, seen: None, due: Instant::now() })
     }
 
     /// Whether it still works.
     pub(super) fn works(&self) -> bool {
-        !self.said.failed.load(Ordering::Relaxed)
+        !self.events.failed.load(Ordering::Relaxed)
     }
 
-    /// The last look has found what it was for, so the next one is worth its cost, too.
-    pub(super) fn has_helped(&mut self) {
-        self.due = Instant::now().checked_sub(APART * TOGETHER).unwrap_or(self.due);
+    /// Notes that the last poll found a waiter's turn, so that the next ones may follow at once.
+    pub(super) fn note_success(&mut self) {
+        self.due = Instant::now().checked_sub(MIN_INTERVAL * BURST).unwrap_or(self.due);
     }
 
-    /// Waits until the database has changed, or for a tenth of a second; answers whether it has.
+    /// Waits until the database has changed, or for a tenth of a second. Returns whether it has changed.
     pub(super) async fn change(&mut self, conn: &mut SqliteConnection) -> sqlx::Result<bool> {
-        let until = Instant::now() + LONGEST;
-        if timeout(LONGEST, self.said.event.notified()).await.is_err() {
+        let until = Instant::now() + LONGEST_WAIT;
+        if timeout(LONGEST_WAIT, self.events.event.notified()).await.is_err() {
             return Ok(false);
         }
         self.not_too_often().await;
@@ -96,11 +96,11 @@ impl Watch {
         }
     }
 
-    /// The files of others may be written thousands of times a second.
+    /// Limits the number of polls: other programs may write the file thousands of times a second.
     async fn not_too_often(&mut self) {
         let now = Instant::now();
-        let earliest = now.checked_sub(APART * TOGETHER).unwrap_or(now);
-        self.due = (self.due + APART).max(earliest);
+        let earliest = now.checked_sub(MIN_INTERVAL * BURST).unwrap_or(now);
+        self.due = (self.due + MIN_INTERVAL).max(earliest);
         if self.due > now {
             sleep_until(self.due).await;
         }
@@ -123,8 +123,8 @@ mod tests {
         sqlx::raw_sql(sql).execute(conn).await.expect("a statement");
     }
 
-    /// Whether the next changes are heard of. An event that comes late is for the next question.
-    async fn is_told(watch: &mut Watch, reader: &mut SqliteConnection) -> bool {
+    /// Whether a change is noticed. An event that comes late counts for the next call.
+    async fn is_notified(watch: &mut Watch, reader: &mut SqliteConnection) -> bool {
         for _ in 0..100 {
             if watch.change(reader).await.expect("an answer") {
                 return true;
@@ -158,7 +158,7 @@ mod tests {
             run(&mut writer, what).await;
             for _ in 0..3 {
                 run(&mut writer, "UPDATE t SET x = x + 1").await;
-                assert!(is_told(&mut watch, &mut reader).await, "after {what}");
+                assert!(is_notified(&mut watch, &mut reader).await, "after {what}");
             }
         }
         // All others go, and come back.
@@ -166,7 +166,7 @@ mod tests {
         for _ in 0..3 {
             let mut writer = open.connect().await.expect("a file");
             run(&mut writer, "UPDATE t SET x = x + 1").await;
-            assert!(is_told(&mut watch, &mut reader).await);
+            assert!(is_notified(&mut watch, &mut reader).await);
             writer.close().await.expect("closed");
         }
         assert!(watch.works());

@@ -50,7 +50,7 @@ impl Write {
         Self { commits, plain: sql(text), switching: sql(&format!("{} {text}", commits.pragma())) }
     }
 
-    /// For a transaction, whose mode was set before it began.
+    /// The statement in a transaction, whose mode was set before it began.
     pub(super) fn inside(&self) -> &Sql {
         &self.plain
     }
@@ -60,7 +60,7 @@ impl Write {
     }
 }
 
-/// What came of a statement.
+/// The result of a statement.
 pub(super) struct Done {
     pub(super) rows: Vec<SqliteRow>,
     pub(super) changed: u64,
@@ -68,10 +68,10 @@ pub(super) struct Done {
 
 /// Runs a query up to the end of its `statements`-th statement.
 ///
-/// To the end, not to the first row: that comes before the commit. And SQLite moves its log into the
-/// database file only behind a statement that runs to its end; otherwise the log grows without bound, and each commit gets
-/// slower. But not further: the end of the query is one more message of the thread that has the connection, and to be
-/// woken by a message costs as much as the statement.
+/// It does not stop at the first row, which comes before the commit. SQLite moves its log into the database file only after a
+/// statement that runs to its end; otherwise the log grows without bound, and each commit gets slower. It does not wait for the
+/// end of the query either: that is one more message of the connection's thread, and receiving a message costs as much as the
+/// statement.
 pub(super) async fn run(
     conn: &mut SqliteConnection,
     query: Query<'_, sqlx::Sqlite, SqliteArguments>,

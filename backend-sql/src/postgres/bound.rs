@@ -5,36 +5,36 @@
 //! without an error. A text that has everything in it means the same on all of them.
 
 use sqlx::postgres::{PgArguments, PgConnection, PgQueryResult, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, Encode, FromRow, Type};
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
 
 use super::session::FOR_ONE;
 use crate::table::Sql;
 
-/// How arguments travel.
+/// How arguments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Prepared,
-    Written,
+    Inline,
 }
 
-enum Arguing {
+enum Arguments {
     Prepared(sqlx::Result<PgArguments>),
-    Written(Vec<String>),
+    Inline(Vec<String>),
 }
 
-/// A statement that is about to be sent.
-#[must_use = "a call that is not sent does nothing"]
-pub(super) struct Call<'a> {
+/// A statement with its arguments.
+#[must_use = "a statement that is not sent does nothing"]
+pub(super) struct BoundStatement<'a> {
     sql: &'a Sql,
-    arguments: Arguing,
+    arguments: Arguments,
 }
 
-impl<'a> Call<'a> {
+impl<'a> BoundStatement<'a> {
     pub(super) fn new(sql: &'a Sql, style: Style) -> Self {
         let arguments = match style {
-            Style::Prepared => Arguing::Prepared(Ok(PgArguments::default())),
-            Style::Written => Arguing::Written(Vec::new()),
+            Style::Prepared => Arguments::Prepared(Ok(PgArguments::default())),
+            Style::Inline => Arguments::Inline(Vec::new()),
         };
         Self { sql, arguments }
     }
@@ -45,14 +45,14 @@ impl<'a> Call<'a> {
         T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + Literal,
     {
         match &mut self.arguments {
-            Arguing::Prepared(arguments) => {
+            Arguments::Prepared(arguments) => {
                 if let Ok(bound) = arguments
                     && let Err(error) = bound.add(value)
                 {
                     *arguments = Err(sqlx::Error::Encode(error));
                 }
             }
-            Arguing::Written(texts) => texts.push(literal(&value)),
+            Arguments::Inline(texts) => texts.push(literal(&value)),
         }
         self
     }
@@ -62,10 +62,10 @@ impl<'a> Call<'a> {
         T: for<'r> FromRow<'r, PgRow>,
     {
         let rows = match self.arguments {
-            Arguing::Prepared(arguments) => {
+            Arguments::Prepared(arguments) => {
                 sqlx::query_with(self.sql.get(), arguments?).fetch_all(conn).await?
             }
-            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_all(conn).await?,
+            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_all(conn).await?,
         };
         rows.iter().map(T::from_row).collect()
     }
@@ -75,10 +75,10 @@ impl<'a> Call<'a> {
         T: for<'r> FromRow<'r, PgRow>,
     {
         let row = match self.arguments {
-            Arguing::Prepared(arguments) => {
+            Arguments::Prepared(arguments) => {
                 sqlx::query_with(self.sql.get(), arguments?).fetch_optional(conn).await?
             }
-            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_optional(conn).await?,
+            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).fetch_optional(conn).await?,
         };
         row.as_ref().map(T::from_row).transpose()
     }
@@ -109,13 +109,15 @@ impl<'a> Call<'a> {
 
     pub(super) async fn execute(self, conn: &mut PgConnection) -> sqlx::Result<PgQueryResult> {
         match self.arguments {
-            Arguing::Prepared(arguments) => sqlx::query_with(self.sql.get(), arguments?).execute(conn).await,
-            Arguing::Written(texts) => sqlx::raw_sql(alone(self.sql, &texts)).execute(conn).await,
+            Arguments::Prepared(arguments) => {
+                sqlx::query_with(self.sql.get(), arguments?).execute(conn).await
+            }
+            Arguments::Inline(texts) => sqlx::raw_sql(alone(self.sql, &texts)).execute(conn).await,
         }
     }
 }
 
-/// What can be written into a statement. Everything is quoted, numbers too: so a minus is no operator.
+/// A value that can be written into a statement. All values are quoted, including numbers, so that a minus is no operator.
 pub(super) trait Literal {
     /// The type's name in SQL.
     fn kind() -> String;
@@ -128,8 +130,8 @@ impl Literal for &str {
         "text".to_owned()
     }
 
-    /// In the form in which a backslash means the same whatever the server's settings are. A NUL would end the
-    /// statement: the server finds no end of the quotation then, and refuses it.
+    /// Writes the form in which a backslash means the same with any settings of the server. A NUL would end the statement: the
+    /// server then finds no closing quote, and refuses it.
     fn write(&self, out: &mut String) {
         out.push_str("E'");
         for part in self.chars() {
@@ -198,12 +200,12 @@ fn literal<T: Literal>(value: &T) -> String {
     text + "::" + &T::kind()
 }
 
-/// A statement that depends on nothing that the session has.
+/// A statement that does not depend on the session.
 fn alone(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
     AssertSqlSafe(FOR_ONE.to_owned() + &written(sql, arguments).0)
 }
 
-/// Puts the arguments in the places of `$1`, `$2` and so on. Safe, since every literal is quoted.
+/// Replaces `$1`, `$2` and so on by the arguments. This is safe, since every literal is quoted.
 fn written(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
     let mut parts = sql.text().split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -213,7 +215,7 @@ fn written(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
         let argument = number.parse().ok().and_then(|number: usize| arguments.get(number.checked_sub(1)?));
         match argument {
             Some(argument) => whole.push_str(argument),
-            // Not ours to fill: the server says what is missing.
+            // There is no such argument: the server reports it.
             None => whole.extend(["$", number]),
         }
         whole.push_str(rest);
