@@ -6,6 +6,7 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
+use super::follow_up::FollowUp;
 use super::statements::{ELSEWHERE, UNSEEN};
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
@@ -68,13 +69,25 @@ impl Postgres {
         names: Vec<&str>,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let heads: Vec<(String, Option<i64>)> = self
-            .statement(&self.sql.notify_heads)
-            .bind(names)
-            .bind(waiters.client())
-            .rows(&mut *conn)
-            .await?;
+        let heads = self.heads(conn, &names, waiters).await?;
         self.behind_each(conn, heads, waiters).await
+    }
+
+    /// The heads of the queues of these locks that can be taken. Those of other processes are notified.
+    async fn heads(
+        &self,
+        conn: &mut PgConnection,
+        names: &[&str],
+        waiters: &Waiters,
+    ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
+        let mut follow_up = FollowUp::default();
+        loop {
+            let notify = self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(waiters.client());
+            let heads = notify.rows(&mut *conn).await;
+            if let Some(heads) = follow_up.settle(self, heads) {
+                return heads;
+            }
+        }
     }
 
     /// Removes one member from its group.
@@ -205,12 +218,7 @@ impl Groups for Postgres {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<i64>> {
-        let head: Option<(String, Option<i64>)> = self
-            .statement(&self.sql.notify_heads)
-            .bind(vec![name.as_str()])
-            .bind(waiters.client())
-            .row(conn)
-            .await?;
+        let head = self.heads(conn, &[name.as_str()], waiters).await?.pop();
         Ok(head.and_then(|(_, head)| head).filter(|head| *head != ELSEWHERE))
     }
 
@@ -220,12 +228,14 @@ impl Groups for Postgres {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let due: Vec<Option<i64>> = self
-            .statement(&self.sql.due_waiters)
-            .bind(name.as_str())
-            .bind(waiters.client())
-            .values(conn)
-            .await?;
+        let mut follow_up = FollowUp::default();
+        let due: Vec<Option<i64>> = loop {
+            let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(waiters.client());
+            let due = notify.values(&mut *conn).await;
+            if let Some(due) = follow_up.settle(self, due) {
+                break due?;
+            }
+        };
         Ok(due.into_iter().flatten().filter(|number| *number != ELSEWHERE).collect())
     }
 }

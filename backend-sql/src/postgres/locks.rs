@@ -7,6 +7,7 @@ use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::follow_up::FollowUp;
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
@@ -97,8 +98,14 @@ impl Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Freed> {
         if let (.., true, _) = handed {
+            let mut follow_up = FollowUp::default();
             // This statement sees each waiter that entered before the lock was free. One that entered later has seen that.
-            handed = self.hand(conn, &self.sql.hand_on, claim, waiters).await?.unwrap_or_default();
+            handed = loop {
+                let looked = self.hand(conn, &self.sql.hand_on, claim, waiters).await;
+                if let Some(looked) = follow_up.settle(self, looked) {
+                    break looked?.unwrap_or_default();
+                }
+            };
         }
         let mut freed = Freed::new(true, Vec::new());
         match handed {

@@ -4,6 +4,7 @@ mod address;
 mod bound;
 mod claims;
 mod examine;
+mod follow_up;
 mod groups;
 mod locks;
 mod session;
