@@ -27,7 +27,7 @@ use crate::service::Statements;
 
 /// How long the task runs on when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
-/// How long a waiter waits for the subscription before it goes on without one.
+/// How long waiters wait for the first subscription of a task before they go on without one.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 const SHORTEST_POLL_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_POLL_PAUSE: Duration = Duration::from_millis(20);
@@ -57,7 +57,14 @@ enum Delivery {
 
 pub(crate) struct Notifier<D: Dialect> {
     state: NotifierTask<D>,
-    task: Mutex<Option<(JoinHandle<()>, watch::Receiver<bool>)>>,
+    task: Mutex<Option<Subscribing>>,
+}
+
+/// The task since it was started.
+struct Subscribing {
+    handle: JoinHandle<()>,
+    began: Moment,
+    subscribed: watch::Receiver<bool>,
 }
 
 impl<D: Dialect> Notifier<D> {
@@ -80,29 +87,31 @@ impl<D: Dialect> Notifier<D> {
     /// Makes sure that the task runs, and waits until it has subscribed. A waiter calls this before it enters the queue, so
     /// that no notification is sent before the subscription.
     pub(crate) async fn ready(&self) {
-        let mut subscribed = {
+        let (began, mut subscribed) = {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
             match &*task {
-                Some((handle, subscribed)) if !handle.is_finished() => subscribed.clone(),
+                Some(task) if !task.handle.is_finished() => (task.began, task.subscribed.clone()),
                 _ => {
                     let (ready, subscribed) = watch::channel(false);
-                    let state = self.state.clone();
+                    let (state, began) = (self.state.clone(), Moment::now());
                     let handle = tokio::spawn(async move { state.run(&ready).await });
-                    *task = Some((handle, subscribed.clone()));
-                    subscribed
+                    *task = Some(Subscribing { handle, began, subscribed: subscribed.clone() });
+                    (began, subscribed)
                 }
             }
         };
-        // Without a subscription the waiter depends on its timer.
-        drop(timeout(SUBSCRIBE_TIMEOUT, subscribed.wait_for(|ready| *ready)).await);
+        // Without a subscription the waiter depends on its timer. It waits once, not before each request: others that come
+        // later and need not wait would enter the queue before it.
+        let left = began.after(SUBSCRIBE_TIMEOUT).remaining();
+        drop(timeout(left, subscribed.wait_for(|ready| *ready)).await);
     }
 }
 
 impl<D: Dialect> Drop for Notifier<D> {
     fn drop(&mut self) {
         let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((handle, _)) = task {
-            handle.abort();
+        if let Some(task) = task {
+            task.handle.abort();
         }
     }
 }

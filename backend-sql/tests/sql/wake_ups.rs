@@ -106,3 +106,37 @@ async fn over_a_connection_that_hung_while_it_was_made() {
     println!("{took:?}");
     assert!(took < SOON, "{took:?}");
 }
+
+/// Who cannot subscribe waits for that once, and not before each request: others would come before it in the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_subscription_enters_the_queue() {
+    let Some(server) = postgres().await else { return };
+    let url = server.url() + "?table=narrow";
+    let holder = client(Kind::Postgres, &url).await;
+    let rights = "CREATE ROLE narrow LOGIN; GRANT USAGE ON SCHEMA public TO narrow;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON narrow, narrow_waiters, narrow_clients, narrow_members TO narrow";
+    server.admin_sql(rights).await.expect("an administrator");
+    let locks = client(Kind::Postgres, &(url.replace("postgres@", "narrow@") + "&create=false")).await;
+    locks.lock("open").await.expect("a free lock").release().await.expect("held");
+    // The connections that it has stay. There are no more.
+    server.admin_sql("ALTER ROLE narrow CONNECTION LIMIT 1").await.expect("an administrator");
+    let held = [holder.lock("a").await.expect("a free lock"), holder.lock("b").await.expect("a free lock")];
+    let first = tokio::spawn(locks.lock("a").wait(Duration::from_mins(1)).into_future());
+    while holder.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // It has been tried in vain for a while by now.
+    let second = tokio::spawn(locks.lock("b").wait(Duration::from_millis(1500)).into_future());
+    while holder.inspect("b").await.expect("an answer").waiters == 0 {
+        assert!(!second.is_finished(), "it has not entered the queue");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for guard in held {
+        guard.release().await.expect("held");
+    }
+    first.await.expect("no panic").expect("its turn").release().await.expect("held");
+    // It may have come too late for this one.
+    if let Ok(guard) = second.await.expect("no panic") {
+        guard.release().await.expect("held");
+    }
+}
