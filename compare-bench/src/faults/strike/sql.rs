@@ -33,7 +33,7 @@ impl Stage {
                     }
                 }
             }
-            Node::Redis(_) => self.redis(node, &["CLIENT", "KILL", "TYPE", "normal"]).map(drop)?,
+            Node::Redis(_) => self.kill_clients(node, "normal")?,
             Node::ZooKeeper(_) => return Err(Error::failed("it has no such command")),
         }
         Ok(())
@@ -47,9 +47,25 @@ impl Stage {
                     WHERE application_name <> 'psql' AND query ILIKE '%listen%'";
                 server.admin_sql(sql).await.map_err(failed).map(drop)
             }
-            Node::Redis(_) => self.redis(node, &["CLIENT", "KILL", "TYPE", "pubsub"]).map(drop),
+            Node::Redis(_) => self.kill_clients(node, "pubsub"),
             Node::MariaDb(_) | Node::ZooKeeper(_) => Err(Error::failed("it has no such connections")),
         }
+    }
+
+    /// Ends the connections of this type of clients, and not those of sentinels. They ping a master on one and listen on
+    /// another, and ping only while they have both: if one of them is ended again and again, the master is taken for dead,
+    /// and its replica takes over. That is another scenario.
+    fn kill_clients(&self, node: u32, of_type: &str) -> Result<()> {
+        if self.ground.sentinels.is_none() {
+            return self.redis(node, &["CLIENT", "KILL", "TYPE", of_type]).map(drop);
+        }
+        let clients = self.redis(node, &["CLIENT", "LIST", "TYPE", of_type])?;
+        let ours = clients.lines().filter(|line| !line.contains(" name=sentinel-"));
+        for id in ours.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()) {
+            // One that has ended by itself is no error.
+            self.redis(node, &["CLIENT", "KILL", "ID", id])?;
+        }
+        Ok(())
     }
 
     /// Somebody else's transaction has the rows for so long.
