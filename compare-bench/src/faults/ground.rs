@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 use testbed::{
-    Durability, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis, RedisSentinel, Server, ZooKeeper,
-    ZooKeeperEnsemble,
+    Certificates, Durability, MariaDb, Options, PgBouncer, Postgres, Proxy, Redis, RedisCluster,
+    RedisSentinel, Server, ZooKeeper, ZooKeeperEnsemble,
 };
 
 use super::clocks::{Clocks, SmallDisk};
@@ -25,6 +25,8 @@ pub(crate) struct Ground {
     pub(crate) disk: Option<SmallDisk>,
     pub(crate) ensemble: Option<ZooKeeperEnsemble>,
     pub(crate) sentinels: Option<RedisSentinel>,
+    pub(crate) cluster: Option<RedisCluster>,
+    pub(crate) certificates: Option<Certificates>,
     memory: Memory,
     pooler: Option<PgBouncer>,
     /// Where the server is, since another has taken over.
@@ -48,6 +50,14 @@ impl Node {
             Self::Postgres(server) => server,
             Self::MariaDb(server) => server,
             Self::ZooKeeper(server) => server,
+        }
+    }
+
+    /// Where clients connect to.
+    fn entrance(&self) -> SocketAddr {
+        match self {
+            Self::Redis(server) => server.peer_addr(),
+            _ => self.server().addr(),
         }
     }
 }
@@ -94,6 +104,8 @@ impl Ground {
             disk: disk.transpose()?,
             ensemble: None,
             sentinels: None,
+            cluster: None,
+            certificates: None,
             memory,
             pooler: None,
             moved: Mutex::default(),
@@ -115,10 +127,13 @@ impl Ground {
 
     async fn launch(&mut self, options: &Options, setup: Setup) -> Result<()> {
         // The tick is the grain of the time of ZooKeeper, and leases are short here.
-        let ticking = options.clone().setting("tickTime", "200").setting("maxSessionTimeout", "60000");
+        let longest = LONGEST_SESSION.to_string();
+        let ticking =
+            options.clone().setting("tickTime", TICK.to_string()).setting("maxSessionTimeout", longest);
         match self.kind {
             Kind::Memory | Kind::Sqlite => (),
             Kind::Postgres => self.postgres(options, setup).await?,
+            Kind::Mariadb if setup == Setup::Standby => self.mariadb_with_standby(options).await?,
             Kind::Mariadb => {
                 let server = MariaDb::start_with(&self.timed(options, 0)?).await.map_err(failed)?;
                 if setup == Setup::Hostile {
@@ -126,7 +141,20 @@ impl Ground {
                 }
                 self.nodes.push(Node::MariaDb(server));
             }
+            Kind::Redis if setup == Setup::Cluster => {
+                let cluster = RedisCluster::start_with_replicas(3, options).await.map_err(failed)?;
+                let nodes = cluster.nodes().iter().chain(cluster.replicas());
+                self.nodes = nodes.cloned().map(Node::Redis).collect();
+                self.cluster = Some(cluster);
+            }
             Kind::Redis | Kind::Redlock3 => {
+                let mut options = options.clone();
+                if setup == Setup::Tls {
+                    let certificates = Certificates::make().map_err(failed)?;
+                    options = options.tls(&certificates);
+                    self.certificates = Some(certificates);
+                }
+                let options = &options;
                 for node in 0..self.kind.nodes() {
                     let server = Redis::start_with(&self.timed(options, node)?).await.map_err(failed)?;
                     if setup == Setup::Standby {
@@ -179,6 +207,24 @@ impl Ground {
         Ok(())
     }
 
+    async fn mariadb_with_standby(&mut self, options: &Options) -> Result<()> {
+        let numbered = |number: &str| options.clone().setting("server-id", number);
+        let old = MariaDb::start_with(&numbered("1").setting("log-bin", "log")).await.map_err(failed)?;
+        let new = MariaDb::start_with(&numbered("2")).await.map_err(failed)?;
+        let follow = format!(
+            "CHANGE MASTER TO master_host='127.0.0.1', master_port={}, master_user='root', \
+             master_use_gtid=slave_pos; START SLAVE",
+            old.addr().port()
+        );
+        new.admin_sql(&follow).await.map_err(failed)?;
+        // An administrator may write to a server that is read only.
+        let user = format!("CREATE USER {USER}@'%'; GRANT ALL ON lockwell.* TO {USER}@'%'");
+        old.admin_sql(&user).await.map_err(failed)?;
+        self.nodes.push(Node::MariaDb(old));
+        self.standby = Some(Node::MariaDb(new));
+        Ok(())
+    }
+
     /// With a clock of its own, if clocks can be stepped. The members of an ensemble share one.
     fn timed(&self, options: &Options, node: u32) -> Result<Options> {
         let Some(clocks) = &self.clocks else { return Ok(options.clone()) };
@@ -202,21 +248,14 @@ impl Ground {
                 let is_pooled = self.pooler.is_some() && addr != server.addr();
                 server.url_via(addr) + if is_pooled { "?pooled=true" } else { "" }
             }
-            (Some(Node::MariaDb(server)), Some(addr)) => server.url_via(addr),
-            (Some(Node::Redis(_)), _) if self.kind == Kind::Redlock3 => {
-                let nodes: Vec<_> = addrs.iter().map(ToString::to_string).collect();
-                let options = match self.memory {
-                    Memory::Keeps => String::new(),
-                    Memory::Forgets => format!("?longest_ttl={}s", LONGEST_TTL.as_secs()),
-                };
-                format!("redlock://{}{options}", nodes.join(","))
+            (Some(Node::MariaDb(server)), Some(addr)) => {
+                let url = server.url_via(addr);
+                if self.standby.is_some() { url.replace("root@", &format!("{USER}@")) } else { url }
             }
-            (Some(Node::Redis(server)), Some(addr)) => match &self.sentinels {
-                Some(group) => group.url(),
-                None => server.url_via(addr),
-            },
+            (Some(Node::Redis(server)), Some(addr)) => self.redis_url(server, addr, addrs),
             (Some(Node::ZooKeeper(server)), Some(addr)) => match &self.ensemble {
-                Some(ensemble) => ensemble.url_via(addrs),
+                // A server that is too busy to tell its tick would be taken for one with a longer tick.
+                Some(ensemble) => format!("{}?tick={TICK}ms", ensemble.url_via(addrs)),
                 None => server.url_via(addr),
             },
             _ if self.kind == Kind::Memory => format!("memory://{}", self.folder.path().display()),
@@ -224,12 +263,37 @@ impl Ground {
         }
     }
 
+    fn redis_url(&self, server: &Redis, first: SocketAddr, addrs: &[SocketAddr]) -> String {
+        if let Some(group) = &self.sentinels {
+            return group.url();
+        }
+        if let Some(cluster) = &self.cluster {
+            return cluster.url();
+        }
+        let (secure, options) = match (&self.certificates, self.memory) {
+            (Some(files), _) => {
+                let [ca, cert, key] = ["ca.pem", "ours.pem", "ours.key"].map(|file| files.path(file));
+                ("s", format!("?ca={ca}&cert={cert}&key={key}"))
+            }
+            (None, Memory::Forgets) if self.kind == Kind::Redlock3 => {
+                ("", format!("?longest_ttl={}s", LONGEST_TTL.as_secs()))
+            }
+            (None, _) => ("", String::new()),
+        };
+        if self.kind == Kind::Redlock3 {
+            let nodes: Vec<_> = addrs.iter().map(ToString::to_string).collect();
+            return format!("redlock{secure}://{}{options}", nodes.join(","));
+        }
+        let plain = server.url_via(first) + &options;
+        if secure.is_empty() { plain } else { plain.replacen("redis://", "rediss://", 1) }
+    }
+
     /// The address without anything in between.
     pub(crate) fn direct(&self) -> String {
         let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         match moved {
             Some(addr) => self.url(&[addr]),
-            None => self.url(&self.nodes.iter().map(|node| node.server().addr()).collect::<Vec<_>>()),
+            None => self.url(&self.nodes.iter().map(Node::entrance).collect::<Vec<_>>()),
         }
     }
 
@@ -240,9 +304,9 @@ impl Ground {
 
     /// A new way to all servers, on which faults can be put.
     pub(crate) async fn line(&self) -> Result<Line> {
-        let mut targets: Vec<_> = self.nodes.iter().map(|node| node.server().addr()).collect();
+        let mut targets: Vec<_> = self.nodes.iter().map(Node::entrance).collect();
         match &self.pooler {
-            _ if !self.kind.has_lines() => targets.clear(),
+            _ if !self.kind.has_lines() || self.cluster.is_some() => targets.clear(),
             Some(pooler) => targets = vec![pooler.addr()],
             None => (),
         }
@@ -255,6 +319,15 @@ impl Ground {
         Ok(Line { proxies, url })
     }
 }
+
+/// The unit of time of a `ZooKeeper`, in milliseconds.
+const TICK: u64 = 200;
+
+/// The longest session of a `ZooKeeper`, in milliseconds.
+pub(crate) const LONGEST_SESSION: u64 = 60_000;
+
+/// A user of `MariaDB` without the rights of an administrator.
+const USER: &str = "app";
 
 /// What the clock of a server is called.
 pub(crate) fn server_clock(node: u32) -> String {

@@ -87,7 +87,8 @@ fn is_down(one: &Happened) -> Option<u32> {
         Fault::PauseServer { node, .. }
         | Fault::KillServer { node, .. }
         | Fault::LoseNode { node, .. }
-        | Fault::ChangePassword { node, .. } => Some(node),
+        | Fault::ChangePassword { node, .. }
+        | Fault::ExpireCertificate { node, .. } => Some(node),
         _ => None,
     }
 }

@@ -127,4 +127,8 @@ pub(crate) enum Setup {
     Clocks,
     /// `SQLite`: the file system is small.
     SmallDisk,
+    /// Redis: three masters of a cluster, with a replica each.
+    Cluster,
+    /// Redis: clients and servers show each other certificates.
+    Tls,
 }

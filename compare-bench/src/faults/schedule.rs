@@ -72,6 +72,16 @@ pub(crate) enum Fault {
     FillMemory { node: u32, millis: u64 },
     /// Redis: the password is another, and all connections have ended.
     ChangePassword { node: u32, millis: u64 },
+    /// Redis: the certificate of the node has expired, and all connections have ended.
+    ExpireCertificate { node: u32, millis: u64 },
+    /// Redis Cluster: the slot of a lock is moved to another master. For so long its keys can be at both.
+    MoveSlot { lock: u32, millis: u64 },
+    /// A server is set back to what it had so long ago.
+    Restore { node: u32, millis: u64 },
+    /// `ZooKeeper`: a server allows sessions of this length at most, from a restart to another one.
+    ShortenSessions { node: u32, longest: u64, millis: u64 },
+    /// `ZooKeeper`: the sequence numbers of all locks are near their end.
+    Renumber,
     /// The server ends all connections of clients.
     KillSessions { node: u32 },
     /// The server ends the connections on which clients are told of releases.
@@ -128,11 +138,16 @@ impl Fault {
             | Self::StepServerClock { node, .. }
             | Self::FillMemory { node, .. }
             | Self::ChangePassword { node, .. }
+            | Self::ExpireCertificate { node, .. }
+            | Self::Restore { node, .. }
+            | Self::ShortenSessions { node, .. }
             | Self::KillSessions { node }
             | Self::KillListeners { node } => Struck::Server(node),
-            Self::KillAll { .. } | Self::KillLeader { .. } | Self::Island { .. } | Self::Promote { .. } => {
-                Struck::Servers
-            }
+            Self::KillAll { .. }
+            | Self::KillLeader { .. }
+            | Self::Island { .. }
+            | Self::Promote { .. }
+            | Self::MoveSlot { .. } => Struck::Servers,
             Self::ForceRelease { .. }
             | Self::FlushAll { .. }
             | Self::FlushScripts { .. }
@@ -142,6 +157,7 @@ impl Fault {
             | Self::LongReader { .. }
             | Self::ReplaceFile
             | Self::FillDisk { .. }
+            | Self::Renumber
             | Self::RemoveFolder => Struck::Data,
         }
     }
@@ -166,6 +182,10 @@ impl Fault {
             | Self::Evict { millis, .. }
             | Self::FillMemory { millis, .. }
             | Self::ChangePassword { millis, .. }
+            | Self::ExpireCertificate { millis, .. }
+            | Self::MoveSlot { millis, .. }
+            | Self::Restore { millis, .. }
+            | Self::ShortenSessions { millis, .. }
             | Self::Rogue { millis }
             | Self::Deadlocks { millis }
             | Self::StepServerClock { millis, .. }
@@ -183,6 +203,7 @@ impl Fault {
             | Self::KillSessions { .. }
             | Self::KillListeners { .. }
             | Self::ReplaceFile
+            | Self::Renumber
             | Self::RemoveFolder => Duration::ZERO,
         }
     }
@@ -191,7 +212,11 @@ impl Fault {
     pub(crate) fn lasts_by_itself(self) -> bool {
         matches!(
             self,
-            Self::Rogue { .. } | Self::Deadlocks { .. } | Self::LongReader { .. } | Self::FillDisk { .. }
+            Self::Rogue { .. }
+                | Self::Deadlocks { .. }
+                | Self::LongReader { .. }
+                | Self::FillDisk { .. }
+                | Self::MoveSlot { .. }
         )
     }
 

@@ -1,5 +1,6 @@
 //! Faults of what servers keep: memory, files and passwords.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use testbed::Redis;
+use tokio::process::Command;
 
 use super::super::ground::{Node, failed};
 use super::Stage;
@@ -18,6 +20,9 @@ const PASSWORD: &str = "another";
 /// Keys that are evicted beside those of locks.
 const FILLER: &str = "for i = 1, 300 do redis.call('SET', 'filler/' .. i, string.rep('x', 1000)) end";
 const NO_FILLER: &str = "for i = 1, 300 do redis.call('DEL', 'filler/' .. i) end";
+
+/// The folder of a copy, beside that of the data.
+const COPY: &str = "copy";
 
 /// So many bytes too many are in memory.
 const TOO_MUCH: u64 = 150_000;
@@ -76,6 +81,38 @@ impl Stage {
         well(self.node_of_redis(node)?.command_as("default", PASSWORD, &words).map_err(failed)?).map(drop)
     }
 
+    /// The node shows this certificate to those who connect from now on, and all connections have ended.
+    pub(super) fn show_certificate(&self, node: u32, name: &str) -> Result<()> {
+        let files =
+            self.ground.certificates.as_ref().ok_or_else(|| Error::failed("there are no certificates"))?;
+        let [cert, key] = ["pem", "key"].map(|kind| files.path(&format!("{name}.{kind}")));
+        self.redis(node, &["CONFIG", "SET", "tls-cert-file", &cert, "tls-key-file", &key])?;
+        for kind in ["normal", "pubsub"] {
+            self.redis(node, &["CLIENT", "KILL", "TYPE", kind])?;
+        }
+        Ok(())
+    }
+
+    /// Copies what the server has. It ends for that in good order, and starts again.
+    pub(super) async fn back_up(&self, node: u32) -> Result<()> {
+        let server = self.server(node);
+        server.stop().await.map_err(failed)?;
+        let folder = server.folder();
+        let (data, copy) = (folder.join("data"), folder.join(COPY));
+        run("cp", &[OsStr::new("-a"), data.as_os_str(), copy.as_os_str()]).await?;
+        server.restart().await.map_err(failed)
+    }
+
+    /// Kills the server, which starts again with the copy.
+    pub(super) async fn restore(&self, node: u32) -> Result<()> {
+        let server = self.server(node);
+        server.kill().map_err(failed)?;
+        let (data, copy) = (server.folder().join("data"), server.folder().join(COPY));
+        fs::remove_dir_all(&data)?;
+        fs::rename(&copy, &data)?;
+        server.restart().await.map_err(failed)
+    }
+
     /// Kills the node, and shortens its file. Whoever ends the fault starts it again.
     pub(super) fn truncate_log(&self, node: u32, bytes: u64) -> Result<()> {
         self.server(node).kill().map_err(failed)?;
@@ -127,8 +164,17 @@ impl Stage {
     }
 }
 
+/// Runs a program to its end.
+pub(super) async fn run(program: &str, arguments: &[&OsStr]) -> Result<()> {
+    let output = Command::new(program).args(arguments).output().await?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Error::failed(format!("{program}: {}", String::from_utf8_lossy(&output.stderr))))
+}
+
 /// An answer that is no error.
-fn well(answer: String) -> Result<String> {
+pub(super) fn well(answer: String) -> Result<String> {
     if answer.starts_with('-') { Err(Error::failed(answer)) } else { Ok(answer) }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use testbed::{Proxy, ZooKeeperEnsemble};
+use testbed::{MariaDb, Proxy, ZooKeeperEnsemble};
 use zookeeper_client::{Client, Error as ZooKeeperError};
 
 use super::super::ground::{Node, failed};
@@ -84,16 +84,23 @@ impl Stage {
             let asked = group.sentinels()[0].command(&["SENTINEL", "FAILOVER", MASTER]).map_err(failed)?;
             return if asked.starts_with('-') { Err(Error::failed(asked)) } else { Ok(()) };
         }
+        if self.ground.cluster.is_some() {
+            return self.promote_in_cluster(planned).await;
+        }
         let old = self.ground.nodes[0].server();
         // One that ends in good order has sent everything to its replica before.
-        if planned {
-            old.stop().await.map_err(failed)?;
-        } else {
-            old.kill().map_err(failed)?;
+        match (&self.ground.nodes[0], &self.ground.standby) {
+            (Node::MariaDb(old), Some(Node::MariaDb(new))) if planned => catch_up(old, new).await?,
+            _ if planned => old.stop().await.map_err(failed)?,
+            _ => old.kill().map_err(failed)?,
         }
         let new: SocketAddr = match &self.ground.standby {
             Some(Node::Postgres(standby)) => {
                 standby.promote().await.map_err(failed)?;
+                standby.addr()
+            }
+            Some(Node::MariaDb(standby)) => {
+                standby.admin_sql("STOP SLAVE; RESET SLAVE ALL").await.map_err(failed)?;
                 standby.addr()
             }
             Some(Node::Redis(standby)) => {
@@ -132,5 +139,16 @@ impl Stage {
             }
         }
         if is_deleted { Ok(()) } else { Err(Error::failed("there was no folder of locks")) }
+    }
+}
+
+/// The server takes no more writes of clients, and its replica has all that it has taken.
+async fn catch_up(old: &MariaDb, new: &MariaDb) -> Result<()> {
+    old.admin_sql("SET GLOBAL read_only = 1").await.map_err(failed)?;
+    let position = old.admin_sql("SELECT @@gtid_binlog_pos").await.map_err(failed)?;
+    let wait = format!("SELECT MASTER_GTID_WAIT('{}', {})", position.trim(), TIMEOUT.as_secs());
+    match new.admin_sql(&wait).await.map_err(failed)?.trim() {
+        "0" => Ok(()),
+        _ => Err(Error::failed("the replica does not catch up")),
     }
 }

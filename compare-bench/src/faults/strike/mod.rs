@@ -1,8 +1,10 @@
 //! Doing what a schedule says to real processes, servers and connections.
 
+mod cluster;
 mod data;
 mod group;
 mod sql;
+mod zookeeper;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use testbed::{Direction, Proxy, Server};
 
 use super::clocks::Clocks;
-use super::ground::{Ground, Line, failed, server_clock, worker_clock};
+use super::ground::{Ground, LONGEST_SESSION, Line, failed, server_clock, worker_clock};
 use super::nanos;
 use super::schedule::{Fault, Strike, Way};
 use crate::error::{Error, Result};
@@ -60,6 +62,8 @@ impl Stage {
         let _turn = match strike.fault {
             Fault::KillServer { node, .. }
             | Fault::RestartServer { node, .. }
+            | Fault::Restore { node, .. }
+            | Fault::ShortenSessions { node, .. }
             | Fault::PauseServer { node, .. } => Some(self.turns[node as usize].lock().await),
             _ => None,
         };
@@ -123,6 +127,11 @@ impl Stage {
                 self.redis(node, &["CONFIG", "SET", "maxmemory", "1"]).map(drop)?;
             }
             Fault::ChangePassword { node, .. } => self.change_password(node)?,
+            Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "expired")?,
+            Fault::MoveSlot { lock, millis } => self.move_slot(lock, millis).await?,
+            Fault::Restore { node, .. } => self.back_up(node).await?,
+            Fault::ShortenSessions { node, longest, .. } => self.bound_sessions(node, longest).await?,
+            Fault::Renumber => self.renumber().await?,
             Fault::KillSessions { node } => self.kill_sessions(node).await?,
             Fault::KillListeners { node } => self.kill_listeners(node).await?,
             Fault::Rogue { millis } => self.rogue(millis).await?,
@@ -169,6 +178,9 @@ impl Stage {
                 self.redis(node, &["CONFIG", "SET", "maxmemory", "0"]).map(drop)?;
             }
             Fault::ChangePassword { node, .. } => self.take_password_back(node)?,
+            Fault::ExpireCertificate { node, .. } => self.show_certificate(node, "member")?,
+            Fault::Restore { node, .. } => self.restore(node).await?,
+            Fault::ShortenSessions { node, .. } => self.bound_sessions(node, LONGEST_SESSION).await?,
             Fault::StepServerClock { node, millis: 1.., .. } => self.step_server(node, 0)?,
             Fault::StepWorkerClock { worker, .. } => self.clocks()?.step(&worker_clock(worker), 0)?,
             Fault::StepServerClock { millis: 0, .. }
@@ -185,6 +197,8 @@ impl Stage {
             | Fault::LongReader { .. }
             | Fault::ReplaceFile
             | Fault::FillDisk { .. }
+            | Fault::MoveSlot { .. }
+            | Fault::Renumber
             | Fault::RemoveFolder => (),
         }
         Ok(())

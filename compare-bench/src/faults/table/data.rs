@@ -2,8 +2,8 @@
 
 use super::super::schedule::Fault;
 use super::{
-    Crew, HOLDERS, Kind, LONG, MayOverlap, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK, Safe, Scenario,
-    Setup, Unavailable,
+    Crew, HOLDERS, Kind, LONG, MayOverlap, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK, Safe,
+    Scenario, Setup, Unavailable,
 };
 
 pub(super) const ALL: &[Scenario] = &[
@@ -102,6 +102,38 @@ pub(super) const ALL: &[Scenario] = &[
         ..LONG
     },
     Scenario {
+        name: "certificate-expired",
+        about: "the certificate of Redis, or of one node of three, has expired for two leases, and all connections have ended",
+        crew: HOLDERS,
+        setup: Setup::Tls,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
+            draw.strike(at, Fault::ExpireCertificate { node, millis });
+        },
+        expected: |kind| match kind {
+            Kind::Redis => Ok(Unavailable),
+            Kind::Redlock3 => Ok(Safe),
+            _ => Err("only nodes of Redis are started with TLS here"),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "backup-restored",
+        about: "the server, or one of three, is killed and starts again with a copy of its data that is two leases old",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(200));
+            draw.strike(at, Fault::Restore { node, millis });
+        },
+        expected: |kind| match kind {
+            Kind::Memory | Kind::Sqlite => Err(NO_SERVER),
+            Kind::Sentinel => Err("the replica has what the master has lost"),
+            Kind::Zookeeper3 => Ok(Safe),
+            _ => Ok(MayOverlap),
+        },
+        ..LONG
+    },
+    Scenario {
         name: "data-lost",
         about: "the server, or one of an ensemble, is killed and starts again without its data",
         crew: HOLDERS,
@@ -125,6 +157,21 @@ pub(super) const ALL: &[Scenario] = &[
             draw.strike(at, Fault::RemoveFolder);
         },
         expected: |kind| if kind.is_zookeeper() { Ok(MayOverlap) } else { Err("there is no such node") },
+        ..LONG
+    },
+    Scenario {
+        name: "sequence-numbers",
+        about: "the server starts again with the sequence numbers of half of the locks near their end, and of the others far on",
+        crew: Crew { least: 10_000, ..HOLDERS },
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::Renumber);
+        },
+        expected: |kind| match kind {
+            Kind::Zookeeper => Ok(Safe),
+            Kind::Zookeeper3 => Err("the files of three servers would have to be changed alike"),
+            _ => Err("its tokens do not end"),
+        },
         ..LONG
     },
     Scenario {

@@ -21,6 +21,7 @@ const NOT_REDIS: &str = "there is no such command";
 const NOT_SQL: &str = "there are no rows that others could lock";
 const NOT_SQLITE: &str = "there is no file that others could open";
 const ONE_NODE: &str = "there are no other servers";
+const NOT_CLUSTER: &str = "it has no slots, and no cluster of it is started here";
 const NO_LEADER: &str = "no server leads";
 
 fn safe_in_processes(kind: Kind) -> Outcome {

@@ -2,8 +2,8 @@
 
 use super::super::schedule::Fault;
 use super::{
-    HOLDERS, Kind, LONG, MayOverlap, Memory, NO_CLOCK, NO_LEADER, NO_SERVER, ONE_NODE, Outcome, QUICK, Safe,
-    Scenario, Setup, Unavailable, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
+    HOLDERS, Kind, LONG, MayOverlap, Memory, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, Outcome,
+    QUICK, Safe, Scenario, Setup, Unavailable, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
 };
 
 const NO_ENSEMBLE: &str = "there is no ensemble";
@@ -143,7 +143,7 @@ pub(super) const ALL: &[Scenario] = &[
             draw.strike(at, Fault::Promote { planned: true });
         },
         expected: |kind| match kind {
-            Kind::Postgres => Ok(Safe),
+            Kind::Postgres | Kind::Mariadb => Ok(Safe),
             Kind::Redis | Kind::Sentinel => Ok(MayOverlap),
             _ => Err(NO_REPLICA),
         },
@@ -159,9 +159,69 @@ pub(super) const ALL: &[Scenario] = &[
             draw.strike(at, Fault::Promote { planned: false });
         },
         expected: |kind| match kind {
-            Kind::Postgres | Kind::Redis => Ok(MayOverlap),
+            Kind::Postgres | Kind::Mariadb | Kind::Redis => Ok(MayOverlap),
             Kind::Sentinel => Err("leader-killed does it"),
             _ => Err(NO_REPLICA),
+        },
+        ..LONG
+    },
+    Scenario {
+        name: "slots-moved",
+        about: "slots of locks are moved from one master of a Redis Cluster to another, in 0.1 to 0.5 leases each, sixteen times",
+        crew: HOLDERS,
+        setup: Setup::Cluster,
+        draw: |draw| {
+            let mut at = draw.first();
+            for _ in 0..16 {
+                let (lock, millis) = (draw.lock(), draw.between(draw.ttl / 10, draw.ttl / 2));
+                draw.strike(at, Fault::MoveSlot { lock, millis });
+                // One after the other, with time for the keys.
+                at += millis + 400;
+            }
+        },
+        expected: |kind| if kind == Kind::Redis { Ok(Safe) } else { Err(NOT_CLUSTER) },
+        ..LONG
+    },
+    Scenario {
+        name: "cluster-switchover",
+        about: "a master of a Redis Cluster hands its slots over to its replica on command",
+        crew: HOLDERS,
+        setup: Setup::Cluster,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::Promote { planned: true });
+        },
+        expected: |kind| if kind == Kind::Redis { Ok(Safe) } else { Err(NOT_CLUSTER) },
+        ..LONG
+    },
+    Scenario {
+        name: "cluster-failover",
+        about: "a master of a Redis Cluster is killed with SIGKILL, and its replica takes over",
+        crew: HOLDERS,
+        setup: Setup::Cluster,
+        draw: |draw| {
+            let at = draw.first();
+            draw.strike(at, Fault::Promote { planned: false });
+        },
+        expected: |kind| if kind == Kind::Redis { Ok(MayOverlap) } else { Err(NOT_CLUSTER) },
+        ..LONG
+    },
+    Scenario {
+        name: "sessions-shortened",
+        about: "the server, or one of three, allows sessions of two thirds of a lease for three leases, and takes sessions over",
+        crew: HOLDERS,
+        draw: |draw| {
+            let (at, node, millis) = (draw.first(), draw.node(), draw.leases(300));
+            let longest = draw.ttl * 2 / 3;
+            draw.strike(at, Fault::ShortenSessions { node, longest, millis });
+            // Sessions move to whichever server comes next.
+            for turn in 0..12 {
+                let (worker, late) = (draw.worker(), draw.between(0, 200));
+                draw.strike(at + 1_500 + turn * 400 + late, Fault::Reset { worker });
+            }
+        },
+        expected: |kind| {
+            if kind.is_zookeeper() { Ok(Safe) } else { Err("it has no sessions with a time of their own") }
         },
         ..LONG
     },
