@@ -12,7 +12,7 @@ use crate::probe::Limits;
 pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
     let session = inner.pool.any().await?;
     let base = &inner.options.base;
-    match session.client.list_children(if base.is_empty() { "/" } else { base }).await {
+    match session.list_now(if base.is_empty() { "/" } else { base }).await {
         // Other nodes are no locks.
         Ok(nodes) => {
             let name = |node: &String| LockName::new(unescape(node)?).ok();

@@ -14,6 +14,7 @@ use crate::child::Data;
 use crate::error::{ErrorClass, class_of, explain};
 use crate::lock::Inner;
 use crate::node::Node;
+use crate::session::Session;
 
 fn of_another_client() -> Error {
     Error::new(ErrorKind::Unsupported, "the lock was granted through another client, whose session keeps it")
@@ -27,22 +28,33 @@ fn of_another_client() -> Error {
 /// the last one serves each grant that was proven by an older one: then nothing is sent, however many
 /// locks there are.
 ///
-/// It waits for all sessions at the same time: one that is silent until `until` does not delay the answers of the others.
+/// It waits for all sessions at the same time. For one that is silent it does not wait until `until`: the answers for the
+/// other sessions would be so late that their locks were in doubt, too.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-    // The last answered sign, for each grant that it serves. A grant that was proven by a newer sign, such as a fresh
-    // one, needs a new sign; it does not make the others wait. All new signs are sent before it waits for the first
-    // answer.
+    // The last answered sign of each session.
     let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
+    for node in grants.iter().filter_map(|grant| grant.record::<Node>()) {
+        recent.entry(node.session.id()).or_insert_with(|| node.session.recent_sign());
+    }
+    let several = recent.len() > 1;
+    let (now, soon) = (Moment::now(), Moment::now().after(until.remaining() * 2 / 5));
+    let end = |session: &Session| {
+        let silent = |sent| now.since(sent) > session.timeout() / 4;
+        if several && recent[&session.id()].is_none_or(silent) { soon } else { until }
+    };
+    // A grant that was proven by a newer sign, such as a fresh one, needs a new sign; it does not make the others wait. All
+    // new signs are sent before it waits for the first answer.
     let mut signs = HashMap::new();
     let served: Vec<_> = grants
         .iter()
         .map(|grant| {
             let node = grant.record::<Node>()?;
             let session = &node.session;
-            let recent = *recent.entry(session.id()).or_insert_with(|| session.recent_sign());
-            let served = recent.filter(|sent| *sent > node.proven());
+            let served = recent[&session.id()].filter(|sent| *sent > node.proven());
             if served.is_none() {
-                signs.entry(session.id()).or_insert_with(|| by(until, session.sign()).boxed().shared());
+                signs
+                    .entry(session.id())
+                    .or_insert_with(|| by(end(session), session.sign()).boxed().shared());
             }
             served
         })
@@ -62,8 +74,8 @@ pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -
                 None => signs[&node.session.id()].clone().await?,
             };
             let there = match asked {
-                Some(asked) => by(until, asked).await?.is_some_and(|stat| node.is(&stat)),
-                None => is_there(node, until).await?,
+                Some(asked) => by(end(&node.session), asked).await?.is_some_and(|stat| node.is(&stat)),
+                None => is_there(node, end(&node.session)).await?,
             };
             Ok(there.then_some(sent))
         };

@@ -33,10 +33,7 @@ pub struct QueueEntry {
 
 /// The nodes of a lock, as of now.
 async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
-    let client = &session.client;
-    // Our server may be behind the others.
-    let (synced, listed) = (client.sync(path), client.list_children(path));
-    match async { synced.await.and(listed.await) }.await {
+    match session.list_now(path).await {
         Ok(names) => Ok(Child::queue(names)),
         Err(zk::Error::NoNode) => Ok(Vec::new()),
         Err(error) => Err(explain(&error)),

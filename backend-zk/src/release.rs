@@ -113,8 +113,7 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
         let session = inner.pool.session(ttl).await?;
         let client = &session.client;
         // Another server may be behind the one that the node was made through.
-        let (synced, listed) = (client.sync(&path), client.list_children(&path));
-        let names = match session.bounded(async { synced.await.and(listed.await) }).await {
+        let names = match session.bounded(session.list_now(&path)).await {
             Ok(names) => names,
             Err(zk::Error::NoNode) => break,
             Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),

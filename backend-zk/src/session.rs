@@ -260,6 +260,28 @@ impl Session {
         validity.1.proof().filter(|sent| connected && Moment::now().since(*sent) <= recent)
     }
 
+    /// The children of a node as they are now: all that was answered to anybody before is in it.
+    ///
+    /// In an ensemble our server may be behind the others. So a transaction that changes nothing goes ahead of the
+    /// question: a majority must take part in it, and when it is answered our server has carried out all that came before it.
+    /// `sync` proves less, since a leader answers it at once. Its own state is older than a follower's for a moment, as
+    /// it is another of its threads that carries out what it has committed; and older than that of all others for as long
+    /// as it does not know that it is cut off.
+    pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>, zk::Error> {
+        if self.lag.is_zero() {
+            return self.client.list_children(path).await;
+        }
+        let mut transaction = self.client.new_multi_writer();
+        transaction.add_check_version("/", -1)?;
+        // Both are sent before it waits for the first answer.
+        let (agreed, listed) = (transaction.commit(), self.client.list_children(path));
+        match agreed.await {
+            Err(zk::MultiWriteError::RequestFailed { source }) => Err(source),
+            // It is agreed on as well if we may not read the root.
+            Ok(_) | Err(zk::MultiWriteError::OperationFailed { .. }) => listed.await,
+        }
+    }
+
     /// Makes the node for signs of life. After a lost answer there is one more, which goes with the session, too.
     async fn make_mark(&self) -> Result<(), zk::Error> {
         let head = format!("{}/{CLOCK}", self.options.base);

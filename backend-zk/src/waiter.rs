@@ -277,8 +277,7 @@ impl<'a> Waiter<'a> {
     /// since the session has moved. So a node that is not there now will not come.
     async fn find(&mut self) -> Result<Option<Arc<Node>>, Stop> {
         let client = &self.session.client;
-        let (synced, listed) = (client.sync(&self.folder), client.list_children(&self.folder));
-        let names = self.ask(async { synced.await.and(listed.await) }).await?.unwrap_or_default();
+        let names = self.ask(self.session.list_now(&self.folder)).await?.unwrap_or_default();
         let owner = Some(self.claim.owner().as_uuid());
         for child in Child::queue(names).into_iter().filter(|child| child.owner == owner) {
             let path = format!("{}/{}", self.folder, child.name);

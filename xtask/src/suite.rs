@@ -89,9 +89,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     };
     let mut done = done?;
     if servers != Servers::Usual && args.is_empty() && repeat.is_none() {
-        for release in servers.needed().filter(|release| release.family() == Family::Redis) {
-            if release.version().is_ok() {
-                let status = foreground(&mut of_backend(release))?;
+        for release in servers.needed().filter(|release| release.version().is_ok()) {
+            if let Some(mut tests) = of_backend(release) {
+                let status = foreground(&mut tests)?;
                 done = if done == ExitCode::SUCCESS { status } else { done };
             }
         }
@@ -116,20 +116,17 @@ fn command(args: &[String], servers: Servers) -> Vec<&'static str> {
     [&["test"][..], scope, &["--all-features", "--no-fail-fast"][..]].concat()
 }
 
-/// The own tests of the backend, on a release.
-fn of_backend(release: &Release) -> Command {
+/// The own tests of the backend, on a release; those of the SQL backend are for what the machine has.
+fn of_backend(release: &Release) -> Option<Command> {
+    let (package, test) = match release.family() {
+        Family::Redis => ("lockwell-redis", "redis"),
+        Family::ZooKeeper => ("lockwell-zk", "zk"),
+        _ => return None,
+    };
     let mut tests = cargo();
-    tests.args([
-        "test",
-        "--all-features",
-        "--no-fail-fast",
-        "--package",
-        "lockwell-redis",
-        "--test",
-        "redis",
-    ]);
+    tests.args(["test", "--all-features", "--no-fail-fast", "--package", package, "--test", test]);
     tests.env("LOCKWELL_RELEASES", release.name());
-    tests
+    Some(tests)
 }
 
 /// The arguments for cargo. Those behind them are for the tests.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use lockcore::ErrorKind;
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::{self as zk, Client};
 
@@ -109,4 +110,70 @@ async fn a_session_moves_to_a_server_that_lags() {
     }
     assert!(lagged, "the server knew the node each time when the session came");
     a_session_moves(&servers, true).await;
+}
+
+/// A leader that is cut off and does not know it yet answers `sync` and questions from what it has. It must not show a lock as
+/// held whose release was answered by the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_off_leader_shows_no_old_state() {
+    // It goes on for half a minute.
+    let options = options().setting("tickTime", "500").setting("syncLimit", "60").setting("initLimit", "60");
+    let Some(servers) = ensemble(&options).await else { return };
+    let leader = servers.leader().await.expect("an answer");
+    let followers = servers.followers().await.expect("an answer");
+    let addresses = servers.addresses();
+    let others: Vec<_> = followers.iter().map(|follower| addresses[*follower]).collect();
+    let behind = client(&(url(addresses[leader]) + "?timeout=2s")).await;
+    let ahead = client(&servers.url_via(&others)).await;
+    let guard = ahead.lock("shown").ttl(TTL).await.expect("a free lock");
+    let status = behind.inspect("shown").await.expect("an answer");
+    assert_eq!(status.holders[0].token, guard.token());
+    servers.isolate(leader).expect("links");
+    for follower in &followers {
+        servers.servers()[*follower].kill().expect("killed");
+    }
+    for follower in &followers {
+        servers.servers()[*follower].restart().await.expect("started");
+    }
+    // A session that ends meanwhile is replaced.
+    drop(guard);
+    let heir = ahead.lock("shown").ttl(TTL).wait(TTL * 4).await.expect("its turn comes");
+    match behind.inspect("shown").await {
+        Ok(status) => {
+            let shown: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
+            assert_eq!(shown, [heir.token()], "an old state");
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}"),
+    }
+    heir.release().await.expect("held");
+}
+
+/// Whatever server a client is connected to, a lock whose release has been answered to another client is not shown as held, and
+/// one whose grant has been answered is. The leader is behind its followers for a moment after each write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_answered_is_shown_by_every_server() {
+    const ROUNDS: usize = 300;
+    let Some(servers) = ensemble(&options()).await else { return };
+    let leader = servers.leader().await.expect("an answer");
+    let followers = servers.followers().await.expect("an answer");
+    let at = async |server: usize| client(&url(servers.addresses()[server])).await;
+    let (first, second) = (at(followers[0]).await, at(followers[1]).await);
+    let above = at(leader).await;
+    for (locks, other, who) in
+        [(&first, &above, "leader"), (&first, &second, "follower"), (&above, &second, "follower")]
+    {
+        for round in 0..ROUNDS {
+            let guard = hold(locks, "shown").await;
+            let token = guard.token();
+            let status = other.inspect("shown").await.expect("an answer");
+            let shown: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
+            assert_eq!(shown, [token], "round {round}, by the {who}");
+            guard.release().await.expect("held");
+            let status = other.inspect("shown").await.expect("an answer");
+            assert!(
+                status.holders.is_empty(),
+                "round {round}, by the {who}: {token} was released, {status:?}"
+            );
+        }
+    }
 }

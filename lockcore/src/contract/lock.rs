@@ -113,6 +113,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// Who holds `name`, since when, with which token, and how many wait; and since when the first of them waits, if the
     /// server knows ([`LockStatus::longest_wait`]).
+    ///
+    /// It is the state at a moment between the call and the answer: a lock whose release was answered to anybody before the
+    /// call is not shown as held.
     async fn inspect(&self, name: &LockName) -> Result<LockStatus>;
 
     /// `async fn names(&self) -> Result<Vec<LockName>>`

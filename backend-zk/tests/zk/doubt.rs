@@ -1,0 +1,140 @@
+//! What a client hears late, or not at all, is no proof.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use lockcore::{Claim, DistributedLock, LeaseState, LockGuard, Mode, Moment, Released, Result, Wait};
+use testbed::{Direction, Proxy};
+use tokio::task::JoinHandle;
+use zookeeper_client::Client;
+
+use crate::servers::{client, connect, hold, options, queued, single, url};
+use crate::wire::end_session;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// The session ends and another gets the lock; then the first request of the release is lost along with its connection.
+/// The node is not there any more when the release is repeated, and that does not prove that the release deleted it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_lost_is_not_called_released() {
+    let Some(server) = single(&options()).await else { return };
+    let witness = Client::connect(&server.addr().to_string()).await.expect("a client");
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (far, near) = (connect(&url(proxy.addr())).await.1, client(&server.url()).await);
+    let name = "doubt".try_into().expect("a name");
+    let claim = Claim::new(name, Mode::Exclusive, secs(30), Wait::No, "far".into());
+    // Held when the release begins, and its answer is lost.
+    far.acquire(&claim).await.expect("an answer").expect("a free lock");
+    proxy.blackhole(Direction::ToClient);
+    let released = release_in_doubt(&far, &claim, &proxy).await;
+    assert_eq!(released.expect("an answer"), Released::InDoubt);
+    hold(&near, "doubt").await.release().await.expect("held");
+
+    let claim = Claim::new(claim.name().clone(), Mode::Exclusive, secs(30), Wait::No, "far".into());
+    far.acquire(&claim).await.expect("an answer").expect("a free lock");
+    let node = witness.list_children("/lockwell/doubt").await.expect("a folder").remove(0);
+    let stat =
+        witness.check_stat(&format!("/lockwell/doubt/{node}")).await.expect("an answer").expect("a node");
+    proxy.blackhole(Direction::Both);
+    end_session(server.addr(), stat.ephemeral_owner).await;
+    let other = hold(&near, "doubt").await;
+    let released = release_in_doubt(&far, &claim, &proxy).await;
+    assert_ne!(released.expect("an answer"), Released::Released);
+    assert!(other.is_held());
+    other.release().await.expect("held");
+}
+
+/// Releases while the network swallows, and mends the network when the request is on its way.
+async fn release_in_doubt(lock: &backend_zk::ZkLock, claim: &Claim, proxy: &Proxy) -> Result<Released> {
+    let mending = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        proxy.heal();
+    };
+    tokio::join!(lock.release(claim), mending).0
+}
+
+/// The session of a waiter ends while its requests are lost and events still reach it, as they reach a process that was
+/// stopped. The first that it hears is that its node was deleted. Nobody took it out of the queue, so it queues again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_hears_of_its_node_before_the_end_of_its_session() {
+    const TICKS: usize = 24;
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let (far, near) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let wait = |name: &str| -> JoinHandle<Result<LockGuard>> {
+        tokio::spawn(far.lock(name).ttl(secs(3)).wait(secs(90)).into_future())
+    };
+    let held = hold(&near, "stopped").await;
+    let waiting = wait("stopped");
+    queued(&near, "stopped", 1).await;
+    // Each release of one of these is an event for the session of the waiter, whose connection does not count as silent.
+    let mut ticks = Vec::new();
+    for number in 0..TICKS {
+        let name = format!("tick-{number}");
+        let held = hold(&near, &name).await;
+        let waiting = wait(&name);
+        queued(&near, &name, 1).await;
+        ticks.push((held, waiting));
+    }
+    // The watches are set by the time that another request is answered.
+    far.lock("other").ttl(secs(3)).await.expect("a free lock").release().await.expect("held");
+    proxy.blackhole(Direction::ToServer);
+    let began = Moment::now();
+    let mut served = Vec::new();
+    while near.inspect("stopped").await.expect("an answer").waiters > 0 {
+        assert!(Moment::now().since(began) < secs(60), "the session does not end");
+        if let Some((held, waiting)) = ticks.pop() {
+            held.release().await.expect("held");
+            served.push(waiting);
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    println!("{} events, and the session ended after {:?}", served.len(), Moment::now().since(began));
+    // What the server said last has arrived.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.heal();
+    queued(&near, "stopped", 1).await;
+    for (held, waiting) in ticks {
+        held.release().await.expect("held");
+        served.push(waiting);
+    }
+    for waiting in served {
+        // Who was granted the lock before the session ended has lost it.
+        drop(waiting.await.expect("no panic").expect("its turn comes"));
+    }
+    let token = held.token();
+    held.release().await.expect("held");
+    let guard = waiting.await.expect("no panic").expect("its turn comes");
+    assert!(guard.token() > token);
+    guard.release().await.expect("held");
+}
+
+/// The connection of one session hangs. What a client holds by another session is renewed in the same call, and is not in doubt
+/// for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_hangs_puts_no_other_in_doubt() {
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&url(proxy.addr())).await;
+    let hangs = locks.lock("hangs").ttl(secs(24)).await.expect("a free lock");
+    proxy.hold_back();
+    let kept = locks.lock("kept").ttl(secs(30)).await.expect("a free lock");
+    let began = Moment::now();
+    let mut doubted = None;
+    // A renewal may take five seconds, and is overdue after three and a half.
+    while doubted.is_none_or(|since| Moment::now().since(since) < secs(4)) {
+        assert!(Moment::now().since(began) < secs(20), "nobody asks for it");
+        assert_eq!(kept.lease_state(), LeaseState::Held, "after {:?}", Moment::now().since(began));
+        if hangs.lease_state() == LeaseState::Suspect {
+            doubted.get_or_insert_with(Moment::now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(hangs.is_held(), "{hangs:?}");
+    proxy.deliver();
+    for guard in [kept, hangs] {
+        guard.release().await.expect("held");
+    }
+}
