@@ -68,10 +68,12 @@ pub(crate) fn class_path(release: &Release) -> Result<String, Error> {
     Ok(ARCHIVES.map(archive).join(":"))
 }
 
-/// The same for programs that use Curator.
+/// The same for programs that use Curator: that of the machine, with the client that belongs to it, whatever release of the
+/// server it talks to.
 pub(super) fn curator_class_path() -> Result<String, Error> {
     have(CURATOR, "libcurator-recipes-java")?;
-    class_path(Release::choose(Family::ZooKeeper, None)?)
+    have(SERVER, "zookeeper")?;
+    Ok(ARCHIVES.map(archive).join(":"))
 }
 
 /// What a server writes at each start, just before it takes the port for clients.
