@@ -149,6 +149,10 @@ mod tests {
         let pushed = ends(104_200_000);
         assert_eq!(pushed.deadline(Some(&sign()), at(11_200)), Some(valid_until(at(10_000), LEASE)));
         assert_eq!(pushed.deadline(Some(&sign()), at(12_700)), None, "hardly any time is left");
+        let eighth = valid_until(at(10_000), LEASE).before(LEASE / 8);
+        assert_eq!(pushed.deadline(Some(&sign()), eighth), None, "an eighth is too little");
+        let more = pushed.deadline(Some(&sign()), eighth.before(Duration::from_nanos(1)));
+        assert_eq!(more, Some(valid_until(at(10_000), LEASE)));
         assert_eq!(pushed.deadline(None, at(11_200)), None);
     }
 

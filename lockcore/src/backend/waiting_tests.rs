@@ -13,6 +13,10 @@ use crate::{Error, FencingToken, LockName, Mode, Wait};
 struct Server {
     free: AtomicBool,
     clashes: AtomicBool,
+    /// Whether a question has no answer, once the answers below are used up.
+    hangs: AtomicBool,
+    /// Whether a waiter cannot ask again.
+    breaks: AtomicBool,
     notify: Notify,
     said: Mutex<Vec<&'static str>>,
     places: AtomicUsize,
@@ -43,6 +47,12 @@ impl Queue for Server {
         self.say(if place.is_some() { "ask again" } else { "ask" });
         if let Some(answer) = lock(&self.answers).pop_front() {
             return Ok(answer);
+        }
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if self.breaks.load(Ordering::SeqCst) && place.is_some() {
+            return Err(Error::new(ErrorKind::Internal, "it broke"));
         }
         if self.clashes.load(Ordering::SeqCst) && place.is_some() {
             return Err(Error::new(ErrorKind::KindClash, "a semaphore by now"));
@@ -152,6 +162,16 @@ async fn a_clash_leaves_the_queue_first() {
 }
 
 #[tokio::test]
+async fn after_another_failure_the_claim_may_still_be_queued() {
+    let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
+    server.breaks.store(true, Ordering::SeqCst);
+    let error = wait_for_turn(&*server, &claim, None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert_eq!(server.said(), ["ask", "enter", "ask again"], "the release that follows leaves the queue");
+    assert!(claim.may_be_queued());
+}
+
+#[tokio::test]
 async fn a_timer_serves_where_a_notification_is_lost() {
     let recheck = Duration::from_millis(100);
     let server = Arc::new(Server { recheck: Some(recheck), ..Server::default() });
@@ -198,6 +218,13 @@ async fn servers_that_cannot_decide_are_the_answer_when_the_wait_ends() {
     let error = wait_for_turn(&*server, &claim(Wait::Until(began.after(wait))), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(Moment::now().since(began) >= wait, "it waits to its end");
+    // The wait ends while they are asked again.
+    lock(&server.answers).extend([unavailable(Duration::ZERO)]);
+    server.hangs.store(true, Ordering::SeqCst);
+    let end = Wait::Until(Moment::now().after(wait));
+    let error = wait_for_turn(&*server, &claim(end), None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    server.hangs.store(false, Ordering::SeqCst);
     // They answer again before that.
     lock(&server.answers).extend([unavailable(Duration::ZERO)]);
     server.free.store(true, Ordering::SeqCst);

@@ -113,3 +113,6 @@ impl Background {
         Err(error.on_backend(self.capabilities.backend))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -316,3 +316,32 @@ async fn an_urgent_request_overtakes_others() {
     assert_eq!([answer(slow), answer(urgent)], [40, 10_040]);
     assert_eq!(calls(&batcher), [[2], [1004], [4]]);
 }
+
+#[tokio::test]
+async fn as_many_calls_of_a_key_are_under_way_as_the_bounds_allow() {
+    let go = Arc::new(Semaphore::new(0));
+    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
+    let batcher = batcher(server, Bounds::new().under_way(2));
+    let mut asked = Vec::new();
+    for number in [2, 4, 6] {
+        asked.push(tokio::spawn(batcher.call(0, number, LONG)));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(calls(&batcher), [[2], [4]]);
+    go.add_permits(10);
+    for task in asked {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(calls(&batcher), [[2], [4], [6]]);
+}
+
+#[test]
+fn the_last_failure_says_why_there_is_no_answer() {
+    let broke = Error::new(ErrorKind::Unreachable, "the connection broke");
+    assert_eq!(format!("{:#}", no_answer(Some(&broke))), format!("{broke:#}"));
+    let other = no_answer(Some(&Error::new(ErrorKind::Overloaded, "too many")));
+    assert_eq!(other.kind(), ErrorKind::Unreachable);
+    assert!(format!("{other:#}").contains("too many"), "{other:#}");
+    assert!(format!("{other}").contains("does not answer"), "{other}");
+    assert_eq!(no_answer(None).kind(), ErrorKind::Unreachable);
+}

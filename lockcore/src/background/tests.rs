@@ -1,0 +1,139 @@
+//! Releases and renewals of a client, with a server whose answers a test chooses.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::system::lock;
+use crate::{
+    Capabilities, Claim, DistributedLock, ErrorKind, Grant, LockName, LockStatus, Locks, MemoryLock, Moment,
+    Released, Renewal, Result,
+};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A server that answers releases as a test says, each after a pause, and as a usual one afterwards.
+#[derive(Debug, Default)]
+struct Chosen {
+    inner: MemoryLock,
+    answers: Mutex<VecDeque<(Duration, Released)>>,
+    releases: AtomicU32,
+    /// Whether the connections never end.
+    stays: AtomicBool,
+}
+
+#[async_trait]
+impl DistributedLock for Chosen {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        self.inner.acquire(claim).await
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        self.inner.renew(grants, until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        let chosen = lock(&self.answers).pop_front();
+        let Some((pause, answer)) = chosen else { return self.inner.release(claim).await };
+        tokio::time::sleep(pause).await;
+        Ok(answer)
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        self.inner.inspect(name).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.inner.force_release(name).await
+    }
+
+    async fn close(&self) {
+        if self.stays.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn chosen(answers: impl IntoIterator<Item = (Duration, Released)>) -> (Arc<Chosen>, Locks) {
+    let server = Arc::new(Chosen { answers: Mutex::new(answers.into_iter().collect()), ..Chosen::default() });
+    let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+    (server, locks)
+}
+
+const LEASE: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn a_release_that_finds_nothing_says_lost() {
+    let (_, locks) = chosen([(millis(20), Released::NotHeld)]);
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_release_in_doubt_is_one_where_the_lock_was_held() {
+    // One answer is for the keeper, which releases what was held for too long.
+    let (_, locks) = chosen([(Duration::ZERO, Released::InDoubt); 3]);
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    guard.release().await.expect("it was held until then");
+    let lost = locks.lock("b").ttl(LEASE).max_hold(millis(10)).await.unwrap();
+    lost.lost().await;
+    assert_eq!(lost.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_drop_that_finds_nothing_is_not_repeated() {
+    let (server, locks) = chosen([(millis(20), Released::NotHeld)]);
+    drop(locks.lock("a").ttl(LEASE).await.unwrap());
+    locks.close().await.unwrap();
+    assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn most_of_the_time_of_a_close_is_for_the_releases() {
+    let (_, locks) = chosen([(millis(700), Released::Released)]);
+    drop(locks.lock("a").ttl(LEASE).await.unwrap());
+    locks.close_within(Duration::from_secs(4)).await.expect("the answer came in time");
+}
+
+#[tokio::test]
+async fn a_close_waits_no_longer_than_it_may() {
+    let (server, locks) = chosen([(LEASE, Released::Released), (LEASE, Released::Released)]);
+    drop(locks.lock("a").ttl(LEASE).await.unwrap());
+    let began = Moment::now();
+    let limit = millis(500);
+    locks.close_within(limit).await.unwrap_err();
+    // Twelve times the limit would be six seconds.
+    assert!(Moment::now().since(began) < limit * 8);
+    assert!(server.releases.load(Ordering::SeqCst) >= 1);
+}
+
+#[tokio::test]
+async fn a_close_tells_releases_and_connections_apart() {
+    let (server, locks) = chosen([]);
+    server.stays.store(true, Ordering::SeqCst);
+    let error = locks.close_within(millis(50)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+    assert!(error.to_string().contains("the connections have not ended"), "{error}");
+}
+
+#[tokio::test]
+async fn a_short_lease_beside_a_long_one_is_renewed_in_time() {
+    let (_, locks) = chosen([]);
+    let long = locks.lock("long").ttl(LEASE * 60).await.unwrap();
+    // The sweep sleeps until the long one is due.
+    tokio::time::sleep(millis(300)).await;
+    let ttl = Duration::from_secs(3);
+    let short = locks.lock("short").ttl(ttl).await.unwrap();
+    tokio::time::sleep(ttl * 3 / 2).await;
+    assert!(short.is_held() && long.is_held());
+}
