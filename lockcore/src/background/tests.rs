@@ -25,12 +25,18 @@ struct Chosen {
     releases: AtomicU32,
     /// Whether the connections never end.
     stays: AtomicBool,
+    /// How often somebody listened for a loss.
+    listened: AtomicU32,
+    /// How often a grant is still to be doubted.
+    doubts: AtomicU32,
 }
 
 #[async_trait]
 impl DistributedLock for Chosen {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let mut promised = self.inner.capabilities();
+        promised.loss_push = true;
+        promised
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
@@ -55,6 +61,18 @@ impl DistributedLock for Chosen {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         self.inner.force_release(name).await
+    }
+
+    async fn lost(&self, _: &Grant) {
+        self.listened.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<()>().await;
+    }
+
+    async fn doubted(&self, _: &Grant) {
+        let left = self.doubts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if left.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     async fn close(&self) {
@@ -136,4 +154,44 @@ async fn a_short_lease_beside_a_long_one_is_renewed_in_time() {
     let short = locks.lock("short").ttl(ttl).await.unwrap();
     tokio::time::sleep(ttl * 3 / 2).await;
     assert!(short.is_held() && long.is_held());
+}
+
+#[tokio::test]
+async fn a_short_hold_listens_for_no_loss() {
+    let (server, locks) = chosen([]);
+    // A hold may take longer than the pause before listening, but not all of them do.
+    for _ in 0..20 {
+        locks.lock("a").ttl(LEASE).await.unwrap().release().await.unwrap();
+        assert_eq!(locks.stats().held, 0, "what was released is not renewed");
+    }
+    assert!(server.listened.load(Ordering::SeqCst) < 20);
+    let held = locks.lock("a").ttl(LEASE).await.unwrap();
+    let listened = server.listened.load(Ordering::SeqCst);
+    while server.listened.load(Ordering::SeqCst) == listened {
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert!(held.is_held());
+}
+
+#[tokio::test]
+async fn after_a_close_nothing_is_renewed() {
+    let (_, locks) = chosen([]);
+    let guard = locks.lock("a").ttl(millis(600)).await.unwrap();
+    let stats = locks.clone();
+    locks.close().await.unwrap();
+    guard.lost().await;
+    assert_eq!(stats.stats().renewals, 0);
+}
+
+#[tokio::test]
+async fn a_doubt_is_settled_by_a_renewal_at_once() {
+    let (server, locks) = chosen([]);
+    server.doubts.store(1, Ordering::SeqCst);
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    let began = Moment::now();
+    while locks.stats().renewals == 0 {
+        assert!(Moment::now().since(began) < LEASE / 4, "the usual renewal would be later");
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert!(guard.is_held());
 }
