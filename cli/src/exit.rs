@@ -50,7 +50,7 @@ impl Failure {
 
     pub(crate) fn tell(&self) {
         if !self.message.is_empty() {
-            say::line(&self.message);
+            say::error(&self.message, self.status);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::args::ReleaseArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::handle;
+use crate::json::{self, ReleasedReport};
 use crate::obtain::sentence;
 use crate::say::Voice;
 
@@ -31,6 +32,7 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
         .release(&claim)
         .await
         .map_err(|error| error.during(Operation::Release).for_lock(claim.name()).on_backend(backend))?;
+    report(args, &ReleasedReport::by_handle(claim.name(), released != Released::NotHeld))?;
     if released == Released::NotHeld {
         let text =
             format!("the lock {:?} had ended before, or was given up: it was held no longer", claim.name());
@@ -41,22 +43,32 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
 
 async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure> {
     let name: LockName = args.what.parse()?;
-    if !args.yes && !io::stdin().is_terminal() {
-        return Err(Failure::usage("--force asks before, and there is no terminal: add --yes"));
+    if !args.yes && (args.json || !io::stdin().is_terminal()) {
+        return Err(Failure::usage("--force asks before, on a terminal and without --json: add --yes"));
     }
     let address = Address::of(&args.server)?;
     let locks = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?.locks()?;
-    let Some(who) = sentence(&locks.inspect(&name).await?) else {
+    let status = locks.inspect(&name).await?;
+    let Some(who) = sentence(&status) else {
+        report(args, &ReleasedReport::by_force(&status))?;
         return Err(Failure::new(exit::LOST, format!("the lock {name:?} is not held")));
     };
     if !args.yes && !agrees(&who)? {
         return Err(Failure::silent(exit::NOT_OBTAINED));
     }
     let freed = locks.force_release(&name).await?;
+    report(args, &ReleasedReport::by_force(&status))?;
     Voice::Usual.warn(&format!(
         "freed {name:?} of {freed} by force; {who}, and goes on until it notices: with its next renewal"
     ));
     Ok(0)
+}
+
+fn report(args: &ReleaseArgs, report: &ReleasedReport) -> Result<(), Failure> {
+    if args.json {
+        json::print(&json::pretty(report)?)?;
+    }
+    Ok(())
 }
 
 fn agrees(who: &str) -> Result<bool, Failure> {

@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use lockwell::{Finding, Holder, LockStatus, Mode};
+use lockwell::{Finding, Holder, LockName, LockStatus, Mode};
 use serde::Serialize;
 
 use crate::exit::{Failure, SOFTWARE};
@@ -91,6 +91,76 @@ impl<'a> HolderReport<'a> {
     }
 }
 
+/// A lock that was waited for, as it is at the end of the wait.
+#[derive(Serialize)]
+pub(crate) struct WaitedReport<'a> {
+    schema_version: u32,
+    #[serde(flatten)]
+    lock: LockReport<'a>,
+    waited_ms: u64,
+}
+
+impl<'a> WaitedReport<'a> {
+    pub(crate) fn new(status: &'a LockStatus, waited: Duration) -> Self {
+        Self { schema_version: SCHEMA_VERSION, lock: LockReport::new(status), waited_ms: millis(waited) }
+    }
+}
+
+/// A lock that was given up.
+#[derive(Serialize)]
+pub(crate) struct ReleasedReport<'a> {
+    schema_version: u32,
+    name: &'a str,
+    /// Whether it was held until now.
+    released: bool,
+    by_force: bool,
+    /// By force: who held it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<Vec<HolderReport<'a>>>,
+}
+
+impl<'a> ReleasedReport<'a> {
+    pub(crate) fn by_handle(name: &'a LockName, released: bool) -> Self {
+        Self { schema_version: SCHEMA_VERSION, name: name.as_str(), released, by_force: false, holders: None }
+    }
+
+    pub(crate) fn by_force(status: &'a LockStatus) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            name: status.name.as_str(),
+            released: status.is_held(),
+            by_force: true,
+            holders: Some(status.holders.iter().map(HolderReport::new).collect()),
+        }
+    }
+}
+
+/// The statements that create the lock tables.
+#[derive(Serialize)]
+pub(crate) struct TablesReport<'a> {
+    pub(crate) schema_version: u32,
+    /// The address without its password.
+    pub(crate) server: String,
+    pub(crate) statements: &'a str,
+}
+
+/// A message on standard error.
+#[derive(Serialize)]
+pub(crate) struct MessageReport<'a> {
+    schema_version: u32,
+    severity: &'static str,
+    message: &'a str,
+    /// Of the message that says why lockwell ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_status: Option<u8>,
+}
+
+impl<'a> MessageReport<'a> {
+    pub(crate) fn new(severity: &'static str, message: &'a str, exit_status: Option<u8>) -> Self {
+        Self { schema_version: SCHEMA_VERSION, severity, message, exit_status }
+    }
+}
+
 /// A lock that was taken for a time.
 #[derive(Serialize)]
 pub(crate) struct AcquiredReport<'a> {
@@ -169,7 +239,7 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use lockwell::{FencingToken, LockName};
+    use lockwell::FencingToken;
 
     use super::*;
 

@@ -62,6 +62,9 @@ pub fn run(registry: Registry) -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return exit::after_usage(&error, std::env::args_os()),
     };
+    if command.json() {
+        say::for_programs();
+    }
     match log::start(command.voice()).and_then(|()| perform(&registry, command)) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {

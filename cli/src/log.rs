@@ -1,6 +1,6 @@
 //! What the library logs, to standard error.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::exit::Failure;
-use crate::say::Voice;
+use crate::say::{self, Voice};
 
 /// Warnings of the library and of backends from elsewhere, without what the command says itself and without the client crates.
 const USUAL: &str =
@@ -31,7 +31,7 @@ pub(crate) fn start(voice: Voice) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `lockwell: warning: what is wrong (field: value)`
+/// `lockwell: warning: what is wrong (field: value)`, or the same in JSON.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -42,11 +42,11 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut line = Line::default();
         event.record(&mut line);
-        write!(to, "lockwell: warning: {}", line.message)?;
+        let mut text = line.message;
         if !line.rest.is_empty() {
-            write!(to, " ({})", line.rest.join(", "))?;
+            write!(text, " ({})", line.rest.join(", "))?;
         }
-        writeln!(to)
+        writeln!(to, "{}", say::line("warning", &text, None))
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::Holding;
 use crate::child::Child;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::hold::Hold;
 use crate::say;
 use crate::signals::{self, Signals};
@@ -84,7 +84,8 @@ impl Work<'_> {
             _ => "reason unknown",
         };
         let grace = humantime::format_duration(self.holding.grace);
-        say::line(&format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}"));
+        let text = format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}");
+        say::error(&text, exit::LOST);
     }
 }
 
@@ -95,7 +96,7 @@ pub(crate) async fn release(hold: Hold) -> bool {
         Err(error) if error.kind() == ErrorKind::Lost => false,
         Err(error) => {
             // The command has done its work under the lock, so its status is what counts.
-            say::line(&format!("{error:#}; the lock ends with its ttl"));
+            say::warning(&format!("{error:#}; the lock ends with its ttl"));
             true
         }
     }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use lockwell::Registry;
+use lockwell::{LockStatus, Registry};
 use tokio::time::{Instant, sleep};
 
 use crate::args::WaitArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{Failure, NOT_OBTAINED};
+use crate::json::{self, WaitedReport};
 use crate::obtain::sentence;
 use crate::say::{Voice, rounded};
 
@@ -19,13 +20,18 @@ pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Fai
     let address = Address::of(&args.server)?;
     let locks = address.connect(registry, Purpose::Looking, args.limit, Voice::Usual).await?.locks()?;
     let end = args.limit.and_then(|limit| Instant::now().checked_add(limit));
+    let began = Instant::now();
     let mut pause = SOON;
     loop {
         let status = locks.inspect(&args.name).await?;
-        let Some(who) = sentence(&status) else { return Ok(0) };
+        let Some(who) = sentence(&status) else {
+            report(args, &status, began)?;
+            return Ok(0);
+        };
         // The last check is at the end, not before.
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
+            report(args, &status, began)?;
             let limit = rounded(args.limit.unwrap_or_default());
             return Err(Failure::new(NOT_OBTAINED, format!("{who}; still so after {limit}")));
         }
@@ -34,4 +40,11 @@ pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Fai
         sleep(pause.min(lease).min(left.unwrap_or(LATER))).await;
         pause = (pause * 2).min(LATER);
     }
+}
+
+fn report(args: &WaitArgs, status: &LockStatus, began: Instant) -> Result<(), Failure> {
+    if args.json {
+        json::print(&json::pretty(&WaitedReport::new(status, began.elapsed()))?)?;
+    }
+    Ok(())
 }

@@ -119,6 +119,9 @@ pub(crate) struct Holding {
     /// Say who is waited for, and when the lock is obtained and freed.
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Say it in JSON, an object in a line each: schema_version, severity, message, exit_status.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 impl Holding {
@@ -160,7 +163,7 @@ pub(crate) struct AcquireArgs {
     /// Say nothing if the lock is held by another, and no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Print JSON: handle, name, token, ttl_ms.
+    /// Print JSON: schema_version, handle, name, token, ttl_ms.
     #[arg(long)]
     pub(crate) json: bool,
     /// The lock.
@@ -181,6 +184,9 @@ pub(crate) struct ReleaseArgs {
     /// Do not ask.
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
+    /// Print JSON: schema_version, name, released, by_force, and with --force holders. It does not ask: add --yes.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// The handle that lockwell acquire printed, or - to read it from the standard input; with --force a name.
     #[arg(value_name = "HANDLE")]
     pub(crate) what: String,

@@ -19,8 +19,8 @@ pub(crate) struct StatusArgs {
     pub(crate) server: Server,
     /// Print JSON.
     ///
-    /// With one NAME: schema_version, name, held, holders (token, label, mode, limit, ttl_ms, held_ms), waiters. Otherwise
-    /// schema_version and locks, a list of the same.
+    /// With one NAME: schema_version, name, held, holders (token, label, mode, limit, ttl_ms, held_ms), waiters,
+    /// longest_wait_ms. Otherwise schema_version and locks, a list of the same.
     #[arg(long)]
     pub(crate) json: bool,
     /// Show it again whenever it has changed, until interrupted.
@@ -44,6 +44,9 @@ pub(crate) struct WaitArgs {
     /// How long to wait at most [default: as long as it takes].
     #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
     pub(crate) limit: Option<Duration>,
+    /// Print JSON at the end: what lockwell status prints of one lock, and waited_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// The lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
@@ -73,6 +76,9 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct SchemaArgs {
     #[command(flatten)]
     pub(crate) server: Server,
+    /// Print JSON: schema_version, server, statements.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Print completions for a shell.

@@ -55,6 +55,21 @@ impl Command {
             _ => Voice::Usual,
         }
     }
+
+    /// Whether what is said is for programs.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.holding.json,
+            Self::Lead(args) => args.holding.json,
+            Self::Status(args) => args.json,
+            Self::Wait(args) => args.json,
+            Self::Acquire(args) => args.json,
+            Self::Release(args) => args.json,
+            Self::Doctor(args) => args.json,
+            Self::Schema(args) => args.json,
+            Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod documented;
 mod dying;
 mod exclusion;
 mod exit_codes;
+mod json;
 mod loss;
 mod modes;
 mod options;
