@@ -10,6 +10,8 @@ const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE a
 
 const CONFLICT: &str = "others changed the same rows at the same time";
 
+const REFUSED_STATEMENT: &str = "the database refused a statement";
+
 const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
 
 /// The class of an error.
@@ -68,6 +70,8 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                 // SQLite has one code for every mistake in a statement.
                 "1" if error.message().contains("no such table") => by_code("42P01"),
                 "1" if error.message().contains("no such column") => by_code("42703"),
+                // A SQLSTATE has five characters, a code of SQLite at most four.
+                code if code.len() < 5 => code.parse().map_or_else(|_| by_code(code), by_sqlite),
                 code => by_code(code),
             },
         },
@@ -119,7 +123,7 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         "0A000" => {
             (ErrorKind::Misconfigured, "the server does not support a statement: it is a replica, or too old")
         }
-        "40001" | "40P01" | "5" | "6" | "517" => (ErrorKind::Conflict, CONFLICT),
+        "40001" | "40P01" => (ErrorKind::Conflict, CONFLICT),
         "57014" | "25P04" => (
             ErrorKind::Unreachable,
             "the server cancelled the statement: a time limit of its own, or an administrator",
@@ -128,10 +132,48 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         "3F000" => (ErrorKind::Misconfigured, "there is no such schema: let an administrator create it"),
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
         "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),
-        "8" => (ErrorKind::Misconfigured, "the database file is read only"),
-        "13" => (ErrorKind::Misconfigured, "the disk is full"),
-        "14" => (ErrorKind::Misconfigured, "the database file cannot be opened: does its folder exist?"),
-        "26" => (ErrorKind::Misconfigured, "the file is not an SQLite database"),
-        _ => (ErrorKind::Internal, "the database refused a statement"),
+        _ => (ErrorKind::Internal, REFUSED_STATEMENT),
+    }
+}
+
+/// By the result code of SQLite, whose extended codes have the primary code in their low byte.
+fn by_sqlite(code: u32) -> (ErrorKind, &'static str) {
+    match code & 0xff {
+        5 | 6 => (ErrorKind::Conflict, CONFLICT),
+        3 | 8 | 23 => (
+            ErrorKind::Refused,
+            "this user may not write to the database file, to -wal and -shm beside it, or to their folder",
+        ),
+        10 => (ErrorKind::Misconfigured, "the database file cannot be read or written: look at its disk"),
+        11 => (ErrorKind::Misconfigured, "the database file is damaged"),
+        13 => (ErrorKind::Misconfigured, "the disk is full"),
+        14 => (
+            ErrorKind::Misconfigured,
+            "the database file cannot be opened: does its folder exist, and may this user open it?",
+        ),
+        26 => (ErrorKind::Misconfigured, "the file is not an SQLite database"),
+        _ => (ErrorKind::Internal, REFUSED_STATEMENT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_codes_of_sqlite_are_those_of_their_primary_code() {
+        // BUSY_RECOVERY, BUSY_SNAPSHOT, LOCKED_SHAREDCACHE
+        for code in [5, 6, 261, 517, 262] {
+            assert_eq!(by_sqlite(code).0, ErrorKind::Conflict, "{code}");
+        }
+        // READONLY_CANTINIT, READONLY_DIRECTORY
+        for code in [8, 1288, 1544] {
+            assert_eq!(by_sqlite(code).0, ErrorKind::Refused, "{code}");
+        }
+        // CANTOPEN_ISDIR, IOERR_WRITE, CORRUPT_INDEX
+        for code in [14, 526, 778, 779] {
+            assert_eq!(by_sqlite(code).0, ErrorKind::Misconfigured, "{code}");
+        }
+        assert_eq!(by_sqlite(20).0, ErrorKind::Internal);
     }
 }

@@ -36,8 +36,9 @@ fn blocks(page: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if line == "```sh" {
-            let block = lines.by_ref().take_while(|line| *line != "```");
+        // Within a list it is indented.
+        if line.trim_start() == "```sh" {
+            let block = lines.by_ref().map(str::trim_start).take_while(|line| *line != "```");
             blocks.push(block.flat_map(|line| [line, "\n"]).collect());
         }
     }

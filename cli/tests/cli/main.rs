@@ -12,6 +12,7 @@ mod json;
 mod loss;
 mod modes;
 mod options;
+mod rights;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod servers;
 mod signals;
