@@ -7,7 +7,7 @@ use backend_zk::ZkLock;
 use lockcore::{Error, ErrorKind, Moment};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
-use zookeeper_client::{Acls, Client, CreateMode};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
 use crate::servers::{client, connect, ensemble, hold, options, single};
 
@@ -34,6 +34,76 @@ async fn what_belongs_to_its_creator() {
     }
     guard.release().await.expect("held");
     hold(&again, "a").await.release().await.expect("held");
+}
+
+/// Every mode, with a queue, a loss by force and a downgrade.
+async fn everything(url: &str) {
+    let (one, two) = (client(url).await, client(url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.lock("a").into_future());
+    while one.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    let writer = one.write("b").await.expect("a free lock");
+    let reader = two.read("b").into_future();
+    let (downgraded, reader) = tokio::join!(writer.downgrade(), reader);
+    downgraded.expect("held").release().await.expect("held");
+    reader.expect("readers meet").release().await.expect("held");
+    let (first, second) =
+        (one.permit("c", 2).await.expect("a permit"), two.permit("c", 2).await.expect("a permit"));
+    first.release().await.expect("held");
+    assert_eq!(one.force_release("c").await.expect("an answer"), 1);
+    drop(second);
+    let all = one.lock_all(["a", "b"]).await.expect("free locks");
+    all.release().await.expect("held");
+}
+
+/// The rights on the base path that docs/zookeeper.md names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/zookeeper.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    for row in
+        ["| CREATE | everything |", "| READ | the list of all locks", "| DELETE | to delete the folder"]
+    {
+        assert!(guide.contains(row), "{row}");
+    }
+    let Some(server) = single(&options()).await else { return };
+    let host = server.addr();
+    let admin =
+        Client::connector().with_auth("digest", b"ann:secret").connect(&host.to_string()).await.expect("ann");
+    let rights = [
+        ("/create", Permission::CREATE),
+        ("/read", Permission::CREATE | Permission::READ),
+        ("/delete", Permission::READ | Permission::DELETE | Permission::WRITE),
+    ];
+    for (base, rights) in rights {
+        let acl = [Acl::new(rights, AuthId::authed())];
+        let made = CreateMode::Persistent.with_acls(Acls::new(&acl));
+        admin.create(base, b"", &made).await.expect("a node");
+        for more in ["", "?acl=creator"] {
+            let url = format!("zk://ann:secret@{host}{base}{more}");
+            if !rights.has(Permission::CREATE) {
+                assert_eq!(refusal(&url).await.kind(), ErrorKind::Refused, "{base}{more}");
+                continue;
+            }
+            everything(&url).await;
+            let listed = client(&url).await.held().await;
+            match listed {
+                Ok(held) => {
+                    assert!(rights.has(Permission::READ) && held.is_empty(), "{base}{more}: {held:?}");
+                }
+                Err(error) => {
+                    assert!(!rights.has(Permission::READ), "{base}{more}: {error:#}");
+                    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
+                }
+            }
+        }
+        // Those who are not ann may do nothing there.
+        assert_eq!(refusal(&format!("zk://{host}{base}")).await.kind(), ErrorKind::Refused, "{base}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
