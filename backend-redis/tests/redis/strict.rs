@@ -98,6 +98,44 @@ async fn sentinels_that_ask_for_a_password() {
     assert!(!logs::lines().join("\n").contains("canary"));
 }
 
+/// The rights that docs/production.md names: at the servers beside the usual ones, and at the sentinels.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough_behind_sentinels() {
+    const AT_SERVERS: &str = "+role";
+    const AT_SENTINELS: &str = "+sentinel|get-master-addr-by-name";
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/production.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let (_, section) = guide.split_once("## Redis behind Sentinel").expect("a section");
+    for right in [AT_SERVERS, AT_SENTINELS] {
+        assert!(section.split("\n## ").next().is_some_and(|text| text.contains(&format!("`{right}`"))));
+    }
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let group = RedisSentinel::start_protected(&in_memory(), OF_SENTINELS).await.expect("the group starts");
+    for server in [group.master(), group.replica()] {
+        let mut command = vec!["ACL", "SETUSER", "app", "on", ">canary-app"];
+        command.extend(include_str!("minimal.acl").split_whitespace());
+        command.push(AT_SERVERS);
+        tell(server, &command);
+    }
+    let allow = |right: &str| {
+        for sentinel in group.sentinels() {
+            tell(sentinel, &["ACL", "SETUSER", "finder", "on", ">canary-finder", "-@all", right]);
+        }
+    };
+    let url = group.url().replace("://", "://app:canary-app@");
+    let url = format!("{url}?sentinel_user=finder&sentinel_password=canary-finder");
+    allow("+ping");
+    assert_eq!(refusal(&url).await.kind(), ErrorKind::Refused);
+    allow(AT_SENTINELS);
+    let locks = client(&url).await;
+    locks.lock("a").await.expect("a free lock").release().await.expect("held");
+    // A failover is followed with the same rights.
+    group.master().kill().expect("it runs");
+    until_it_locks(&locks).await;
+}
+
 /// The usual case: one password for all of them. It is sent to those sentinels only that ask for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_with_the_password_of_the_master() {

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use lockcore::ErrorKind;
-use testbed::{Certificates, Options, Proxy, Redis, RedisCluster};
+use testbed::{Certificates, Options, Proxy, Redis, RedisCluster, RedisSentinel};
 
 use crate::asking::queued;
 use crate::servers::{client, in_memory, missing, on_disk, redis_with, refusal};
@@ -106,6 +106,47 @@ async fn redlock_over_three_nodes() {
         // The second time without this one.
         nodes[0].kill().expect("it runs or not");
     }
+}
+
+/// Sentinels show certificates as the master does, and the new master after a failover is known by its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_behind_sentinels() {
+    let Some(files) = certificates() else { return };
+    if missing(RedisSentinel::installed()) {
+        return;
+    }
+    let group = RedisSentinel::start_with(&in_memory().tls(&files)).await.expect("the group starts");
+    let url = |ca: &str, show: bool| format!("{}?{}", group.url(), options(&files, ca, show));
+    for (why, url) in [
+        ("we do not trust", url("ours.pem", true)),
+        ("we trust the public authorities only", format!("{}?timeout=1s", group.url())),
+        ("we show no certificate", url("ca.pem", false)),
+        ("we do not speak TLS", format!("{}?timeout=1s", group.url().replace("rediss", "redis"))),
+    ] {
+        let error = refusal(&url).await;
+        assert!(
+            matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Misconfigured),
+            "{why}: {error:#}"
+        );
+    }
+    let url = url("ca.pem", true);
+    let (one, two) = (client(&url).await, client(&url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.lock("a").into_future());
+    queued(&one, "a", 1).await;
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+    group.master().kill().expect("it runs");
+    let at_last = async {
+        loop {
+            if let Ok(guard) = one.lock("b").wait(Duration::from_secs(5)).await {
+                return guard;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let guard = tokio::time::timeout(Duration::from_mins(1), at_last).await.expect("a new master");
+    guard.release().await.expect("held");
 }
 
 /// The nodes of a cluster name themselves, by the name in their certificates, and each other.
