@@ -47,7 +47,7 @@ impl Registry {
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `coalesce`, `hand_over`). It reaches the server and checks it, so that a wrong password is an error of
+    /// `require`, `coalesce`, `hand_over`, `password_file`). It reaches the server and checks it, so that a wrong password is an error of
     /// connecting.
     ///
     /// # Errors

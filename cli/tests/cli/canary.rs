@@ -97,6 +97,19 @@ fn on_a_server() {
         let url = server.url().replace("postgres@", &format!("ann:{CANARY}@"));
         assert_eq!(finish(lockwell(&["run", "a", "--", "true"]).env("LOCKWELL_URL", &url)).status, 0);
         sing(&url, &["", "error", "warn", "info", "debug", "trace"]);
+        // From a file of its own.
+        let site = Site::new();
+        std::fs::write(site.path("password"), format!("{CANARY}\n")).unwrap();
+        let file = site.path("password");
+        let url = server.url().replace("postgres@", "ann@") + "?password_file=";
+        let run = finish(
+            lockwell(&["run", "--url", &format!("{url}{}", file.display()), "a", "--", "env"])
+                .env("RUST_LOG", "trace"),
+        );
+        assert_eq!(run.status, 0, "{run:?}");
+        assert!(!run.out.contains(CANARY) && !run.err.contains(CANARY), "{run:?}");
+        finish(&mut lockwell(&["status", "--url", &format!("{url}/no/such/file")]))
+            .complains(64, "/no/such/file");
     });
 }
 

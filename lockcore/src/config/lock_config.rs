@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::HandOver;
 use super::url::COMMON_OPTIONS;
+use super::{HandOver, password_file};
 use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 
 /// Where the lock server is, and the defaults of its clients.
@@ -22,7 +22,8 @@ use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 /// # Ok::<_, lockcore::Error>(())
 /// ```
 ///
-/// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places is an error.
+/// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places is an error. Only the URL
+/// has `password_file`: a file whose only line is the password, such as a mounted secret. It is read once, on connecting.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -127,7 +128,8 @@ impl LockConfig {
         self
     }
 
-    /// Takes the address apart and moves the common options of its query into the other fields.
+    /// Takes the address apart and moves the common options of its query into the other fields. The password is read from its
+    /// file, where the address names one (`password_file`).
     pub fn resolve(mut self) -> Result<(ServerUrl, Self)> {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);
@@ -135,6 +137,13 @@ impl LockConfig {
         let coalesce = url.parsed("coalesce", "true or false")?;
         let hand_over = url.option("hand_over").map(str::parse).transpose()?;
         let require = url.option("require").map(demands).transpose()?;
+        if let Some(file) = url.take_option(password_file::OPTION) {
+            if url.password().is_some() {
+                let text = "the password is given twice: in the address and by password_file";
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
+            url = url.with_password(password_file::read(&file)?);
+        }
         for name in COMMON_OPTIONS {
             url.take_option(name);
         }

@@ -2,6 +2,7 @@
 
 mod hand_over;
 mod lock_config;
+mod password_file;
 pub mod tls;
 mod url;
 

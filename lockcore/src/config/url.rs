@@ -10,7 +10,8 @@ use percent_encoding::percent_decode_str;
 use crate::{Error, ErrorKind, Result};
 
 /// The options that every address understands.
-pub(super) const COMMON_OPTIONS: [&str; 6] = ["coalesce", "hand_over", "label", "require", "ttl", "wait"];
+pub(super) const COMMON_OPTIONS: [&str; 7] =
+    ["coalesce", "hand_over", "label", "password_file", "require", "ttl", "wait"];
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -168,6 +169,12 @@ impl ServerUrl {
     #[must_use]
     pub fn with_option(mut self, name: &str, value: &str) -> Self {
         self.options.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same address with this password.
+    pub(super) fn with_password(mut self, password: Secret) -> Self {
+        self.password = Some(password);
         self
     }
 
