@@ -1,11 +1,30 @@
 //! Answers of scripts and servers, from anywhere: nothing panics, and nothing that is no answer is taken for a grant.
 
-use lockcore::Mode;
+use lockcore::{Mode, ServerUrl};
 use redis::Value;
 
+use crate::address::{Address, Topology};
 use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
 use crate::check::Info;
 use crate::cluster::slots;
+use crate::options::Options;
+
+/// An address of servers, sentinels, a cluster or independent nodes: what is understood names somebody to connect to.
+pub fn address(text: &str) {
+    let Ok(url) = text.parse::<ServerUrl>() else { return };
+    let mut read: Vec<_> = Address::read(&url).into_iter().collect();
+    read.extend(Address::read_nodes(&url).into_iter().flatten());
+    for address in &read {
+        match &address.topology {
+            Topology::Node(node) => drop(address.info(node)),
+            Topology::Sentinel { sentinels: nodes, .. } | Topology::Cluster(nodes) => {
+                assert!(!nodes.is_empty(), "{text:?}");
+            }
+        }
+        drop(format!("{address:?}"));
+    }
+    drop(Options::read(&url, &[]));
+}
 
 /// An answer, in the protocol of the server.
 pub fn answer(bytes: &[u8]) {
@@ -77,6 +96,15 @@ mod tests {
         fn single_values(part in part(), bytes in any::<Vec<u8>>()) {
             super::answer(part.as_bytes());
             super::answer(&bytes);
+        }
+
+        #[test]
+        fn addresses(
+            text in "(redis|rediss)(\\+sentinel|\\+cluster|\\+unix)?://([a-z%:@/\\[\\],.0-9]{0,20})(/[a-z%@/.0-9-]{0,8})?(\\?(db|sentinel_user|timeout|namespace|x)=[a-z0-9%,/-]{0,20})?",
+            nodes in "redlocks?://([a-z%:@,.0-9]{0,20})(/[0-9-]{0,20})?(\\?(db|longest_ttl)=[a-z0-9-]{0,20})?",
+        ) {
+            super::address(&text);
+            super::address(&nodes);
         }
 
         #[test]

@@ -2,10 +2,20 @@
 
 use std::collections::HashSet;
 
-use lockcore::LockName;
+use lockcore::{LockName, ServerUrl};
 
 use crate::child::{Child, Data};
 use crate::names::{base_path, lock_path};
+use crate::options::Options;
+
+/// An address, with its options.
+pub fn address(text: &str) {
+    let Ok(url) = text.parse::<ServerUrl>() else { return };
+    if let Ok(options) = Options::read(&url) {
+        assert!(options.base.is_empty() || options.base.starts_with('/'), "{text:?}");
+        drop((options.servers_for_long(), format!("{options:?}")));
+    }
+}
 
 /// The names of nodes, a line each, as other programs may have made them.
 pub fn node_names(text: &str) {
@@ -57,6 +67,13 @@ mod tests {
             super::four_letters(&text);
             super::node_data(&data);
             super::node_data(text.as_bytes());
+        }
+
+        #[test]
+        fn addresses(
+            text in "zk://([a-z%:@\\[\\],.0-9]{0,20})(/[a-z%@/.0-9-]{0,8})?(\\?((acl|auth|session|tick|strict|recipe|timeout)=[a-z0-9%,-]{0,20}&?){0,2})?"
+        ) {
+            super::address(&text);
         }
 
         #[test]
