@@ -19,8 +19,8 @@ const LATER: Duration = Duration::from_secs(1);
 pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Failure> {
     let address = Address::of(&args.server)?;
     let locks = address.connect(registry, Purpose::Looking, args.limit, Voice::Usual).await?.locks()?;
-    let end = args.limit.and_then(|limit| Instant::now().checked_add(limit));
     let began = Instant::now();
+    let end = args.limit.and_then(|limit| began.checked_add(limit));
     let mut pause = SOON;
     loop {
         let status = locks.inspect(&args.name).await?;
