@@ -23,10 +23,17 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     let packages = metadata["packages"].as_array().map_or(0, Vec::len);
     println!("the licences and sources of {packages} packages are as deny.toml wants them");
+    let outcome = denied()?;
+    if outcome != ExitCode::SUCCESS {
+        return Ok(outcome);
+    }
+    audited()
+}
+
+/// The rest of the rules, and the known defects, by cargo-deny.
+fn denied() -> Result<ExitCode> {
     if !is_installed("cargo-deny") {
-        println!(
-            "IGNORED: cargo deny is not installed, so bans and known defects are not checked: cargo install cargo-deny"
-        );
+        println!("IGNORED: bans and known defects are not checked: cargo install cargo-deny --locked");
         return Ok(ExitCode::SUCCESS);
     }
     let rest =
@@ -34,10 +41,33 @@ pub(crate) fn run() -> Result<ExitCode> {
     if rest != ExitCode::SUCCESS {
         return Ok(rest);
     }
-    if has_advisories() {
+    if has_folder("advisory-dbs") {
         return foreground(cargo().current_dir(root()).args(["deny", "--offline", "check", "advisories"]));
     }
     println!("IGNORED: there is no database of known defects on this machine: cargo deny fetch");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The known defects in what Cargo.lock has, of the workspace and of the fuzz targets, by cargo-audit.
+fn audited() -> Result<ExitCode> {
+    if !is_installed("cargo-audit") {
+        println!(
+            "IGNORED: known defects are not looked for by cargo audit: cargo install cargo-audit --locked"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !has_folder("advisory-db") {
+        println!(
+            "IGNORED: cargo audit has no database of known defects on this machine: cargo audit fetches it"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        let found = foreground(cargo().current_dir(root()).args(["audit", "--no-fetch", "--file", lock]))?;
+        if found != ExitCode::SUCCESS {
+            return Ok(found);
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,12 +75,12 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether `cargo deny fetch` has been here.
-fn has_advisories() -> bool {
+/// Whether this folder of Cargo has something in it, as after `cargo deny fetch`.
+fn has_folder(name: &str) -> bool {
     let home = std::env::var_os("CARGO_HOME")
         .map(Into::into)
         .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    let folder = home.map(|home: std::path::PathBuf| home.join("advisory-dbs"));
+    let folder = home.map(|home: std::path::PathBuf| home.join(name));
     folder
         .and_then(|folder| std::fs::read_dir(folder).ok())
         .is_some_and(|mut entries| entries.next().is_some())

@@ -1,16 +1,24 @@
 //! `cargo xtask msrv`: the promised Rust version is enough for every dependency.
 //!
-//! Cargo's resolver keeps that where it can and only warns where it cannot. Here it is an error.
+//! Cargo's resolver keeps that where it can and only warns where it cannot. Here it is an error. With `--compile` that version checks
+//! the workspace, where it is installed.
 
 use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
-use crate::shell::{Result, cargo, root, text};
+use crate::shell::{Result, cargo, foreground, root, text};
 
 pub(crate) type Version = (u32, u32, u32);
 
-pub(crate) fn run() -> Result<ExitCode> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Let the promised version check all libraries and programs, too.
+    #[arg(long)]
+    compile: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut command = cargo();
     command.current_dir(root()).args(["metadata", "--format-version=1", "--all-features"]);
     let metadata: Value = serde_json::from_str(&text(&mut command)?).map_err(|error| error.to_string())?;
@@ -24,9 +32,25 @@ pub(crate) fn run() -> Result<ExitCode> {
     if problems.is_empty() {
         let packages = metadata["packages"].as_array().map_or(0, Vec::len);
         println!("Rust {} is enough for all {packages} packages; rustc is {}", shown(promised), shown(rustc));
-        return Ok(ExitCode::SUCCESS);
+        return if options.compile { compile(promised) } else { Ok(ExitCode::SUCCESS) };
     }
     Err(format!("the workspace promises Rust {}, but {}", shown(promised), problems.join(", ")))
+}
+
+/// Checks the workspace with that version.
+fn compile((major, minor, _): Version) -> Result<ExitCode> {
+    let toolchain = format!("{major}.{minor}");
+    let rustup = |program: &str| {
+        let mut command = Command::new("rustup");
+        command.current_dir(root()).args(["run", &toolchain, program]);
+        command
+    };
+    if text(rustup("rustc").arg("--version")).is_err() {
+        println!("IGNORED: nothing was compiled: rustup toolchain install {toolchain} --profile minimal");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all = ["check", "--locked", "--quiet", "--workspace", "--all-features", "--lib", "--bins"];
+    foreground(rustup("cargo").args(all))
 }
 
 /// The version that the members of the workspace promise, which is the same for all.
