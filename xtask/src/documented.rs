@@ -10,6 +10,41 @@ use crate::shell::{root, text};
 /// A page of the documentation, and a command on it.
 type Told = (String, String);
 
+/// Programs that a reader may be told to start.
+const PROGRAMS: [&str; 14] = [
+    "cargo ",
+    "rustup ",
+    "lockwell ",
+    "compare-bench ",
+    ".ci/run",
+    "prometheus ",
+    "redis-cli ",
+    "psql ",
+    "mysql ",
+    "apt-get ",
+    "npm ",
+    "pip ",
+    "kubectl ",
+    "docker ",
+];
+
+/// What checks the commands that begin so. `lockwell` is parsed by a test of the command, which also runs the blocks of `sh`.
+const CHECKED: [&str; 6] =
+    ["cargo xtask ", "cargo run ", "cargo test ", "cargo install --path ", "compare-bench ", "lockwell "];
+
+/// Steps of `.ci/run`, as they are told.
+const STEPS: [&str; 2] = ["cargo fmt --all", "cargo clippy --workspace --all-targets --all-features"];
+
+/// What no test runs: it changes the machine, or takes a program that is not there; and the beginnings of commands.
+const TOLD_ONLY: [&str; 6] = [
+    ".ci/run",
+    "cargo new --lib table-lock",
+    "cargo fuzz",
+    "cargo xtask",
+    "rustup target add x86_64-pc-windows-gnu x86_64-apple-darwin",
+    "prometheus --config.file=examples/observed/prometheus.yml",
+];
+
 /// The commands of all pages that begin so: lines of blocks, up to the remark behind two blanks, and code within the text.
 fn told(beginning: &str) -> Vec<Told> {
     let mut git = Process::new("git");
@@ -24,8 +59,11 @@ fn told(beginning: &str) -> Vec<Told> {
 }
 
 fn commands(page: &str, beginning: &str) -> Vec<String> {
-    let lines = page.lines().filter(|line| line.starts_with(beginning));
-    let lines = lines.map(|line| line.split("  ").next().unwrap_or(line).trim().to_owned());
+    // A variable may be set for a command.
+    let lines = page.lines().map(|line| line.strip_prefix("RUST_LOG=lockwell=debug ").unwrap_or(line));
+    let lines = lines
+        .filter(|line| line.starts_with(beginning))
+        .map(|line| line.split("  ").next().unwrap_or(line).trim().to_owned());
     let code = format!("`{beginning}");
     let within = page.match_indices(&code).map(|(at, _)| {
         let code = page[at + 1..].split('`').next().unwrap_or_default();
@@ -93,6 +131,27 @@ fn what_cargo_is_told_to_run_is_there() {
             };
             assert!(places.iter().any(|place| root().join(place).exists()), "{page}: {command}");
         }
+    }
+}
+
+/// A command of another kind would be run and parsed by nobody.
+#[test]
+fn no_command_is_forgotten() {
+    let steps = fs::read_to_string(root().join(".ci/run")).expect("the steps");
+    let mut told_only = Vec::new();
+    for (page, command) in PROGRAMS.into_iter().flat_map(told) {
+        if CHECKED.iter().any(|beginning| command.starts_with(beginning)) {
+            continue;
+        }
+        if let Some(step) = STEPS.iter().find(|step| command.starts_with(**step)) {
+            assert!(steps.contains(step), "{page}: {command}: no step of .ci/run");
+            continue;
+        }
+        assert!(TOLD_ONLY.contains(&&*command), "{page}: nothing checks {command:?}");
+        told_only.push(command);
+    }
+    for listed in TOLD_ONLY {
+        assert!(told_only.iter().any(|command| command == listed), "nobody is told {listed:?} any more");
     }
 }
 

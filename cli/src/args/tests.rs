@@ -118,3 +118,28 @@ fn options_within_the_guide_exist() {
         assert!(known.contains(&long), "{option}");
     }
 }
+
+/// The exit statuses of the help, the guide and the README are those of the program.
+#[test]
+fn the_exit_statuses_are_told_alike() {
+    let numbers = |text: &str| -> Vec<u8> {
+        let words = text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
+        words.filter(|number| (64..128).contains(number)).collect()
+    };
+    let sorted = |mut numbers: Vec<u8>| {
+        numbers.sort_unstable();
+        numbers
+    };
+    let first_cells = |page: &str| -> Vec<u8> {
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
+        rows.flat_map(|row| numbers(row.split(" |").next().unwrap_or_default())).collect()
+    };
+    let (statuses, _) = texts::RUN_HELP.split_once("Signals:").unwrap();
+    let help = statuses.lines().filter_map(|line| line.trim_start().split("  ").next());
+    let help = sorted(help.flat_map(numbers).collect());
+    assert_eq!(help, [64, 69, 70, 75, 76, 77, 126, 127]);
+    for page in ["README.md", "docs/command.md"] {
+        let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(page);
+        assert_eq!(sorted(first_cells(&std::fs::read_to_string(path).unwrap())), help, "{page}");
+    }
+}
