@@ -10,11 +10,12 @@ use crate::plan::Plan;
 use crate::target::Kind;
 use crate::target::server::Durability;
 
-/// Compares the lock backends of lockwell on the same work, beside raw statements on the same server.
+/// Measures the lock backends of lockwell: latency, throughput and hand-over, next to raw statements on the same server.
 ///
-/// Without arguments it compares memory, `SQLite`, and throwaway Postgres, `MariaDB`, Redis and `ZooKeeper` servers that
-/// it starts itself: one Redis alone and five for Redlock, one `ZooKeeper` alone and an ensemble of three. MySQL, Valkey, Redis
-/// behind Sentinel and in a Cluster, Redlock of three, and the leader of the ensemble come with `--full`, or by name.
+/// Without arguments it measures the backends memory and `SQLite`, and starts temporary servers for the others: Postgres,
+/// `MariaDB`, one Redis, five Redis for Redlock, one `ZooKeeper`, and a `ZooKeeper` ensemble of three. This takes about twenty
+/// minutes. `--full` or `--backend` add MySQL, Valkey, Redis Sentinel, Redis Cluster, Redlock on three servers, and the leader of
+/// the ensemble. The results are printed, and written to a file for `render` and `diff`.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -27,30 +28,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a report of result files: one page in HTML that needs no network, or a table.
+    /// Make a report from result files: one HTML page without external files, or a table.
     Render(RenderArgs),
-    /// Say what became better or worse between two runs on one machine, as far as their intervals tell.
+    /// List what became faster or slower between two runs on one machine. Differences within the confidence intervals are left out.
     Diff(DiffArgs),
-    /// Find out what each backend survives: workers take locks while processes, servers and connections fail, and what they
-    /// noted about it is checked.
+    /// Test what each backend survives: worker processes take locks while processes, servers and connections are made to fail.
+    /// Afterwards their records are checked for locks that two held at once, and for lost writes.
     Faults(crate::faults::FaultsArgs),
-    /// Write the JSON Schema of the result files to the standard output.
+    /// Print the JSON Schema of the result files.
     Schema,
 }
 
 /// What is shown, and as what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RenderArgs {
-    /// The result files. Several are shown together: on disk and on tmpfs, with several delays. A file of `faults` among
-    /// them fills the sections on what each backend survives.
+    /// The result files. Several are shown together, for example of runs on disk and on tmpfs, or with several delays. A file of
+    /// `faults` fills the sections on what each backend survives.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write a table instead of the page: `csv` has one figure a line, `md` the tables of the report.
+    /// Write a table instead of the page: `csv` with one figure per line, or `md` with the tables of the report in Markdown.
     #[arg(long, value_enum)]
     pub(crate) export: Option<Export>,
 
-    /// Where it goes [default: report.html, or the standard output for a table]. An earlier report is replaced.
+    /// The file to write [default: report.html, or standard output for a table]. An existing file is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -61,14 +62,14 @@ pub(crate) struct DiffArgs {
     /// The result file of the earlier run.
     pub(crate) before: PathBuf,
 
-    /// That of the later run.
+    /// The result file of the later run.
     pub(crate) after: PathBuf,
 
-    /// Fail if anything is worse by more than this, such as `5%`, and surely worse.
+    /// End with exit status 1 if anything is slower by more than this, such as `5%`, outside of the confidence intervals.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fail_above: Option<f64>,
 
-    /// Compare runs on different machines or under different conditions, too.
+    /// Compare the runs even if their machines or conditions differ.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -90,11 +91,11 @@ pub(crate) enum Export {
 #[derive(Clone, Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RunArgs {
-    /// End within three minutes instead of within twenty.
+    /// Measure fewer cases: about three minutes instead of twenty.
     #[arg(long)]
     quick: bool,
 
-    /// Measure more cases, longer, for as long as it takes: hours.
+    /// Measure all cases, and for longer: several hours.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 
@@ -102,58 +103,59 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, conflicts_with_all = ["quick", "full"])]
     smoke: bool,
 
-    /// Measure this server instead of starting any. May be given several times. The locks are called
-    /// `compare/...`; the raw statements use a table or node `lockwell_compare_floor`, which is removed at the end, or keys `compare/floor/...`.
+    /// Measure the server at this address, and start none. May be given several times. The names of the locks begin with
+    /// `compare/`. The raw statements use a table or node `lockwell_compare_floor`, which is removed at the end, or keys
+    /// `compare/floor/...`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 
-    /// Only these backends.
+    /// Measure only these backends, separated by commas [default: see above].
     #[arg(long, value_enum, value_delimiter = ',')]
     backend: Vec<Kind>,
 
-    /// Only these workloads.
+    /// Run only these workloads, separated by commas. `--list` describes them.
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload_names())]
     only: Vec<String>,
 
-    /// Instead of the usual numbers of tasks and processes, these: `1,5,10,15`.
+    /// Use these numbers of tasks and processes instead of the usual ones, such as `1,5,10,15`.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
     parties: Vec<u16>,
 
-    /// Keep the data in /dev/shm, so that round trips rather than disks are measured.
+    /// Keep the data of the servers in /dev/shm, so that the disk is not measured.
     #[arg(long)]
     pub(crate) tmpfs: bool,
 
-    /// What a commit waits for. `SQLite` waits for the disk whatever this says, since the backend sets that itself.
+    /// What a commit of the servers waits for. `SQLite` always waits for the disk, since the backend sets that itself.
     #[arg(long, value_enum, default_value_t, conflicts_with = "url")]
     pub(crate) durability: Durability,
 
-    /// Put a long line before each server, on which everything takes so long each way. Then round trips are counted,
-    /// whatever else this machine does.
+    /// Delay all data to and from the servers by this time each way, such as `5ms`. Then the number of round trips decides, and
+    /// the load of this machine hardly matters.
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "url")]
     pub(crate) delay: humantime::Duration,
 
-    /// Measure other lock libraries beside lockwell, where there is one for the backend: rslock, node-redlock and distributed-lock
+    /// Measure other lock libraries as well, where there are any for the backend: rslock, node-redlock and distributed-lock
     /// for Redis and Redlock, redis-py for Redis, distributed-lock for Postgres, Curator and kazoo for `ZooKeeper`. Builds them
-    /// first; what is not installed is left out.
+    /// first. Those whose tools are not installed are left out.
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Measure recipes beside lockwell that are often seen and are no good: the naive one on `ZooKeeper`, SETNX with a time in the value
-    /// on Redis, rows that are inserted and deleted in SQL. `--full` does, too.
+    /// Measure common but faulty recipes as well: a lock node without a queue on `ZooKeeper`, SETNX with a time in the value on
+    /// Redis, rows that are inserted and deleted in SQL. Included in `--full`.
     #[arg(long)]
     contrast: bool,
 
-    /// Where the results go [default: `results/DATE-HOST.json`]. A file that exists is not overwritten.
+    /// The file for the results [default: `results/DATE-HOST.json`]. An existing file is not overwritten.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Go on with a run that was ended, with its options: this file, or the newest unfinished one in results/. An address with a password has to
-    /// be given again by `--url`.
+    /// Continue a run that was stopped, with its options: the run of this file, or the newest unfinished one in results/. An
+    /// address with a password must be given again with `--url`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "full", "backend", "only", "tmpfs", "durability", "delay", "peers", "contrast", "parties"])]
     #[expect(clippy::option_option, reason = "as clap has options whose value may be left out")]
     pub(crate) resume: Option<Option<PathBuf>>,
 
-    /// List workloads and backends, and end.
+    /// List the workloads and the backends, and end.
     #[arg(long)]
     pub(crate) list: bool,
 }

@@ -42,7 +42,7 @@ const OWN: [(&str, &[&str]); 6] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Write nothing, and fail if the documentation says something else.
+    /// Write nothing, and fail if the documentation is out of date.
     #[arg(long)]
     check: bool,
 }

@@ -29,41 +29,43 @@ use std::process::ExitCode;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
-#[command(about = "The commands of this repository.")]
+#[command(about = "Tests, checks and tools for those who work on lockwell.")]
 enum Command {
-    /// Compare the backends: build compare-bench in release and run it. `cargo xtask compare -- --help` lists its
+    /// Measure the backends: build compare-bench for release and run it. `cargo xtask compare -- --help` lists its
     /// options, which can be given here.
     ///
-    /// Servers that are missing are installed through apt where that is possible.
+    /// Missing servers are installed with apt where that is possible.
     Compare(HandedOn),
-    /// Run all tests. Further arguments, behind those listed here, go to `cargo test`.
+    /// Run all tests. Arguments after the options listed here go to `cargo test`.
     ///
-    /// Newer releases of servers are fetched, beside what is installed; what cannot be had is named at the end.
+    /// The tests use servers that are installed, and newer releases, which are downloaded. Those that cannot be downloaded are
+    /// listed at the end.
     ///
-    /// What is missing, servers and what runs the lock clients of others, is installed through apt where that is
-    /// possible. Tests of what is still missing are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
+    /// Missing servers, and the tools for other lock clients, are installed with apt where that is possible. Tests that miss a
+    /// server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they fail.
     Test(suite::Options),
-    /// Check licences and sources of all dependencies by deny.toml, and more with cargo-deny and cargo-audit where they are installed.
+    /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are installed, run them as well.
     Deny,
-    /// Count the dependencies of each feature, for the documentation, and check that no backend brings those of another.
+    /// Count the dependencies of each feature and write them into the documentation. Fails if the feature of one backend
+    /// brings dependencies of another.
     Deps(deps::Options),
-    /// Build the command for release, with manual pages, completions, a Debian package and a static program as far as the tools for
-    /// it are there, and try each in an empty folder.
+    /// Build the command `lockwell` for release, with manual pages and completions; a Debian package and a static program if the
+    /// tools for them are installed. Each is tried in an empty folder.
     Package,
-    /// Give every parser of what comes from outside arbitrary input, each target of fuzz/ for a minute. It takes a nightly compiler and
+    /// Give arbitrary input to every parser of foreign data: each target of fuzz/ for a minute. It needs a nightly compiler and
     /// cargo-fuzz.
     Fuzz(fuzz::Options),
-    /// Check that no dependency needs a newer Rust than the workspace promises.
+    /// Check that no dependency needs a newer Rust than the `rust-version` of the workspace.
     Msrv(msrv::Options),
-    /// Say whether there are newer releases of the lock libraries that the comparison measures in pinned versions.
+    /// List newer releases of the other lock libraries that the comparison measures in fixed versions.
     Peers,
-    /// Fill the figures of the documentation in from the runs in `compare-bench/runs`.
+    /// Write the figures of the runs in `compare-bench/runs` into the documentation.
     Figures(figures::Options),
-    /// Start servers to play with; or the releases of servers that the tests know: list them, fetch newer ones, write the table of the documentation.
+    /// Start servers to experiment with. Without arguments: list the servers that the tests use.
     Servers(servers::Options),
     /// Compare the API of each published package with the last release or a commit, with cargo-semver-checks.
     Semver(semver::Options),
-    /// Check that no source file has grown too long.
+    /// Check that no source file is longer than 400 lines.
     Sizes,
     /// Be busy until the standard input ends.
     #[command(hide = true, name = busy::COMMAND)]
@@ -72,7 +74,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct HandedOn {
-    /// `--no-install` forbids to install anything; the rest is handed on.
+    /// `--no-install`: install nothing. All other arguments are passed on.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<String>,
 }

@@ -10,8 +10,8 @@ use crate::shell::Result;
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
-    /// Start these, print their addresses, and keep them until Ctrl-C: redis, redlock, sentinel, cluster, postgres, mariadb, zookeeper,
-    /// zookeeper3, or a release such as redis8. Their data is gone with them.
+    /// Start these servers, print their addresses, and stop them on Ctrl-C: redis, redlock, sentinel, cluster, postgres, mariadb,
+    /// zookeeper, zookeeper3, or a release such as redis8. Their data is deleted when they stop. Without names, list the releases.
     #[arg(value_name = "NAME")]
     start: Vec<String>,
 
@@ -21,13 +21,13 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Fetch newer releases: those that are named, or all. They are unpacked in a folder of their own, below the target
-    /// folder or in `LOCKWELL_SERVERS_FOLDER`; nothing is installed.
+    /// Download newer releases: those that are named, or all. They are unpacked in the folder `LOCKWELL_SERVERS_FOLDER`, or in
+    /// `servers` in the target folder. Nothing is installed.
     Fetch {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Write the results of the last whole runs of `cargo xtask test` into the table of the documentation.
+    /// Write the results of the last complete runs of `cargo xtask test` into the table of the documentation.
     Table,
 }
 

@@ -12,21 +12,21 @@ use crate::{HandedOn, ran, repeat, servers};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Keep so many processors busy beside the tests.
+    /// Keep this number of processors busy while the tests run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     busy: usize,
-    /// Run the tests so many times, and count the failures. A call that was stopped is taken up by the next one, at the
-    /// same commit and with the same arguments.
+    /// Run the tests this many times, and count the failures. If a call is stopped, the next call at the same commit with the
+    /// same arguments continues it.
     #[arg(long, value_name = "TIMES")]
     repeat: Option<usize>,
-    /// Begin to count anew.
+    /// With `--repeat`: start the count again.
     #[arg(long, requires = "repeat")]
     restart: bool,
-    /// Which servers: what is installed, with MySQL and one server of each newer Redis beside it; newer releases alone,
-    /// with all that they are known to run; or all.
+    /// Which servers to test with. `usual`: those that are installed, MySQL, and one server of each newer Redis. `newer`: only
+    /// newer releases, in all setups. `all`: both.
     #[arg(long, value_enum, default_value_t = Servers::Usual)]
     servers: Servers,
-    /// Install and fetch nothing.
+    /// Install and download nothing.
     #[arg(long)]
     no_install: bool,
     #[command(flatten)]

@@ -15,38 +15,38 @@ use crate::say::Voice;
 /// Run a command while holding a lock.
 ///
 /// Waits for the lock, runs the command, keeps the lock while the command runs, and frees it when the command has
-/// ended. If the lock is lost on the way, the command is ended: TERM, and KILL after the grace.
+/// ended. If the lock is lost meanwhile, for example because the server cannot be reached for longer than --ttl, the command
+/// is ended: it gets TERM, and KILL after --grace.
 #[derive(Args)]
 #[command(after_help = "See --help for the exit status, signals and environment.", after_long_help = RUN_HELP)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How long to wait for the lock at most, as in 5s or 2m; a plain number means seconds [default: as long as it
-    /// takes].
+    /// The longest time to wait for the lock, as in 5s or 2m; a plain number means seconds [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait: give up at once if the lock is held.
+    /// Do not wait: end at once if the lock is held.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Keep the lock for this time at least, also if the command ends earlier or lockwell is killed: starts on several
-    /// machines whose clocks differ by less run once. Not where the lock lives on a session (ZooKeeper).
+    /// Keep the lock for at least this time, even if the command ends earlier or lockwell is killed. A job that several
+    /// machines start at the same time, by clocks that differ by less than this, then runs once. Not on ZooKeeper.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) at_least: Option<Duration>,
-    /// Share the lock with other readers.
+    /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
     #[arg(long, conflicts_with_all = ["permits", "also"])]
     pub(crate) read: bool,
-    /// Hold the lock together with others, N at most. All must give the same N.
+    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the same N.
     #[arg(long, value_name = "N", conflicts_with = "also")]
     pub(crate) permits: Option<NonZeroU32>,
-    /// Take this lock as well, all or none; may be given several times.
+    /// Take this lock as well. The command runs when all locks are held. May be given several times.
     #[arg(long, value_name = "NAME", value_parser = name::parse)]
     pub(crate) also: Vec<LockName>,
-    /// The exit status if the lock was not free in time.
+    /// The exit status if the lock was not obtained in time.
     #[arg(long, value_name = "N", default_value_t = exit::NOT_OBTAINED)]
     pub(crate) exit_code_held: u8,
     #[command(flatten)]
     pub(crate) holding: Holding,
-    /// The lock.
+    /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
     /// The command and its arguments.
@@ -69,11 +69,11 @@ impl RunArgs {
     }
 }
 
-/// Lead, and run a command for as long as it lasts.
+/// Wait to become the leader, and run a command while leading.
 ///
-/// Stands for leadership under the name, and runs the command when it is obtained. If leadership is lost, the command
-/// is ended (TERM, and KILL after the grace), and lockwell stands again. When the command ends by itself, leadership is
-/// resigned, and lockwell ends with the command's exit status.
+/// Of all processes that use the same name, one leads. If leadership is lost, the command is ended (TERM, and KILL after
+/// --grace), and lockwell waits to lead again. When the command ends by itself, lockwell gives leadership up, and ends with
+/// the exit status of the command.
 #[derive(Args)]
 #[command(after_long_help = LEAD_HELP)]
 pub(crate) struct LeadArgs {
@@ -81,7 +81,7 @@ pub(crate) struct LeadArgs {
     pub(crate) server: Server,
     #[command(flatten)]
     pub(crate) holding: Holding,
-    /// The name of the leadership: a lock like any other.
+    /// The name of the lock that the leader holds.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
     /// The command and its arguments.
@@ -92,31 +92,31 @@ pub(crate) struct LeadArgs {
 /// How a lock is held while a command runs.
 #[derive(Args)]
 pub(crate) struct Holding {
-    /// How long the lock outlives lockwell if it is killed or cut off [default: 10s].
+    /// How long others have to wait for the lock if lockwell is killed or loses its connection [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) ttl: Option<Duration>,
-    /// End the command and free the lock after this time, however well it goes [default: never].
+    /// End the command and free the lock after this time at the latest [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// After a crash, not after a release, keep the lock from others for this time.
+    /// If lockwell is killed or loses its connection, make others wait for this time in addition to --ttl [default: 0s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) lock_delay: Option<Duration>,
-    /// Once the lock is lost, how long the command has between TERM and KILL.
+    /// The time between TERM and KILL when the command is ended.
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "5s")]
     pub(crate) grace: Duration,
-    /// A text that shows others who holds the lock [default: host and process].
+    /// A text that `lockwell status` shows for the holder [default: host name and process id].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Let the command go on if lockwell itself is killed.
     #[arg(long)]
     pub(crate) keep_child: bool,
-    /// Hand the address of the lock server, with its password, to the command as LOCKWELL_URL.
+    /// Pass the address of the lock server, with its password, to the command in LOCKWELL_URL.
     #[arg(long)]
     pub(crate) pass_url: bool,
-    /// Say nothing if the lock is held by another, and no warnings.
+    /// Print no message if the lock is not obtained, and no warnings.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say who is waited for, and when the lock is obtained and freed.
+    /// Print who holds the lock while waiting, and when it is obtained and freed.
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Say it in JSON, an object in a line each: schema_version, severity, message, exit_status.
@@ -134,60 +134,62 @@ impl Holding {
     }
 }
 
-/// Take a lock for a time and end, for scripts that cannot put a command under it.
+/// Take a lock for a fixed time and end, for scripts that cannot use lockwell run.
 ///
-/// Prints a handle for lockwell release. Nothing renews the lock: it ends by itself after the time. Whoever knows the
-/// handle can free the lock. Not where a lock lives on a session, which ends with lockwell (ZooKeeper).
+/// Prints a handle for lockwell release. The lock is not renewed: it ends after the time of --for. Anybody who knows the
+/// handle can free the lock. Not on ZooKeeper, where a lock ends with the process that took it.
+///
+/// Exit status: 0 if the lock was obtained, 75 if it was not obtained in time. See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How long the lock is held, unless it is released earlier.
+    /// How long the lock is held if it is not released earlier, as in 5s or 2m; a plain number means seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
     pub(crate) span: Duration,
-    /// How long to wait for the lock at most [default: as long as it takes].
+    /// The longest time to wait for the lock [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait: give up at once if the lock is held.
+    /// Do not wait: end at once if the lock is held.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Share the lock with other readers.
+    /// Take a reader lock: several readers hold it together, but not while another holds it exclusively.
     #[arg(long, conflicts_with = "permits")]
     pub(crate) read: bool,
-    /// Hold the lock together with others, N at most. All must give the same N.
+    /// Take one permit of a semaphore: at most N hold the lock together. All users of the lock must give the same N.
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<NonZeroU32>,
-    /// A text that shows others who holds the lock [default: host and process].
+    /// A text that `lockwell status` shows for the holder [default: host name and process id].
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// Say nothing if the lock is held by another, and no warnings.
+    /// Print no message if the lock is not obtained, and no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Print JSON: schema_version, handle, name, token, ttl_ms.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The lock.
+    /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
 }
 
-/// Give up a lock that lockwell acquire took, or, with --force, free a lock whoever holds it.
+/// Release a lock that lockwell acquire took, or, with --force, free a lock whoever holds it.
 ///
-/// Exit status: 0 if it was held, 76 if it had been lost or given up before.
+/// Exit status: 0 if the lock was held, 76 if it was lost or released before. See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Free the lock NAME whoever holds it. The holder goes on until it notices; asks before if this is a terminal.
+    /// Free a lock, whoever holds it. Its holder may work on until it notices. On a terminal, lockwell asks before.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Do not ask.
+    /// With --force: do not ask.
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
     /// Print JSON: schema_version, name, released, by_force, and with --force holders. It does not ask: add --yes.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The handle that lockwell acquire printed, or - to read it from the standard input; with --force a name.
+    /// The handle that lockwell acquire printed, or - to read it from standard input. With --force: the name of the lock.
     #[arg(value_name = "HANDLE")]
     pub(crate) what: String,
 }

@@ -12,56 +12,58 @@ use super::{Server, name, time};
 
 /// Show who holds locks and how many wait for them.
 ///
-/// It is history by the time it is read: show it, do not decide by it. Nothing is created, whatever the address says.
+/// The answer may be out of date when it is read, so do not use it to decide whether to work. Nothing is created on the server.
+///
+/// Exit status: 0, or that of --exit-code. See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) server: Server,
     /// Print JSON.
     ///
-    /// With one NAME: schema_version, name, held, holders (token, label, mode, limit, ttl_ms, held_ms), waiters,
-    /// longest_wait_ms. Otherwise schema_version and locks, a list of the same.
+    /// Times are in milliseconds. With one NAME: schema_version, name, held, holders (token, label, mode, limit, ttl_ms, held_ms), waiters,
+    /// longest_wait_ms. Otherwise schema_version and locks, a list of such objects.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show it again whenever it has changed, until interrupted.
+    /// Print the status again whenever it changes, until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// End with 75 if one of the locks is held, with 0 if all are free. Otherwise the exit status is 0 for both.
+    /// End with 75 if one of the locks is held, and with 0 if all are free. Without this option, both end with 0.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) exit_code: bool,
-    /// The locks [default: all that are held].
+    /// The names of the locks [default: all that are held].
     #[arg(value_name = "NAME", value_parser = name::parse)]
     pub(crate) names: Vec<LockName>,
 }
 
 /// Wait until a lock is free, without taking it.
 ///
-/// Exit status: 0 when it is free, 75 if it is still held after the time.
+/// Exit status: 0 when it is free, 75 if it is still held after the time of --for. See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How long to wait at most [default: as long as it takes].
+    /// The longest time to wait, as in 5s or 2m; a plain number means seconds [default: no limit].
     #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
     pub(crate) limit: Option<Duration>,
     /// Print JSON at the end: what lockwell status prints of one lock, and waited_ms.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The lock.
+    /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
 }
 
-/// Examine a server as a place for locks.
+/// Check whether a server is set up well for locks.
 ///
-/// Connects, asks the server about itself, and hands a lock of its own from one connection to another. Each finding says what
+/// Connects, reads the settings of the server, and passes a test lock from one connection to another. Each finding says what
 /// to do.
 #[derive(Args)]
 #[command(after_long_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Take no lock to try the server with.
+    /// Take no test lock.
     #[arg(long)]
     pub(crate) look_only: bool,
     /// Print JSON: schema_version, server, worst, findings (subject, severity, message, remedy).
@@ -71,7 +73,7 @@ pub(crate) struct DoctorArgs {
 
 /// Print the statements that create the lock tables, for an administrator.
 ///
-/// Nothing is sent: the address only says which database and, by table=, which tables.
+/// It does not connect: the address only gives the kind of database and, by its option table=, the names of the tables.
 #[derive(Args)]
 pub(crate) struct SchemaArgs {
     #[command(flatten)]
@@ -90,6 +92,6 @@ pub(crate) struct CompletionsArgs {
 /// Print the manual page, or write all manual pages to a folder.
 #[derive(Args)]
 pub(crate) struct ManArgs {
-    /// The folder: lockwell.1 and one page for each verb.
+    /// The folder for all pages: lockwell.1, and one page for each command [default: print lockwell.1].
     pub(crate) folder: Option<PathBuf>,
 }

@@ -19,11 +19,12 @@ pub(crate) use holding::{AcquireArgs, Holding, LeadArgs, ReleaseArgs, RunArgs};
 pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, WaitArgs};
 pub(crate) use server::Server;
 
+use self::texts::CLI_HELP;
 use crate::say::Voice;
 
-/// Distributed locks for the shell: what flock is for files, on every backend.
+/// Distributed locks for the shell: run a command on one machine at a time.
 #[derive(Parser)]
-#[command(name = "lockwell", version = version::text(), arg_required_else_help = true)]
+#[command(name = "lockwell", version = version::text(), arg_required_else_help = true, after_help = CLI_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

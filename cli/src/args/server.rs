@@ -6,8 +6,8 @@ use clap::Args;
 
 #[derive(Args, Default)]
 pub(crate) struct Server {
-    /// The lock server, as in sqlite:///var/lib/app/locks.db or postgres://user:password@host/database
-    /// [default: LOCKWELL_URL].
+    /// The address of the lock server, as in sqlite:///var/lib/app/locks.db or postgres://user:password@host/database
+    /// [default: the environment variable LOCKWELL_URL].
     ///
     /// Other users of the machine can see the command line: give an address with a password by --url-file, --config
     /// or LOCKWELL_URL.
@@ -16,7 +16,7 @@ pub(crate) struct Server {
     /// A file whose only line is the address of the lock server, such as a mounted secret.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) url_file: Option<PathBuf>,
-    /// A file in TOML with url, and with ttl, wait, label and require if you like.
+    /// A TOML file with the key url, and optionally with ttl, wait, label and require.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -1,40 +1,57 @@
 //! Long texts of the help.
 
+pub(super) const CLI_HELP: &str = "\
+Example:
+  lockwell run --url redis://cache.example.org --wait 30s nightly -- ./report.sh
+  runs report.sh while it holds the lock `nightly`. On all machines that use this server, one report runs at a time.
+
+Lock servers, by the beginning of the address:
+  sqlite://FILE   a file, for the processes of one machine
+  postgres://     PostgreSQL
+  mysql://        MySQL or MariaDB
+  redis://        Redis or Valkey; also rediss:// (TLS), redis+sentinel://, redis+cluster://
+  redlock://      several independent Redis servers
+  zk://           ZooKeeper
+  `lockwell --version` says which of them this program has.
+
+Times are written as 5s, 2m or 1h 30m; a plain number means seconds.
+`lockwell run --help` lists exit statuses, signals and environment variables.";
+
 pub(super) const RUN_HELP: &str = "\
 Exit status:
-  The command's own, or 128 + n if signal n ended it. Otherwise:
+  That of the command, or 128 + n if signal n ended it. If lockwell itself ends it:
    64  wrong usage, name or address, or something that this backend cannot do
    69  the lock server cannot be reached
    70  any other error
    75  the lock was not free in time (or as --exit-code-held says)
    76  the lock was lost while the command ran
-   77  the lock server refused us: password or permission
+   77  the lock server refused access: wrong password or missing permission
   126  the command cannot be executed
   127  the command does not exist
-  128 + n  signal n came while waiting for the lock; the place in the queue is given up
+  128 + n  signal n came while lockwell waited for the lock
 
 Signals:
   The command runs in a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH are passed
   on to that group, but not those that lockwell was started to ignore (nohup). If the lock is lost, the whole group
-  is ended. If the command ends, the lock is freed, whatever else of its group still runs.
+  is ended. When the command ends, the lock is freed, even if other processes of its group still run.
   If the standard input is a terminal, the command stays in lockwell's group, so that it can read from the terminal.
   Then the terminal sends INT, QUIT and TSTP to the command, lockwell passes on only HUP, TERM, USR1 and USR2, and a
   lost lock ends the command but not the processes that it has started.
   KILL and STOP cannot be passed on. If lockwell is killed, the command gets KILL, and so does the rest of its group
   (unless --keep-child; on systems other than Linux the group alone). A command that gains privileges when it starts,
-  such as sudo, goes on: let what it changes compare LOCKWELL_TOKEN, so that a late write is refused.
+  such as sudo, goes on. To refuse its late writes, let the storage that it writes to compare LOCKWELL_TOKEN.
 
 Environment:
   LOCKWELL_URL  the lock server, unless --url, --url-file or --config is given
   RUST_LOG      what to log to standard error, as in lockwell=debug,info; warnings by default
-  The command does not find LOCKWELL_URL in its environment (see --pass-url), but:
+  LOCKWELL_URL is removed from the environment of the command (see --pass-url). These are added:
   LOCKWELL_NAME   the lock
   LOCKWELL_TOKEN  the fencing token: a number that is higher than that of every earlier holder of the lock
-  LOCKWELL_HELD   token and name of every lock that it runs under, a line for each";
+  LOCKWELL_HELD   token and name of every lock that is held, one lock per line";
 
 pub(super) const LEAD_HELP: &str = "\
-Exit status, signals and environment: see lockwell run --help. A server that cannot be reached for a while is asked again
-for as long as it takes, except at the start.";
+Exit status, signals and environment: see lockwell run --help. If the server cannot be reached at the start, lockwell ends with
+69. Later it tries again without a limit.";
 
 pub(super) const DOCTOR_HELP: &str = "\
 Exit status:

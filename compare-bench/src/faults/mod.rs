@@ -51,49 +51,49 @@ pub(crate) struct FaultsArgs {
     #[command(subcommand)]
     command: Option<FaultsCommand>,
 
-    /// The scenarios [default: all].
+    /// The scenarios to run [default: all]. `--list` describes them.
     #[arg(value_name = "SCENARIO", value_parser = names())]
     scenarios: Vec<String>,
 
-    /// Only these backends.
+    /// Test only these backends, separated by commas [default: all].
     #[arg(long, value_enum, value_delimiter = ',')]
     backend: Vec<Kind>,
 
-    /// Only the quick set, which takes at most eight minutes, on one backend of each kind if none is given.
+    /// Run only a short list of scenarios, at most eight minutes, on one backend of each kind if `--backend` is not given.
     #[arg(long, conflicts_with = "scenarios")]
     quick: bool,
 
-    /// What the faults are drawn from. The same seed draws the same schedule, not the same outcome.
+    /// The seed of the random times of the faults. The same seed gives the same schedule, but not always the same outcome.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Run each so often, with seeds that follow.
+    /// Run each scenario this many times, with increasing seeds.
     #[arg(long, default_value_t = 1)]
     repeat: u64,
 
-    /// So many runs at once.
+    /// The number of runs at the same time.
     #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     at_once: u8,
 
-    /// The file of the results. Runs that it has already are not repeated.
+    /// The file for the results. Runs that it already contains are not repeated.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 
-    /// Keep the histories of all runs in this folder. Those of runs that end otherwise than expected are kept anyway, beside
-    /// the file of the results.
+    /// Keep the records of all runs in this folder. The records of runs with an unexpected outcome are always kept, next to the
+    /// file for the results.
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 
-    /// List scenarios with what is expected, and end.
+    /// List the scenarios with their expected outcomes, and end.
     #[arg(long)]
     list: bool,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum FaultsCommand {
-    /// Draw faults at random for a while. What comes otherwise than expected is shrunk to few faults.
+    /// Run random faults for a time. If an outcome is unexpected, find the few faults that cause it.
     Soak(soak::SoakArgs),
-    /// Repeat one run several times, with some of its faults or all of them, and say how often it came otherwise.
+    /// Repeat one run several times, with all or some of its faults, and count the unexpected outcomes.
     Replay(soak::ReplayArgs),
 }
 

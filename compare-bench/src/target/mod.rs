@@ -34,16 +34,16 @@ pub(crate) enum Kind {
     Sentinel,
     /// Redis Cluster: three masters with a replica each.
     Cluster,
-    /// Three Redis servers that know nothing of each other.
+    /// Redlock on three independent Redis servers.
     Redlock3,
-    /// Five Redis servers that know nothing of each other.
+    /// Redlock on five independent Redis servers.
     Redlock,
     #[value(name = "zookeeper", alias = "zk")]
     ZooKeeper,
     /// An ensemble of three; clients are connected to a follower.
     #[value(name = "zookeeper3")]
     ZooKeeper3,
-    /// The same; clients are connected to the leader.
+    /// An ensemble of three; clients are connected to the leader.
     #[value(name = "zookeeper3-leader")]
     ZooKeeper3Leader,
 }

@@ -48,12 +48,12 @@ pub(crate) struct Site {
 /// What a commit waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
-    /// The disk. For Redis, an append-only file that is synced at each write.
+    /// The disk. Redis syncs its append-only file at each write.
     #[default]
     Disk,
-    /// The operating system. A crash of the server loses nothing.
+    /// The operating system: a crash of the server process loses nothing, a crash of the host may.
     Os,
-    /// Nothing. For Redis, no file at all, as many run it.
+    /// Nothing. Redis writes no file at all.
     None,
 }
 

@@ -22,7 +22,7 @@ const END: &str = "<!-- end -->";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Write nothing, and fail if the documentation says something else than the runs.
+    /// Write nothing, and fail if the documentation differs from the runs.
     #[arg(long)]
     check: bool,
 }

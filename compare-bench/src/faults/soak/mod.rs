@@ -31,23 +31,23 @@ const CHOICES: usize = 12;
 /// For how long, and on what.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SoakArgs {
-    /// For how long. The last round comes to its end.
+    /// How long to run. The last round is finished.
     #[arg(long = "for", value_name = "TIME", default_value = "2h")]
     length: humantime::Duration,
 
-    /// What the rounds are drawn from. The same seed draws the same rounds.
+    /// The seed of the random rounds. The same seed gives the same rounds.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Only these backends [default: all].
+    /// Test only these backends, separated by commas [default: all].
     #[arg(long, value_enum, value_delimiter = ',')]
     backend: Vec<Kind>,
 
-    /// So many rounds at once.
+    /// The number of rounds at the same time.
     #[arg(long, value_name = "ROUNDS", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     at_once: u8,
 
-    /// The file of the results, to which the rounds are added. Rounds that it has already are left out.
+    /// The file for the results, to which the rounds are added. Rounds that it already contains are not repeated.
     #[arg(long, value_name = "FILE", default_value = "results/faults.json")]
     json: PathBuf,
 }
@@ -55,26 +55,27 @@ pub(super) struct SoakArgs {
 /// One run, and which of its faults.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ReplayArgs {
-    /// The scenario, or `soak`.
+    /// The scenario of the run, or `soak` for a round of `faults soak`.
     #[arg(value_name = "SCENARIO", value_parser = names())]
     scenario: String,
 
+    /// The backend of the run.
     #[arg(long, value_enum)]
     backend: Kind,
 
-    /// The seed of the run: that of a round, not that of the soak.
+    /// The seed of the run. For `soak`: the seed of the round, as the results show it.
     #[arg(long)]
     seed: u64,
 
-    /// Only these of its faults, by number from 0 [default: all]. `none` leaves all out.
+    /// Only these faults of the run, by number from 0, separated by commas [default: all]. `none`: no faults.
     #[arg(long, value_name = "NUMBERS")]
     strikes: Option<Strikes>,
 
-    /// How often.
+    /// How many times to repeat the run.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     times: u64,
 
-    /// Histories of runs that came otherwise are kept beside this file, which is not written.
+    /// The records of runs with an unexpected outcome are kept next to this file. The file itself is not written.
     #[arg(long, value_name = "FILE", default_value = "results/replay.json")]
     json: PathBuf,
 }
