@@ -10,7 +10,7 @@ use crate::LockName;
 
 /// For how long it is remembered.
 const LATELY: Duration = Duration::from_secs(10);
-const PLACES: usize = 512;
+const ENTRIES: usize = 512;
 
 /// The locks that were contended lately: somebody waited for them. It is an approximation, since names share entries.
 ///
@@ -28,13 +28,13 @@ impl Hot {
     /// Nobody has waited for anything yet.
     #[must_use]
     pub fn new() -> Self {
-        let noted = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        let noted = (0..ENTRIES).map(|_| AtomicU64::new(0)).collect();
         Self { start: Instant::now(), hash: RandomState::default(), noted }
     }
 
-    fn place(&self, name: &LockName) -> &AtomicU64 {
+    fn entry(&self, name: &LockName) -> &AtomicU64 {
         let hash = self.hash.hash_one(name.as_str());
-        &self.noted[usize::try_from(hash).unwrap_or_default() % PLACES]
+        &self.noted[usize::try_from(hash).unwrap_or_default() % ENTRIES]
     }
 
     fn now(&self) -> Duration {
@@ -44,12 +44,12 @@ impl Hot {
     /// Notes that somebody waits for this lock.
     pub fn note(&self, name: &LockName) {
         let millis = u64::try_from(self.now().as_millis()).unwrap_or_default();
-        self.place(name).store(millis + 1, Ordering::Relaxed);
+        self.entry(name).store(millis + 1, Ordering::Relaxed);
     }
 
     /// Whether somebody has waited for this lock in the last ten seconds.
     pub fn is_hot(&self, name: &LockName) -> bool {
-        match self.place(name).load(Ordering::Relaxed) {
+        match self.entry(name).load(Ordering::Relaxed) {
             0 => false,
             noted => self.now() < Duration::from_millis(noted) + LATELY,
         }

@@ -12,7 +12,7 @@ use crate::{Moment, OwnerId};
 /// What a client keeps at the server for each of its claims, and the ends of their leases.
 ///
 /// A claim that nobody renews must not hold its lock for longer than its lease, even if the client lives. The client
-/// asks for such claims by [`expired`](Self::expired) and gives them up.
+/// gets such claims from [`expired`](Self::expired) and releases them.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
     /// A lease ends earlier than the time for which `expired` sleeps.
@@ -30,7 +30,7 @@ struct Row<T> {
     kept: Arc<T>,
     /// When the lease ends; `None` while the claim waits.
     until: Option<Moment>,
-    /// The claim is being given up.
+    /// The claim is being released.
     ended: bool,
 }
 
@@ -50,18 +50,18 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.insert(owner, Row { kept, until: None, ended: false });
     }
 
-    /// What is kept for a claim that is not being given up.
+    /// What is kept for a claim that is not being released.
     pub fn get(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).filter(|row| !row.ended).map(|row| Arc::clone(&row.kept))
     }
 
-    /// What is kept for a claim, also while it is being given up.
+    /// What is kept for a claim, also while it is being released.
     pub fn find(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).map(|row| Arc::clone(&row.kept))
     }
 
     /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not there, or is
-    /// being given up.
+    /// being released.
     #[must_use]
     pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {
         let mut rows = self.rows();
@@ -74,7 +74,7 @@ impl<T> LeaseTable<T> {
         true
     }
 
-    /// The claim is to be given up: from now on its lease cannot be extended. It stays until it is [removed](Self::remove).
+    /// The claim is to be released: from now on its lease cannot be extended. It stays until it is [removed](Self::remove).
     pub fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
@@ -87,7 +87,7 @@ impl<T> LeaseTable<T> {
         self.rows().by_owner.remove(&owner);
     }
 
-    /// Resolves when the lease of a claim has ended, which is then to be given up. `None`: the table was closed. For one
+    /// Resolves when the lease of a claim has ended, which is then to be released. `None`: the table was closed. For one
     /// task at a time.
     ///
     /// # Cancel safety
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_given_up_cannot_be_extended_and_does_not_expire() {
+    async fn a_claim_that_is_released_cannot_be_extended_and_does_not_expire() {
         let table = LeaseTable::new();
         let owner = OwnerId::random();
         assert!(!table.extend(owner, Moment::now()) && table.end(owner).is_none());

@@ -120,7 +120,7 @@ pub async fn wait_for_turn<Q: Queue>(
             // The wait ended while it was asked again.
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(obstacle.unwrap_or(error)),
             Err(error) => {
-                // Such a claim is not given up later, since the error says that nothing was done.
+                // Such a claim is not released later, since the error says that nothing was done.
                 if error.kind() == ErrorKind::KindClash && place.is_some() {
                     queue.leave(claim).await?;
                     claim.note_left_queue();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::sync::Notify;
 
-use super::giving_up::GivingUp;
+use super::caller_release::CallerRelease;
 use super::releases::{Outcome, Releases};
 use super::renewal::{Batch, Renewer, batches};
 use crate::lease::{Advice, Event, HeldLock};
@@ -129,7 +129,7 @@ impl LeaseSet {
         lock(&self.table).closed = true;
     }
 
-    pub(super) fn look_again(&self) {
+    pub(super) fn sweep_again(&self) {
         self.changed.notify_one();
     }
 
@@ -201,7 +201,7 @@ impl LeaseSet {
             drop(self.keeper.spawn(async move {
                 leases.renewer.renew(batch).await;
                 // These leases may be due earlier than the task was going to wake.
-                leases.look_again();
+                leases.sweep_again();
             }));
         }
         for held in swept.listening {
@@ -209,21 +209,21 @@ impl LeaseSet {
             drop(self.keeper.spawn(async move { leases.listen(&held).await }));
         }
         for (held, state) in swept.changes {
-            held.tell(state);
+            held.announce(state);
         }
         // The lease at the server is still alive, but nobody relies on it any more.
         for claim in swept.over {
-            self.give_up_after(claim.lock_delay(), claim, Outcome::Answered);
+            self.release_after(claim.lock_delay(), claim, Outcome::Answered);
         }
     }
 
-    /// Gives a claim up after this time.
-    pub(super) fn give_up_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: Outcome) {
+    /// Releases a claim after this time.
+    pub(super) fn release_after(self: &Arc<Self>, delay: Duration, claim: Claim, outcome: Outcome) {
         let leases = Arc::clone(self);
         drop(self.keeper.spawn(async move {
             leases.clock.sleep(delay).await;
             // Dropping it hands it to the keeper.
-            drop(GivingUp::new(&leases.releases, claim, outcome, None));
+            drop(CallerRelease::new(&leases.releases, claim, outcome, None));
         }));
     }
 
@@ -237,7 +237,7 @@ impl LeaseSet {
                 if held.lease_state() == LeaseState::Held {
                     let event = self.renewer.doubt(held, rand::random(), "the connection is down");
                     held.on(self.clock.now(), event);
-                    self.look_again();
+                    self.sweep_again();
                 }
                 // A connection that stays down is one doubt, not a busy loop.
                 self.clock.sleep(DOUBTED_AGAIN).await;

@@ -4,7 +4,7 @@
 //! thread of the process that does nothing else.
 
 mod armed;
-mod giving_up;
+mod caller_release;
 mod lease_set;
 mod releases;
 mod renewal;
@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub(crate) use armed::Armed;
-use giving_up::GivingUp;
+use caller_release::CallerRelease;
 use lease_set::LeaseSet;
 pub(crate) use releases::Outcome;
 use releases::Releases;
@@ -86,8 +86,8 @@ impl Background {
     }
 
     /// Sweeps the leases again: one of them may be due earlier than before.
-    pub(crate) fn look_again(&self) {
-        self.leases.look_again();
+    pub(crate) fn sweep_again(&self) {
+        self.leases.sweep_again();
     }
 
     pub(crate) fn stats(&self) -> Stats {

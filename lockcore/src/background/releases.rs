@@ -1,6 +1,6 @@
-//! Claims that are being given up.
+//! Releases that are under way.
 //!
-//! A claim is given up on the runtime of its caller, where the connection of its acquire is. That runtime may end, or
+//! A claim is released on the runtime of its caller, where the connection of its acquire is. That runtime may end, or
 //! not be driven any more. So every release under way is on a list, and the keeper takes over what has not begun after
 //! 100 ms or is not done after a second. A repeated release is harmless, so both may do it.
 
@@ -33,7 +33,7 @@ const DENIALS: u32 = 3;
 /// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
 const COPIES: usize = 1024;
 
-/// What is known about a claim that is to be given up.
+/// What is known about a claim that is to be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The acquire has been answered: "not held" is then the truth.
@@ -69,7 +69,7 @@ struct List {
 struct Entry {
     claim: Claim,
     outcome: Outcome,
-    /// Told when the keeper takes it over: waiters of this process must not wait for a runtime that is not driven.
+    /// Gets the claim turn when the keeper takes the release over: waiters of this process must not wait for a runtime that is not driven.
     then: Option<Arc<dyn PassOn>>,
     since: Moment,
     begun: bool,
@@ -94,7 +94,7 @@ impl Releases {
         })
     }
 
-    /// Waits until all claims have been given up; at this moment at the latest. Says how many have not.
+    /// Waits until all claims have been released, but not beyond this moment. Returns how many have not.
     pub(super) async fn drain(&self, until: Moment) -> usize {
         loop {
             let ended = self.ended.notified();

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 
 use super::Background;
-use super::giving_up::Moved;
+use super::caller_release::MovedAcquire;
 use super::releases::Releases;
 use crate::Claim;
 use crate::lease::PassOn;
@@ -20,15 +20,15 @@ use crate::lease::PassOn;
 /// and moves to a task of its own when the caller goes away: no backend future is ever dropped half-way. That costs
 /// nothing in the usual case. That task drops the result, a guard for instance, which releases the lock.
 /// When the runtime ends, the armed claim goes to the keeper; when it is not driven any more, the
-/// keeper gives the claim up after a moment.
+/// keeper releases the claim after a tenth of a second.
 #[must_use = "an operation goes on in the background when it is dropped"]
 pub(crate) struct UnderWay<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     /// The claim to cancel, where that can make the operation end sooner.
     claim: Option<Claim>,
-    /// More claims, to be given up if the operation does not go on.
+    /// More claims, which are released if the operation does not go on.
     others: Vec<Claim>,
-    /// Told if the keeper gives them up.
+    /// Gets the claim turn if the keeper releases them.
     next: Option<Next>,
     releases: Arc<Releases>,
 }
@@ -82,9 +82,10 @@ impl<T: Send + 'static> Drop for UnderWay<T> {
         if let Ok(runtime) = Handle::try_current() {
             let next = self.next.as_ref().and_then(|next| next.get()?.upgrade());
             let claims = self.claim.iter().chain(&self.others);
-            let moved: Vec<_> = claims.map(|claim| Moved::new(&self.releases, claim, next.clone())).collect();
+            let moved: Vec<_> =
+                claims.map(|claim| MovedAcquire::new(&self.releases, claim, next.clone())).collect();
             drop(runtime.spawn(async move {
-                moved.iter().for_each(Moved::begun);
+                moved.iter().for_each(MovedAcquire::begun);
                 drop(work.await);
                 drop(moved);
             }));

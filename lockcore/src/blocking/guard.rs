@@ -9,14 +9,14 @@ use crate::{
     Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
 };
 
-/// A held lock. Dropping it gives the lock up in the background, as [`crate::LockGuard`] does; the program's last call is
+/// A held lock. Dropping it releases the lock in the background, as [`crate::LockGuard`] does; the program's last call is
 /// [`Locks::close`](super::Locks::close), which waits for that.
 #[must_use = "if unused the lock is released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     held: LockHandle,
     mode: Mode,
-    /// Taken when the lock is given up.
+    /// Taken when the lock is released.
     guard: Option<crate::LockGuard>,
     runtime: OwnRuntime,
 }
@@ -120,12 +120,12 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// Several held locks. Dropping it gives all of them up. See [`crate::LockAllGuard`].
+/// Several held locks. Dropping it releases all of them. See [`crate::LockAllGuard`].
 #[must_use = "if unused the locks are released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockAllGuard {
     held: Vec<LockHandle>,
-    /// Taken when the locks are given up.
+    /// Taken when the locks are released.
     guard: Option<crate::LockAllGuard>,
     runtime: OwnRuntime,
 }

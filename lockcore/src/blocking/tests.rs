@@ -110,7 +110,7 @@ async fn within_a_runtime_it_is_refused_in_words() {
     assert!(error.message().contains("async runtime"), "{error}");
     let connecting = Locks::connect_by(async { Ok(crate::Locks::in_memory()) });
     assert_eq!(connecting.unwrap_err().kind(), ErrorKind::Unsupported);
-    // The guard is given up all the same.
+    // The guard is released all the same.
     assert_eq!(guard.release().unwrap_err().kind(), ErrorKind::Unsupported);
     locks.as_async().lock("a").wait(LONG).await.unwrap().release().await.unwrap();
 }

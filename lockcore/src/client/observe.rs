@@ -45,7 +45,7 @@ pub struct Observation {
     every: Duration,
     asked: bool,
     /// The last item, if there was one.
-    told: bool,
+    was_returned: bool,
     seen: Option<Leader>,
     asking: Option<Asking>,
 }
@@ -59,7 +59,7 @@ impl Observation {
             name,
             every: EVERY,
             asked: false,
-            told: false,
+            was_returned: false,
             seen: None,
             asking: None,
         }
@@ -87,9 +87,9 @@ impl Observation {
                 return Poll::Pending;
             };
             match answer {
-                Ok(leader) if self.told && self.seen == leader => (),
+                Ok(leader) if self.was_returned && self.seen == leader => (),
                 Ok(leader) => {
-                    self.told = true;
+                    self.was_returned = true;
                     self.seen.clone_from(&leader);
                     return Poll::Ready(Ok(leader));
                 }

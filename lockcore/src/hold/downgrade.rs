@@ -19,16 +19,16 @@ impl LockGuard {
     /// # Errors
     /// A permit cannot become a reader ([`InvalidInput`](ErrorKind::InvalidInput)), and some backends cannot downgrade
     /// ([`Unsupported`](ErrorKind::Unsupported)). The error then [contains](ErrorWith::into_left) the guard, as it was.
-    /// After any other error the lock is given up.
+    /// After any other error the lock is released.
     ///
     /// # Cancel safety
-    /// When this future is dropped, the lock is given up in the background.
+    /// When this future is dropped, the lock is released in the background.
     pub async fn downgrade(mut self) -> Result<Self, ErrorWith<Self>> {
         if self.mode() == Mode::Shared {
             return Ok(self);
         }
         let Some(background) = self.background().cloned() else {
-            unreachable!("a guard that is not given up has its client")
+            unreachable!("a guard that was not released has its client")
         };
         let (grant, limits) = (self.grant().clone(), self.limits());
         let decorate = |error| background.decorate(error, Operation::Downgrade, Some(grant.claim().name()));
@@ -40,7 +40,7 @@ impl LockGuard {
             Some((armed, Some(left))) => downgrade(armed, &grant, limits, left).await,
             ended => {
                 if let Some((armed, left)) = ended {
-                    armed.give_up_held(left);
+                    armed.release_ended(left);
                 }
                 Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
             }
@@ -83,9 +83,9 @@ async fn downgrade(writer: Armed, grant: &Grant, limits: Limits, left: Left) -> 
             Ok(_) => Error::new(ErrorKind::Lost, "the lock was lost during the downgrade"),
             Err(error) => error,
         };
-        let give_up = if has_passed() { Armed::give_up_lost } else { Armed::give_up };
-        give_up(reader, Outcome::Unanswered);
-        give_up(writer, Outcome::Unanswered);
+        let release = if has_passed() { Armed::release_lost } else { Armed::release_in_background };
+        release(reader, Outcome::Unanswered);
+        release(writer, Outcome::Unanswered);
         Err(error)
     };
     let claims = vec![claim.downgraded(), claim];

@@ -18,7 +18,7 @@ use crate::{
 /// The longest that a release may take before its caller is told that the keeper goes on with it.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A held lock. Dropping it gives the lock up.
+/// A held lock. Dropping it releases the lock.
 ///
 /// While the guard lives, the keeper thread renews the lease. If that fails, the guard shows it: [`lease_state`] turns
 /// `Suspect` and then `Lost`, [`is_held`] is false from the deadline on, [`lost`] resolves. After that another process
@@ -46,7 +46,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     handle: LockHandle,
-    /// Taken when the lock is given up.
+    /// Taken when the lock is released.
     background: Option<Arc<Background>>,
     /// Where the lock can be handed on to another task of this process.
     hand_off: Option<HandOff>,
@@ -145,7 +145,7 @@ impl LockGuard {
         let background = Arc::clone(armed.background());
         let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
         let error = if left.is_none() && !armed.claim().lock_delay().is_zero() {
-            armed.give_up_held(left);
+            armed.release_ended(left);
             lost()
         } else {
             match release(&background, armed, left.is_some()).await {
@@ -161,7 +161,7 @@ impl LockGuard {
     pub(crate) fn limit(&self, limits: Limits) {
         if let (Some(background), true) = (&self.background, limits != Limits::default()) {
             self.handle.lock().limit(limits);
-            background.look_again();
+            background.sweep_again();
         }
     }
 
@@ -206,7 +206,7 @@ impl LockGuard {
         background.let_go(held);
         let armed = Armed::new(background, held.grant().claim().clone());
         if let Some(state) = change {
-            held.tell(state);
+            held.announce(state);
         }
         let span = std::mem::replace(&mut self.span, Span::none());
         span.record("outcome", if left.is_some() { "released" } else { "lost" });
@@ -240,7 +240,7 @@ impl fmt::Debug for LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some((armed, left)) = self.end_or_hand_on() {
-            armed.give_up_held(left);
+            armed.release_ended(left);
         }
     }
 }

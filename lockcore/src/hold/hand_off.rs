@@ -30,7 +30,7 @@ impl HandOff {
     }
 
     /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes it, its claim
-    /// is returned, to be given up.
+    /// is returned, and is to be released.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
         if self.times == 0 || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
@@ -89,7 +89,7 @@ impl Drop for HandedLock {
         if let Some(armed) = self.armed.take() {
             // The next task claims after the release, or after the keeper has taken it over.
             let next = self.turn.take().map(|turn| Arc::new(turn) as Arc<dyn PassOn>);
-            armed.then(next).give_up(Outcome::Answered);
+            armed.then(next).release_in_background(Outcome::Answered);
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) trait PassOn: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct HeldLock {
     grant: Grant,
-    /// Told when the lock is lost: tasks of this process must not wait for a guard that is never dropped.
+    /// Gets the claim turn when the lock is lost: tasks of this process must not wait for a guard that is never dropped.
     next: Option<Arc<dyn PassOn>>,
     telemetry: Arc<Telemetry>,
     /// When the hold began.
@@ -116,7 +116,7 @@ impl HeldLock {
     }
 
     /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be
-    /// [told](Self::tell).
+    /// [announced](Self::announce).
     ///
     /// Both in one step: from then on the keeper cannot end it by a limit any more. That would release the
     /// claim, which the next task of this process may hold by then.
@@ -125,7 +125,7 @@ impl HeldLock {
         (lease.left(now), self.step_locked(&mut lease, now, Event::Released).1)
     }
 
-    /// Steps the lease. What it has changed to must be [told](Self::tell).
+    /// Steps the lease. What it has changed to must be [announced](Self::announce).
     pub(crate) fn step(&self, now: Moment, event: Event) -> Step {
         self.step_locked(&mut lock(&self.lease), now, event)
     }
@@ -157,14 +157,14 @@ impl HeldLock {
     pub(crate) fn on(&self, now: Moment, event: Event) -> Advice {
         let (advice, change) = self.step(now, event);
         if let Some(state) = change {
-            self.tell(state);
+            self.announce(state);
         }
         advice
     }
 
     /// Notifies those who watch the lock. Wakers of the application run in here: it must not be called under a mutex, and
     /// a waker that panics ends nothing but its own notification.
-    pub(crate) fn tell(&self, state: LeaseState) {
+    pub(crate) fn announce(&self, state: LeaseState) {
         let woken = std::panic::catch_unwind(AssertUnwindSafe(|| self.changed.notify_waiters()));
         if woken.is_err() {
             tracing::error!("a waker of the application has panicked");
@@ -182,7 +182,7 @@ impl HeldLock {
         }
     }
 
-    /// Until when the lock is valid; a moment long past once it is lost or given up.
+    /// Until when the lock is valid; a moment long past once it is lost or released.
     pub(crate) fn valid_until(&self) -> Moment {
         Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
     }

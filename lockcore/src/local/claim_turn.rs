@@ -32,7 +32,7 @@ impl<T> ClaimTurn<T> {
         }
     }
 
-    /// Takes the turn apart without passing it on. What is left by the drop has no number that is valid.
+    /// Returns the number without passing the turn on: zero is no valid number.
     pub(super) fn into_number(mut self) -> u64 {
         std::mem::replace(&mut self.number, 0)
     }

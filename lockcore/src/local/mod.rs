@@ -1,8 +1,8 @@
 //! The queue of the tasks of one process, in front of the server's.
 //!
-//! Tasks that want the same name queue here, and one of them claims the lock at the server. Which one, is decided by
-//! the *claim turn*, of which there is one for each name. The task that has it passes it on when it is done, at the
-//! latest by dropping it: so a task that is cancelled anywhere does not delay the others.
+//! Tasks that want the same name queue here, and one of them claims the lock at the server: the one that has
+//! the *claim turn*, of which there is one for each name. It passes the turn on when it is done, at the latest by dropping
+//! it: so a task that is cancelled anywhere does not delay the others.
 //!
 //! The queue does not depend on locks: what a task hands to the next beside the turn, a held lock, is its parameter `T`.
 
@@ -101,22 +101,22 @@ impl<T> LocalQueues<T> {
                 }
                 Some(_) if claim.wait() == Wait::No => return None,
                 Some(queue) => {
-                    let (give, take) = oneshot::channel();
-                    let waiter = Waiter { claim: claim.clone(), gets: give };
+                    let (sender, receiver) = oneshot::channel();
+                    let waiter = Waiter { claim: claim.clone(), gets: sender };
                     queue.waiters.insert(number, waiter);
-                    (number, take)
+                    (number, receiver)
                 }
             }
         };
         claim.note_waiting();
-        let place = Place { queues: self, name: claim.name(), number };
+        let entry = QueueEntry { queues: self, name: claim.name(), number };
         let turn = tokio::select! {
             biased;
             turn = &mut turn => turn.ok(),
-            // A turn that comes in this moment is dropped with the channel, and so goes to the next.
+            // A turn that comes at this moment is dropped with the channel, and so goes to the next.
             () = claim.wait_over() => None,
         };
-        drop(place);
+        drop(entry);
         if turn.is_some() {
             claim.begin_now();
         }
@@ -147,7 +147,7 @@ impl<T> LocalQueues<T> {
                 Next::Waiter(number, waiter) if waiter.has_gone() => turn = number,
                 Next::Waiter(number, waiter) => {
                     match waiter.give(Turn::Claim(ClaimTurn::new(self, name, number))) {
-                        // It has left in this moment.
+                        // It has left at this moment.
                         Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
                         _ => return,
                     }
@@ -180,14 +180,14 @@ enum Next<T> {
     Waiter(u64, Waiter<T>),
 }
 
-/// A waiter's place. Dropping it leaves the queue.
-struct Place<'a, T> {
+/// A waiter in the queue. Dropping it removes the waiter.
+struct QueueEntry<'a, T> {
     queues: &'a LocalQueues<T>,
     name: &'a LockName,
     number: u64,
 }
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for QueueEntry<'_, T> {
     fn drop(&mut self) {
         let waiter = {
             let mut names = lock(&self.queues.names);

@@ -62,7 +62,7 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_gives_up_leaves_no_place() {
+async fn a_waiter_whose_wait_ends_leaves_the_queue() {
     let queues = Queues::new(None);
     let first = claim_turn(queues.turn(&claim(Wait::No)).await);
     let soon = crate::Moment::now().after(Duration::from_millis(5));

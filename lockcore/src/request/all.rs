@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How often a request that waits for more locks checks whether it still holds those that it has.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Several locks, all of them or none.
 #[derive(Debug)]
@@ -189,7 +189,7 @@ fn first(names: &[(LockName, Mode)]) -> Option<&LockName> {
 /// this begins anew for each lock that the request waits for.
 async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
-        clock.sleep(LOOK).await;
+        clock.sleep(CHECK_EVERY).await;
         if let Some(lost) = granted.iter().find(|guard| !guard.is_held()) {
             return lost;
         }

@@ -88,7 +88,7 @@ fn settle(
             if let Err(error) = background.check_open() {
                 // The client was closed while it waited. It would not be renewed.
                 let error = decorate(&armed, error);
-                armed.give_up(Outcome::Answered);
+                armed.release_in_background(Outcome::Answered);
                 return Err(error);
             }
             if !background.clock.has_passed(grant.deadline()) {
@@ -102,7 +102,7 @@ fn settle(
             decorate(&armed, Error::new(ErrorKind::Unreachable, text))
         }
         Ok(None) if armed.claim().may_be_queued() => {
-            armed.give_up(Outcome::Answered);
+            armed.release_in_background(Outcome::Answered);
             return Ok(None);
         }
         Ok(None) => {
@@ -114,7 +114,7 @@ fn settle(
     if proves_nothing_done(&error) && !armed.claim().may_be_queued() {
         armed.disarm();
     } else {
-        armed.give_up(Outcome::Unanswered);
+        armed.release_in_background(Outcome::Unanswered);
     }
     Err(error)
 }

@@ -23,8 +23,8 @@ pub(super) fn from_this_thread() -> DefaultGuard {
     set_default(Forward)
 }
 
-/// An event: its place in the code, and its fields.
-struct Line {
+/// A copy of an event: its metadata and its fields.
+struct EventCopy {
     metadata: &'static Metadata<'static>,
     fields: Vec<(Field, String)>,
 }
@@ -32,43 +32,43 @@ struct Line {
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// The channel to that thread; `None` if it cannot be started.
-fn teller() -> Option<&'static SyncSender<Line>> {
-    static TELLER: OnceLock<Option<SyncSender<Line>>> = OnceLock::new();
+fn forwarder() -> Option<&'static SyncSender<EventCopy>> {
+    static FORWARDER: OnceLock<Option<SyncSender<EventCopy>>> = OnceLock::new();
     let start = || {
-        let (give, take) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("lockwell-events".into());
-        thread.spawn(move || tell(&take)).ok().map(|_| give)
+        thread.spawn(move || emit_all(&receiver)).ok().map(|_| sender)
     };
-    TELLER.get_or_init(start).as_ref()
+    FORWARDER.get_or_init(start).as_ref()
 }
 
 /// The most fields of an event that are forwarded.
 const FIELDS: usize = 16;
 
-fn tell(lines: &Receiver<Line>) {
-    while let Ok(line) = lines.recv() {
+fn emit_all(copies: &Receiver<EventCopy>) {
+    while let Ok(copy) = copies.recv() {
         dispatcher::get_default(|subscriber| {
-            if subscriber.enabled(line.metadata) {
-                line.tell(|event| subscriber.event(event));
+            if subscriber.enabled(copy.metadata) {
+                copy.emit(|event| subscriber.event(event));
             }
         });
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            tracing::warn!(dropped, "events of background threads were not told: the subscriber is too slow");
+            tracing::warn!(dropped, "events of background threads were dropped: the subscriber is too slow");
         }
     }
 }
 
-impl Line {
-    /// Emits the event again, with its place in the code, so that filters by target work.
-    fn tell(&self, subscriber: impl Fn(&Event<'_>)) {
+impl EventCopy {
+    /// Emits the event again, with its metadata, so that filters by target work.
+    fn emit(&self, subscriber: impl Fn(&Event<'_>)) {
         let values: Vec<(&Field, DisplayValue<&String>)> =
             self.fields.iter().map(|(field, text)| (field, display(text))).collect();
         let Some((first, _)) = values.first() else { return };
         // The length must be fixed. A field without a value is not forwarded.
         let mut fixed: [(&Field, Option<&dyn Value>); FIELDS] = [(first, None); FIELDS];
-        for (place, (field, value)) in fixed.iter_mut().zip(&values) {
-            *place = (field, Some(value));
+        for (entry, (field, value)) in fixed.iter_mut().zip(&values) {
+            *entry = (field, Some(value));
         }
         subscriber(&Event::new(self.metadata, &self.metadata.fields().value_set(&fixed)));
     }
@@ -78,7 +78,7 @@ struct Forward;
 
 impl Subscriber for Forward {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Ours says "nothing", so this is what the others want.
+        // The hint of this subscriber is OFF, so the current level is that of the others.
         metadata.is_event() && *metadata.level() <= LevelFilter::current()
     }
 
@@ -97,8 +97,8 @@ impl Subscriber for Forward {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(Vec::new());
         event.record(&mut fields);
-        let line = Line { metadata: event.metadata(), fields: fields.0 };
-        if teller().is_none_or(|teller| teller.try_send(line).is_err()) {
+        let copy = EventCopy { metadata: event.metadata(), fields: fields.0 };
+        if forwarder().is_none_or(|sender| sender.try_send(copy).is_err()) {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_told_as_it_was() {
+    fn an_event_is_emitted_as_it_was() {
         let fields = |event: &Event<'_>| {
             let mut fields = Fields(Vec::new());
             event.record(&mut fields);
@@ -155,8 +155,8 @@ mod tests {
             assert_eq!(said, ["message=lock lost", "lock=a", "number=7", "text=plain"]);
             let mut written = Fields(Vec::new());
             event.record(&mut written);
-            let line = Line { metadata: event.metadata(), fields: written.0 };
-            line.tell(|again| {
+            let copy = EventCopy { metadata: event.metadata(), fields: written.0 };
+            copy.emit(|again| {
                 assert_eq!(fields(again), said);
                 assert_eq!(again.metadata().target(), "elsewhere");
             });

@@ -53,7 +53,7 @@ impl Watch {
         self.telemetry.series.wait_begins();
         self.telemetry
             .events
-            .tell(|| LockEvent::Waiting { name: self.claim.name().clone(), mode: self.claim.mode() });
+            .announce(|| LockEvent::Waiting { name: self.claim.name().clone(), mode: self.claim.mode() });
     }
 
     /// The acquire has come to this: a token, a lock that is not free, or an error.

@@ -61,14 +61,14 @@ pub enum LockEvent {
         /// Why.
         loss: Loss,
     },
-    /// The holder has given the lock up; the release is on its way to the server.
+    /// The holder has released the lock; the request is on its way to the server.
     Released {
         /// The lock.
         name: LockName,
         /// The token of this hold.
         token: FencingToken,
     },
-    /// The reader of this stream was too slow: it has missed so many events, which are forgotten.
+    /// The reader of this stream was too slow: it has missed this number of events, which are lost.
     Missed(u64),
 }
 
@@ -88,25 +88,25 @@ impl LockEvent {
 }
 
 #[derive(Clone, Debug)]
-enum Told {
+enum Message {
     Event(LockEvent),
     End,
 }
 
-/// Tells the streams of one client. There is nothing to be done before the first stream is asked for.
+/// Sends events to the streams of one client. It does nothing before the first stream is made.
 #[derive(Debug, Default)]
-pub(super) struct Announcer(OnceLock<Sender<Told>>);
+pub(super) struct Announcer(OnceLock<Sender<Message>>);
 
 impl Announcer {
-    pub(super) fn tell(&self, event: impl FnOnce() -> LockEvent) {
+    pub(super) fn announce(&self, event: impl FnOnce() -> LockEvent) {
         if let Some(sender) = self.0.get() {
-            send(sender, Told::Event(event()));
+            send(sender, Message::Event(event()));
         }
     }
 
     pub(super) fn end(&self) {
         if let Some(sender) = self.0.get() {
-            send(sender, Told::End);
+            send(sender, Message::End);
         }
     }
 
@@ -116,25 +116,25 @@ impl Announcer {
     }
 }
 
-/// Wakers of the application run in here. One that panics must not end the keeper.
-fn send(sender: &Sender<Told>, told: Told) {
-    // Without a stream that listens nobody is told.
-    if catch_unwind(AssertUnwindSafe(|| drop(sender.send(told)))).is_err() {
+/// Calls wakers of the application. One that panics must not end the keeper.
+fn send(sender: &Sender<Message>, message: Message) {
+    // It fails if there is no stream, which does not matter.
+    if catch_unwind(AssertUnwindSafe(|| drop(sender.send(message)))).is_err() {
         tracing::error!("a waker of the application has panicked");
     }
 }
 
-type Received = (Result<Told, RecvError>, Receiver<Told>);
+type Received = (Result<Message, RecvError>, Receiver<Message>);
 
-async fn receive(mut receiver: Receiver<Told>) -> Received {
-    let told = receiver.recv().await;
-    (told, receiver)
+async fn receive(mut receiver: Receiver<Message>) -> Received {
+    let message = receiver.recv().await;
+    (message, receiver)
 }
 
 /// A stream of what happens to the locks of a client and its clones: see [`Locks::events`](crate::Locks::events).
 ///
-/// A reader that is more than 1,024 events behind misses the oldest, and is told how many by [`LockEvent::Missed`]. Nobody
-/// waits for a reader.
+/// A reader that is more than 1,024 events behind misses the oldest, and gets [`LockEvent::Missed`] with their number. Locks
+/// never wait for a reader.
 ///
 /// The stream ends when the client has been [closed](crate::Locks::close), or its clones and guards are gone.
 #[must_use = "events that nobody reads are forgotten"]
@@ -157,11 +157,11 @@ impl Events {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<LockEvent>> {
         let Some(receiving) = &mut self.receiving else { return Poll::Ready(None) };
-        let (told, receiver) = ready!(receiving.as_mut().poll(cx));
-        let event = match told {
-            Ok(Told::Event(event)) => Some(event),
+        let (message, receiver) = ready!(receiving.as_mut().poll(cx));
+        let event = match message {
+            Ok(Message::Event(event)) => Some(event),
             Err(RecvError::Lagged(many)) => Some(LockEvent::Missed(many)),
-            Ok(Told::End) | Err(RecvError::Closed) => None,
+            Ok(Message::End) | Err(RecvError::Closed) => None,
         };
         self.receiving = event.is_some().then(|| Box::pin(receive(receiver)) as _);
         Poll::Ready(event)

@@ -1,7 +1,7 @@
 //! What an operator can see of a client: spans, metrics, the stream of events, and the numbers of `Locks::stats`.
 //!
-//! The rest of lockcore says in few places what happens; here is who is told. Subscribers, recorders and wakers are code of
-//! the application, so nothing that tells them is called under a mutex.
+//! The rest of lockcore calls it in few places. Subscribers, recorders and wakers are code of the application, so nothing
+//! that calls them is called under a mutex.
 
 mod acquiring;
 mod events;
@@ -100,7 +100,7 @@ impl Telemetry {
     /// A lock is held from now on.
     pub(crate) fn granted(&self, grant: &Grant) -> Since {
         self.series.hold_begins();
-        self.events.tell(|| LockEvent::Granted {
+        self.events.announce(|| LockEvent::Granted {
             name: grant.claim().name().clone(),
             mode: grant.claim().mode(),
             token: grant.token(),
@@ -126,7 +126,7 @@ impl Telemetry {
             LeaseState::Released => self.series.hold_ends(since, clock, None),
             LeaseState::Held | LeaseState::Suspect => (),
         }
-        self.events.tell(|| LockEvent::of_state(grant, state));
+        self.events.announce(|| LockEvent::of_state(grant, state));
     }
 
     /// A lock is lost. This may be called under a mutex, unlike all else, since it only counts.

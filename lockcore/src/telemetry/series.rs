@@ -158,7 +158,7 @@ impl Series {
 
     /// How near the lease was to its end when its extension was confirmed.
     pub(super) fn renewed_before(&self, valid_until: Moment, clock: &Clock) {
-        // A lock that was given up meanwhile was not near its end.
+        // A lock that was released meanwhile was not near its end.
         if !clock.has_passed(valid_until) {
             note(&self.renewal_margin, valid_until.since(clock.now()));
         }
@@ -177,7 +177,7 @@ fn describe(recorder: &dyn Recorder) {
         (ACQUIRES, "Acquires that have come to an end, by outcome"),
         (LOSSES, "Held locks that were lost, by reason"),
         (RENEWALS, "Renewals of leases, by outcome"),
-        (RELEASE_FAILURES, "Failed tries to give a claim up; each is repeated"),
+        (RELEASE_FAILURES, "Failed releases of claims; each is repeated"),
         (RECONNECTIONS, "Connections to lock servers that failed and were replaced"),
     ];
     for (key, text) in counters {

@@ -30,7 +30,7 @@ pub(super) fn wait(backend: &'static str, claim: &Claim, acquire: &Span) -> Span
     acquire.in_scope(|| span!("wait", backend, claim, Empty))
 }
 
-/// From the grant until the guard gives the lock up.
+/// From the grant until the guard releases the lock.
 pub(super) fn hold(backend: &'static str, grant: &Grant) -> Span {
     span!("hold", backend, grant.claim(), grant.token().get())
 }

@@ -1,4 +1,4 @@
-//! What is told of the life of a lock: as spans, as events, and as metrics where the feature is on.
+//! The spans, events and, with the feature, metrics of a lock from its acquire to its release.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
@@ -84,7 +84,7 @@ impl Subscriber for Spans {
 #[tokio::test]
 async fn a_lock_has_spans_from_its_acquire_to_its_release() {
     let spans = Spans::default();
-    let told = async {
+    let traced = async {
         let locks = Locks::in_memory();
         let first = locks.lock("a").await.unwrap();
         let token = first.token();
@@ -101,7 +101,7 @@ async fn a_lock_has_spans_from_its_acquire_to_its_release() {
         locks.close().await.unwrap();
         (token, next)
     };
-    let (token, next) = told.with_subscriber(spans.clone()).await;
+    let (token, next) = traced.with_subscriber(spans.clone()).await;
     let closed = lock(&spans.0.closed).clone();
     let span = |name: &str, rest: &str| format!("{name} backend=\"memory\" name=a mode=\"exclusive\" {rest}");
     assert_eq!(

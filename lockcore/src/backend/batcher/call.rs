@@ -19,7 +19,7 @@ use crate::{Clock, Error, ErrorKind, Moment, Result};
 
 /// How often a waiting caller polls the calls of its key, at first and later on. They belong to other callers, whose
 /// futures may not be polled any more although they have not been dropped.
-const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const POLL_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A request under way: a future of its answer. See [`Batcher::call`].
 #[must_use = "nothing is sent before it is polled, as a rule"]
@@ -30,7 +30,7 @@ pub struct Call<S: Service> {
     /// The call that this caller polls.
     drives: Option<Arc<Flight<S>>>,
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    look_every: Duration,
+    poll_every: Duration,
     has_yielded: bool,
 }
 
@@ -52,7 +52,7 @@ impl<S: Service> Call<S> {
             state: if is_in { State::Asking } else { State::Refused },
             drives: None,
             timer: None,
-            look_every: LOOK.0,
+            poll_every: POLL_EVERY.0,
             has_yielded: false,
         }
     }
@@ -106,7 +106,7 @@ impl<S: Service> Call<S> {
 
     /// Polls a call of other callers, in case that they do not. The call wakes whoever polled it last, so
     /// this caller goes on polling it to its end.
-    fn look_after(&mut self) {
+    fn poll_for_others(&mut self) {
         let flights = lock(&self.inner.queues).flights(&self.entry.key);
         self.drives = flights.choose(&mut rand::rng()).cloned();
         self.has_yielded = true;
@@ -117,13 +117,13 @@ impl<S: Service> Call<S> {
         let left = self.entry.deadline.remaining();
         // A caller that polls a call checks, too: another may have polled it since, and the call wakes only the one that
         // polled it last.
-        let next = left.min(self.look_every);
+        let next = left.min(self.poll_every);
         let timer = self.timer.get_or_insert_with(|| Box::pin(Clock::system().sleep_for(next)));
         std::task::ready!(timer.as_mut().poll(cx));
         self.timer = None;
-        self.look_every = (self.look_every * 2).min(LOOK.1);
+        self.poll_every = (self.poll_every * 2).min(POLL_EVERY.1);
         if self.drives.is_none() {
-            self.look_after();
+            self.poll_for_others();
         }
         Poll::Ready(())
     }
@@ -190,9 +190,9 @@ impl<S: Service> Call<S> {
             return self.wake_one_of(queues);
         };
         flight.driven.store(false, Ordering::Release);
-        let heirs = queues.heirs(&self.entry.key, &flight);
+        let next_pollers = queues.next_pollers(&self.entry.key, &flight);
         drop(queues);
-        if heirs.iter().any(|entry| entry.wake()) {
+        if next_pollers.iter().any(|entry| entry.wake()) {
             return;
         }
         // No caller is left. A task waits for the answer of a server that may still answer, so that the

@@ -193,7 +193,7 @@ impl<S: Service> Queues<S> {
     }
 
     /// The callers that could go on with a call whose caller has left: those of its batch, and some that wait behind it.
-    pub(super) fn heirs(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
+    pub(super) fn next_pollers(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
         flight.batch.iter().chain(waiting).cloned().collect()
     }

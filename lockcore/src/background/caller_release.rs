@@ -1,4 +1,4 @@
-//! One claim that is being given up, on the runtime of its caller.
+//! The release of one claim, on the runtime of its caller.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,23 +12,23 @@ use crate::system::poll_once;
 use crate::telemetry::released;
 use crate::{Claim, Released, Result};
 
-/// A claim that is being given up. Dropping it before there is proof hands it to the keeper.
+/// The release of one claim. Dropping it before the server has confirmed the release hands the claim to the keeper.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct GivingUp {
+pub(crate) struct CallerRelease {
     releases: Arc<Releases>,
     claim: Claim,
     outcome: Outcome,
-    /// Told when the claim has been given up, or the keeper has it.
+    /// Gets the claim turn when the claim has been released, or the keeper has taken it over.
     then: Option<Arc<dyn PassOn>>,
     /// Where its outcome is recorded.
     span: Span,
-    /// Its place on the list; none before it has one.
+    /// Its number on the list of releases under way, once it is there.
     id: Option<u64>,
     done: bool,
 }
 
-impl GivingUp {
+impl CallerRelease {
     pub(super) fn new(
         releases: &Arc<Releases>,
         claim: Claim,
@@ -39,7 +39,7 @@ impl GivingUp {
         Self { releases: Arc::clone(releases), claim, outcome, then, span, id: None, done: false }
     }
 
-    /// The same within this span.
+    /// Sets its span.
     pub(super) fn within(mut self, span: Span) -> Self {
         self.span = span;
         self
@@ -66,7 +66,7 @@ impl GivingUp {
         drop(runtime.spawn(work.instrument(span)));
     }
 
-    /// Asks and waits for the answer. What is not answered at once is on the list.
+    /// Sends the release and waits for the answer. It enters the list if the answer does not come at once.
     ///
     /// `was_held`: the claim held the lock when the release began. If the keeper has released it meanwhile, "not held" is
     /// then the result of that release, and no loss.
@@ -109,7 +109,7 @@ impl GivingUp {
     }
 }
 
-impl Drop for GivingUp {
+impl Drop for CallerRelease {
     fn drop(&mut self) {
         match (self.done, self.id) {
             (true, Some(id)) => self.releases.leave(id),
@@ -125,15 +125,15 @@ impl Drop for GivingUp {
     }
 }
 
-/// An acquire that goes on in a task, since its caller has left. It gives its claim up by itself, unless its runtime is
-/// not driven: then the keeper does.
+/// An acquire that goes on in a task, since its caller has left. It releases its claim itself. If its runtime is not
+/// driven, the keeper does.
 #[derive(Debug)]
-pub(super) struct Moved {
+pub(super) struct MovedAcquire {
     releases: Arc<Releases>,
     id: u64,
 }
 
-impl Moved {
+impl MovedAcquire {
     pub(super) fn new(releases: &Arc<Releases>, claim: &Claim, then: Option<Arc<dyn PassOn>>) -> Self {
         let id = releases.enter(claim, Outcome::Unanswered, false, then);
         Self { releases: Arc::clone(releases), id }
@@ -144,7 +144,7 @@ impl Moved {
     }
 }
 
-impl Drop for Moved {
+impl Drop for MovedAcquire {
     fn drop(&mut self) {
         self.releases.leave(self.id);
     }
