@@ -152,7 +152,8 @@ SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode
 FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOIN {locks} l ON l.name = $1
 
 -- name: enter
--- Takes places, for claims in any mode. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 seats,
+-- Takes places, for claims in any mode. A claim that is a member already, and asks again after a lost answer, gets none:
+-- nothing would delete it. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 seats,
 -- $7 provisional leases, $8 client, $9 how long a sign of life lasts, $10 its number.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -164,7 +165,9 @@ WITH want AS (
     RETURNING l.name, l.owner, {is_free} AS is_free
 ), placed AS (
     {placing} SELECT w.name, w.owner, $8, w.seat, w.label, w.mode, w.tokens, w.lease
-    FROM want w JOIN mark USING (name) WHERE w.owner <> mark.owner ORDER BY w.n {placed_already}
+    FROM want w JOIN mark USING (name) WHERE w.owner <> mark.owner
+        AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = w.name AND m.owner = w.owner)
+    ORDER BY w.n {placed_already}
 ), sign AS (
     {signing} VALUES ($8, clock_timestamp() + $9 * interval '1 microsecond', $10) {signed_already}
 )

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{ErrorKind, Grant, LockStatus, Locks, Mode, Released, Renewal};
+use lockcore::{Claim, ErrorKind, Grant, LockName, LockStatus, Locks, Mode, Released, Renewal, Wait};
 
 use crate::servers::{ALL, Kind, admin, backend, claim, client, count, permit, soon, url};
 
@@ -162,6 +162,35 @@ async fn a_claim_that_asks_again_stays_one_member() {
             assert_eq!(two.backend().release(&mine).await.expect("an answer"), Released::NotHeld);
             assert!(matches!(two.backend().renew(&[first], soon()).await[..], [Renewal::Lost]), "{kind:?}");
             assert!(!status(&one, name).await.is_held(), "{kind:?}");
+        }
+    }
+}
+
+/// A name that somebody has waited for: the claim asks together with a place in the queue. A member that asks so again gets no
+/// place, which nothing would delete, and behind which all others would wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_asks_again_stands_in_nobodys_way() {
+    for kind in ALL {
+        let Some(url) = url(kind, "no_place").await else { continue };
+        let (one, two) = (client(kind, &url).await, client(kind, &url).await);
+        for (name, mode) in [("book", Mode::Shared), ("slots", permit(1))] {
+            let guard = one.lock(name).await.expect("a free lock");
+            let waiting = tokio::spawn(two.lock(name).wait(Duration::from_mins(1)).into_future());
+            while status(&one, name).await.waiters == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            guard.release().await.expect("held");
+            waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");
+            let name_of = LockName::new(name).expect("a good name");
+            let ttl = Duration::from_secs(20);
+            let mine = Claim::new(name_of, mode, ttl, Wait::Forever, "again".into());
+            let first = two.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
+            let again = two.backend().acquire(&mine).await.expect("an answer").expect("a member");
+            assert_eq!(again.token(), first.token(), "{kind:?}");
+            assert_eq!(status(&one, name).await.waiters, 0, "{kind:?}: a member is no waiter");
+            assert_eq!(two.backend().release(&mine).await.expect("an answer"), Released::Released);
+            let next = one.lock(name).wait(Duration::from_secs(10)).await;
+            next.unwrap_or_else(|error| panic!("{kind:?}: {error:#}")).release().await.expect("held");
         }
     }
 }
