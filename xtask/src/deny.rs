@@ -36,8 +36,15 @@ fn denied() -> Result<ExitCode> {
         println!("IGNORED: bans and known defects are not checked: cargo install cargo-deny --locked");
         return Ok(ExitCode::SUCCESS);
     }
-    let rest =
-        foreground(cargo().current_dir(root()).args(["deny", "check", "bans", "licenses", "sources"]))?;
+    let rest = foreground(cargo().current_dir(root()).args([
+        "deny",
+        "--log-level",
+        "error",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]))?;
     if rest != ExitCode::SUCCESS {
         return Ok(rest);
     }
