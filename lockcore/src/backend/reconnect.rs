@@ -8,6 +8,10 @@ use super::{Backoff, PerRuntime};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
+/// A request that had less than this part of the silence to wait says nothing about the connection. Renewals of short
+/// leases have more, so a connection that hangs is replaced in time for them.
+const SHORT: u32 = 8;
+
 /// Why a request has failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -43,6 +47,9 @@ impl<C> Slot<C> {
 
 impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
     /// No connection yet. A request, connecting included, that has no answer for as long as `silence` is repeated.
+    ///
+    /// A connection is replaced when a request on it has had no answer for as long as `silence`, or, if its caller has
+    /// less time, for an eighth of that.
     pub fn new(silence: Duration) -> Self {
         Self { connections: PerRuntime::new(), silence }
     }
@@ -89,16 +96,25 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 // The futures of some clients are so large that a few of them, one in another, fill a thread's stack.
                 Box::pin(request(connection, again)).await
             };
-            let end = until.min(Moment::now().after(self.silence));
-            let error = match clock.timeout_at(end, attempt).await {
+            let began = Moment::now();
+            let end = until.min(began.after(self.silence));
+            let outcome = clock.timeout_at(end, attempt).await;
+            // A caller with little time must not cost the others the connection that they share.
+            let waited = Moment::now().since(began) >= self.silence / SHORT;
+            let (error, is_broken) = match outcome {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(Failure::Refused(error))) => return Err(error),
-                Some(Err(Failure::Doubtful(error))) => error,
-                None => Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer"),
+                Some(Err(Failure::Doubtful(error))) => (error, true),
+                None => {
+                    let text = "the server cannot be reached or does not answer";
+                    (Error::new(ErrorKind::Unreachable, text), waited)
+                }
             };
             if let Some(number) = sent {
-                slot.discard(number);
                 again = true;
+                if is_broken {
+                    slot.discard(number);
+                }
             }
             let pause = backoff.next_pause();
             if until.remaining() <= pause {
@@ -171,6 +187,20 @@ mod tests {
         let answer =
             reconnect.ask(soon(), connect, |on, again| async move { Ok((on, again)) }).await.unwrap();
         assert_eq!(answer, (2, false));
+    }
+
+    #[tokio::test]
+    async fn a_caller_with_little_time_breaks_no_connection() {
+        let made = AtomicU32::new(0);
+        let reconnect = Reconnect::new(Duration::from_secs(8));
+        let connect = || async { Ok(made.fetch_add(1, Ordering::SeqCst)) };
+        let never = |_, _| std::future::pending::<Result<(), Failure>>();
+        let answered = async |on, _| Ok::<u32, Failure>(on);
+        for (time, connection) in [(50, 0), (1200, 1)] {
+            let until = Moment::now().after(Duration::from_millis(time));
+            reconnect.ask(until, connect, never).await.unwrap_err();
+            assert_eq!(reconnect.ask(soon(), connect, answered).await.unwrap(), connection, "{time} ms");
+        }
     }
 
     #[tokio::test]
