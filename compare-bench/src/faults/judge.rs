@@ -20,9 +20,6 @@ use super::witness::Testimony;
 /// 1.3 s on most backends; the rest is for a busy machine.
 pub(super) const BOUND: Duration = Duration::from_secs(4);
 
-/// A waiter that asked so much earlier than another was the first of them at the server.
-const ORDER: Duration = Duration::from_millis(1500);
-
 /// How many operations a run has at least to say anything.
 const LEAST: u64 = 50;
 
@@ -39,7 +36,7 @@ pub(super) fn rules(run: &Run<'_>, happened: &[Happened], deprived: u64, until: 
         faults.push(Span { from: 0, until: u64::MAX });
     }
     // In the first moments, with readers who come in together, order says nothing.
-    let in_order = run.kind.is_in_order().then(|| nanos_of(ORDER));
+    let in_order = run.kind.order().map(nanos_of);
     Rules {
         ttl: nanos_of(TTL),
         bound: nanos_of(BOUND),

@@ -1,5 +1,7 @@
 //! The backends that scenarios run on, and how their servers are set up.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -89,9 +91,16 @@ impl Kind {
         self.nodes() == 1 && self != Self::Sentinel
     }
 
-    /// Whether waiters are served in order.
-    pub(crate) fn is_in_order(self) -> bool {
-        self != Self::Redlock3
+    /// Whoever asked so much earlier than another was the first of them in the queue. `None`: waiters are not served in
+    /// order.
+    pub(crate) fn order(self) -> Option<Duration> {
+        match self {
+            Self::Redlock3 => None,
+            // Processes that write to one file at the same time wait for each other in no order, and to enter the queue
+            // is a write.
+            Self::Sqlite => Some(Duration::from_secs(4)),
+            _ => Some(Duration::from_millis(1500)),
+        }
     }
 
     /// Whether it has semaphores.

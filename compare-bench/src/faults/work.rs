@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwell::{ErrorKind, LockGuard, LockRequest, Locks, Loss, Mode};
+use lockwell::{ErrorKind, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -285,7 +285,8 @@ impl Task {
         }
         // The write took a while: for so long the lock counted as held.
         self.look(&guard, &mut hold);
-        hold.end = match lost {
+        // It may have been lost since the last look.
+        hold.end = match lost.or_else(|| loss(&guard)) {
             Some(Loss::Taken) => End::Taken,
             Some(_) => End::Expired,
             None => End::Released,
@@ -365,6 +366,13 @@ impl Task {
 /// The end of the lease as the guard has it, at this moment or since.
 fn deadline(now: u64, guard: &LockGuard) -> u64 {
     now.saturating_add(u64::try_from(guard.time_left().as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn loss(guard: &LockGuard) -> Option<Loss> {
+    match guard.lease_state() {
+        LeaseState::Lost(loss) => Some(loss),
+        _ => None,
+    }
 }
 
 fn blank(ask: Ask, token: u64, from: u64) -> Hold {
