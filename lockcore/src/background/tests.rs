@@ -1,6 +1,7 @@
 //! Releases and renewals of a client, with a server whose answers a test chooses.
 
 use std::collections::VecDeque;
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use async_trait::async_trait;
 
 use crate::system::lock;
 use crate::{
-    Capabilities, Claim, DistributedLock, ErrorKind, Grant, LockName, LockStatus, Locks, MemoryLock, Moment,
-    Released, Renewal, Result,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, MemoryLock,
+    Moment, Released, Renewal, Result,
 };
 
 const fn millis(millis: u64) -> Duration {
@@ -29,6 +30,8 @@ struct Chosen {
     listened: AtomicU32,
     /// How often a grant is still to be doubted.
     doubts: AtomicU32,
+    /// Whether requests for locks are lost.
+    loses: AtomicBool,
 }
 
 #[async_trait]
@@ -40,6 +43,9 @@ impl DistributedLock for Chosen {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        if self.loses.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unreachable, "the request was lost"));
+        }
         self.inner.acquire(claim).await
     }
 
@@ -194,4 +200,60 @@ async fn a_doubt_is_settled_by_a_renewal_at_once() {
         tokio::time::sleep(millis(5)).await;
     }
     assert!(guard.is_held());
+}
+
+/// Drops a guard on a runtime that nobody drives afterwards.
+fn dropped_without_a_driver(locks: &Locks) -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let guard = runtime.block_on(locks.lock("a").ttl(LEASE).into_future()).unwrap();
+    let inside = runtime.enter();
+    drop(guard);
+    drop(inside);
+    runtime
+}
+
+#[tokio::test]
+async fn the_keeper_releases_what_a_runtime_does_not_begin() {
+    let (server, locks) = chosen([]);
+    let dropping = locks.clone();
+    let undriven = std::thread::spawn(move || dropped_without_a_driver(&dropping)).join().unwrap();
+    let next = locks.lock("a").wait(LEASE / 4).await.expect("it is free long before the lease ends");
+    assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+    next.release().await.unwrap();
+    std::thread::spawn(move || drop(undriven)).join().unwrap();
+}
+
+#[tokio::test]
+async fn the_keeper_believes_a_server_that_says_not_held() {
+    let (server, locks) = chosen([(millis(1), Released::NotHeld)]);
+    let dropping = locks.clone();
+    let undriven = std::thread::spawn(move || dropped_without_a_driver(&dropping)).join().unwrap();
+    while server.releases.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(millis(5)).await;
+    }
+    // A repetition would come within a tenth of a second.
+    tokio::time::sleep(millis(700)).await;
+    assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+    std::thread::spawn(move || drop(undriven)).join().unwrap();
+}
+
+#[tokio::test]
+async fn a_release_that_has_begun_has_a_second() {
+    let (server, locks) = chosen([(millis(400), Released::Released)]);
+    drop(locks.lock("a").ttl(LEASE).await.unwrap());
+    locks.close().await.unwrap();
+    assert_eq!(server.releases.load(Ordering::SeqCst), 1, "the keeper did not ask as well");
+}
+
+#[tokio::test]
+async fn a_close_does_not_wait_for_a_claim_that_was_denied_three_times() {
+    let (server, locks) = chosen([]);
+    server.loses.store(true, Ordering::SeqCst);
+    locks.lock("a").ttl(LEASE).try_now().await.unwrap_err();
+    locks.clone().close().await.expect("it was denied often enough");
+    let asked = server.releases.load(Ordering::SeqCst);
+    assert!(asked >= 3, "asked {asked} times");
+    tokio::time::sleep(millis(1500)).await;
+    // One may have been under way.
+    assert!(server.releases.load(Ordering::SeqCst) <= asked + 1, "nothing is repeated after a close");
 }
