@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockcore::backend::{Answer, KEEP_EVERY, Queue, Waiter};
-use lockcore::{Claim, Grant, Mode, Moment, Result, Wait};
+use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
@@ -102,7 +102,15 @@ impl<D: Dialect> LockQueue<'_, D> {
         entry: &HandOverEntry,
     ) -> Result<Answer> {
         if let Some(asked) = entry.last_asked_unnotified() {
-            match self.client.poll_waiters(asked).await?.status_of(entry.waiter.ticket()) {
+            let poll = match self.client.poll_waiters(asked).await {
+                Ok(poll) => poll,
+                // A transaction has locked rows or tables of the queue: nothing was found out, and nothing is lost.
+                Err(error) if error.kind() == ErrorKind::Held => {
+                    return Ok(Answer::Unavailable { error, pause: BLOCKED });
+                }
+                Err(error) => return Err(error),
+            };
+            match poll.status_of(entry.waiter.ticket()) {
                 WaiterStatus::Unchanged(recheck) => return Ok(Answer::Refused { recheck }),
                 WaiterStatus::Missing => entry.note_missing(),
                 WaiterStatus::MayAsk => (),

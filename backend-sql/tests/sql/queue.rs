@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::servers::{ALL, Kind, client, count, url, waiters};
+use sqlx::Connection;
+
+use crate::servers::{ALL, Kind, client, count, session, url, waiters};
 
 #[tokio::test]
 async fn a_waiter_that_got_its_lock_gives_its_place_up() {
@@ -28,4 +30,25 @@ async fn a_waiter_that_got_its_lock_gives_its_place_up() {
             guard.release().await.expect("held");
         }
     }
+}
+
+/// An administrator may lock the table of the clients for longer than our sessions wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_outlives_a_locked_table() {
+    let Some(url) = url(Kind::Postgres, "locked").await else { return };
+    let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
+    let guard = one.lock("a").await.expect("a free lock");
+    let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
+    while one.inspect("a").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut session = session(&url).await;
+    let mut others = session.begin().await.expect("a transaction");
+    let lock = "LOCK TABLE locked_clients IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *others).await.expect("locked");
+    // The time between two signs of life, and that for which a statement waits for the table, twice.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    others.commit().await.expect("unlocked");
+    guard.release().await.expect("held");
+    waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
