@@ -50,7 +50,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut trees = Vec::new();
     for (features, title) in CHOICES {
-        trees.push((features, title, tree(features)?));
+        trees.push((features, title, tree(features, SYSTEM)?));
     }
     let strangers: Vec<_> = trees.iter().flat_map(|(features, _, tree)| strangers(features, tree)).collect();
     if !strangers.is_empty() {
@@ -73,11 +73,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The packages that `lockwell` needs with these features and no others, those that build it included.
-fn tree(features: &str) -> Result<BTreeSet<String>> {
+/// The packages that `lockwell` needs with these features and no others on this system, or `all`: those that build it included.
+pub(crate) fn tree(features: &str, system: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo();
     command.current_dir(root()).args(["tree", "--locked", "--package", "lockwell", "--no-default-features"]);
-    command.args(["--features", features, "--target", SYSTEM, "--edges", "normal,build"]);
+    command.args(["--features", features, "--target", system, "--edges", "normal,build"]);
     command.args(["--prefix", "none", "--format", "{p}"]);
     Ok(packages(&text(&mut command)?))
 }

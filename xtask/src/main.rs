@@ -55,7 +55,7 @@ enum Command {
     /// Give arbitrary input to every parser of foreign data: each target of fuzz/ for a minute. It needs a nightly compiler and
     /// cargo-fuzz.
     Fuzz(fuzz::Options),
-    /// Check that no dependency needs a newer Rust than the `rust-version` of the workspace.
+    /// Check that no feature needs a newer Rust than the `rust-version` of the packages that it compiles.
     Msrv(msrv::Options),
     /// List newer releases of the other lock libraries that the comparison measures in fixed versions.
     Peers,
