@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     build(&[])?;
     let program = target().join("release/lockwell");
     let version = text(Command::new(&program).arg("--version"))?;
-    println!("built: {}", version.lines().next().unwrap_or_default());
+    println!("built: {}, {}", version.lines().next().unwrap_or_default(), size(&program)?);
 
     text(Command::new(&program).arg("man").arg(folder.join("man")))?;
     fs::create_dir_all(folder.join("completions")).map_err(|error| error.to_string())?;
@@ -38,8 +38,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     if has_std(MUSL) && is_there("musl-gcc") {
         build(&["--target", MUSL])?;
         let program = target().join(MUSL).join("release/lockwell");
+        needs_no_library(&program)?;
         tried(&program, &folder.join("tried-static"))?;
-        println!("{}: static", program.display());
+        println!("{}: static and tried, {}", program.display(), size(&program)?);
     } else {
         println!(
             "NOT BUILT: the static program takes musl-gcc (the package musl-tools) and rustup target add {MUSL}"
@@ -84,7 +85,7 @@ fn debian(folder: &Path) -> Result<()> {
         }
     }
     tried(&unpacked.join("usr/bin/lockwell"), &folder.join("tried-deb"))?;
-    println!("{}: unpacked and tried", package.display());
+    println!("{}: unpacked and tried, {}", package.display(), size(&package)?);
     Ok(())
 }
 
@@ -103,6 +104,26 @@ fn shown(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails if the program loads a library of the system.
+fn needs_no_library(program: &Path) -> Result<()> {
+    let output = Command::new("ldd").arg(program).output().map_err(|error| format!("ldd: {error}"))?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if is_static(&said) {
+        return Ok(());
+    }
+    Err(format!("{} is not static: {said}", program.display()))
+}
+
+/// What `ldd` says of a program that needs no library, with and without relocations.
+fn is_static(said: &str) -> bool {
+    ["statically linked", "not a dynamic executable"].contains(&said.trim())
+}
+
+fn size(file: &Path) -> Result<String> {
+    let bytes = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.len();
+    Ok(format!("{}.{} MiB", bytes >> 20, (bytes % (1 << 20)) * 10 >> 20))
 }
 
 /// Runs a copy of the program alone in an empty folder, without any environment.
@@ -154,4 +175,16 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_loads_a_library_is_not_static() {
+        assert!(is_static("\tstatically linked\n") && is_static("\tnot a dynamic executable\n"));
+        assert!(!is_static("\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n"));
+        assert!(needs_no_library(&std::env::current_exe().unwrap()).unwrap_err().contains("libc"));
+    }
 }
