@@ -123,7 +123,7 @@ fn is_static(said: &str) -> bool {
 
 fn size(file: &Path) -> Result<String> {
     let bytes = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.len();
-    Ok(format!("{}.{} MiB", bytes >> 20, (bytes % (1 << 20)) * 10 >> 20))
+    Ok(format!("{}.{} MiB", bytes >> 20, ((bytes % (1 << 20)) * 10) >> 20))
 }
 
 /// Runs a copy of the program alone in an empty folder, without any environment.
