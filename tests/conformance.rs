@@ -6,15 +6,12 @@
 //! beside that of the machine. `LOCKWELL_SERVERS=newer` runs those, `all` runs everything.
 
 mod support {
-    pub(crate) mod broken;
-    pub(crate) mod broken_lock;
     pub(crate) mod canary;
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) mod databases;
     #[cfg(feature = "zk")]
     pub(crate) mod ensembles;
     pub(crate) mod files;
-    pub(crate) mod flawed_lock;
     pub(crate) mod memory;
     #[cfg(feature = "redis")]
     pub(crate) mod redis;
@@ -41,7 +38,7 @@ use support::canary::Canary;
 use support::report::Report;
 use support::run::Gate;
 use support::targets::{self, Target};
-use support::{broken, canary, run};
+use support::{canary, run};
 
 /// Most cases wait most of the time, so more of them than there are processors can run at a time.
 const THREADS: usize = 6;
@@ -51,7 +48,6 @@ fn main() {
     let canary = Canary::install();
     let mut args = Arguments::from_args();
     args.test_threads = args.test_threads.or(Some(THREADS));
-    run::keep_expected_panics_quiet();
     let targets: Vec<Arc<Target>> = targets::all().into_iter().map(Arc::new).collect();
     let report = Arc::new(Report::default());
     let conclusion = libtest_mimic::run(&args, trials(&targets, &report));
@@ -84,7 +80,6 @@ fn trials(targets: &[Arc<Target>], report: &Arc<Report>) -> Vec<Trial> {
     if targets::are_all_backends() {
         trials.push(Trial::test("no_backend_is_forgotten", move || forgotten(&schemes)));
     }
-    trials.extend(broken::trials(&gate));
     // Those that want the machine for themselves come last, so that the others need not wait for them.
     for pace in [Pace::Free, Pace::Quiet] {
         for case in cases().iter().filter(|case| case.pace == pace) {

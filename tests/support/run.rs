@@ -1,17 +1,14 @@
 //! Runs one case on one backend.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
-use lockwell::conformance::{Case, Harness, Pace};
-use tokio::runtime::{Builder, Runtime};
+use lockwell::conformance::{Case, Pace};
+use tokio::runtime::Builder;
 
 use super::report::Report;
 use super::targets::{Missing, Target};
-
-/// The name of threads whose panics are expected.
-const EXPECTED: &str = "expected-to-fail";
 
 /// Lets quiet cases run alone, and the others together.
 #[derive(Debug, Default)]
@@ -50,7 +47,8 @@ pub(crate) fn play(case: &Case, target: &Target, gate: &Gate, report: &Report) -
     };
     let _turn = disturbs.then(|| lock(&target.turn));
     let _pass = gate.enter(case.pace);
-    let runtime = runtime("case").map_err(|error| format!("a runtime: {error}"))?;
+    let runtime = Builder::new_multi_thread().worker_threads(4).thread_name("case").enable_all().build();
+    let runtime = runtime.map_err(|error| format!("a runtime: {error}"))?;
     if disturbs && let Some(server) = harness.server() {
         // The case before may have failed while the server was stopped.
         runtime.block_on(server.resume());
@@ -60,36 +58,4 @@ pub(crate) fn play(case: &Case, target: &Target, gate: &Gate, report: &Report) -
         runtime.shutdown_timeout(Duration::from_secs(5));
     });
     Ok(Completion::Completed)
-}
-
-fn runtime(name: &str) -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(4).thread_name(name).enable_all().build()
-}
-
-/// Runs a case that must fail, and returns what it said.
-pub(crate) fn must_fail(case: &Case, harness: Arc<dyn Harness>) -> Result<String, Failed> {
-    let case = *case;
-    let played = std::thread::Builder::new().name(EXPECTED.into()).spawn(move || {
-        let runtime = runtime(EXPECTED).expect("a runtime");
-        runtime.block_on(case.run(harness));
-        runtime.shutdown_timeout(Duration::from_secs(1));
-    });
-    match played.map_err(|error| format!("a thread: {error}"))?.join() {
-        Ok(()) => Err(format!("{} passed", case.name).into()),
-        Err(panic) => Ok(match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-            (Some(text), _) => text.clone(),
-            (None, Some(text)) => (*text).to_owned(),
-            (None, None) => String::new(),
-        }),
-    }
-}
-
-/// Keeps the panics of locks that are broken on purpose out of the output.
-pub(crate) fn keep_expected_panics_quiet() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if std::thread::current().name() != Some(EXPECTED) {
-            usual(panic);
-        }
-    }));
 }

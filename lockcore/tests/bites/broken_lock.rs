@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use lockwell::backend::{
+use lockcore::backend::{
     Claim, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait,
     valid_until,
 };
-use lockwell::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
+use lockcore::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
 /// What is wrong with a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,197 @@
+//! The suite bites: for every case there is a lock with one defect that the case finds.
+//!
+//! `cargo test -p lockwell-core --all-features --test bites [-- FILTER]`; names are `DEFECT::is_found_by::CASE`. Where the
+//! locks need a network, another process or a purge, which the memory backend does not have, the same lock without a
+//! defect must pass: `right::CASE`.
+
+mod broken_lock;
+mod flawed_lock;
+mod network;
+mod processes;
+mod proofs;
+mod remote_lock;
+mod weak_lock;
+mod workshop;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockcore::conformance::{Case, Harness, Need, Pace, cases, serve_if_asked};
+use tokio::runtime::{Builder, Runtime};
+
+use broken_lock::Broken;
+use flawed_lock::Flawed;
+use processes::{Served, Slip};
+use proofs::{BROKEN, FLAWED, REMOTE, SERVED, UNPROVEN, WEAK};
+use remote_lock::Mistake;
+use weak_lock::Weakness;
+use workshop::{Laboratory, Purged, Workshop};
+
+/// Nearly all of them wait nearly all of the time.
+const THREADS: usize = 12;
+/// How often a case may miss a defect that shows by chance.
+const ATTEMPTS: usize = 3;
+/// The name of threads whose panics are expected.
+const EXPECTED: &str = "expected-to-fail";
+
+type Make = Box<dyn Fn() -> Arc<dyn Harness> + Send>;
+
+/// A defect, and a case that finds it.
+struct Proof {
+    defect: String,
+    make: Make,
+    case: &'static str,
+    words: &'static str,
+}
+
+fn main() -> ExitCode {
+    serve_if_asked(processes::connect);
+    keep_expected_panics_quiet();
+    let mut args = Arguments::from_args();
+    args.test_threads = args.test_threads.or(Some(THREADS));
+    let gate = Arc::new(RwLock::new(()));
+    let mut trials = vec![Trial::test("every_case_is_proven_or_listed", every_case)];
+    trials.extend(proofs().into_iter().map(|proof| {
+        let gate = Arc::clone(&gate);
+        Trial::test(format!("{}::is_found_by::{}", proof.defect, proof.case), move || {
+            let _pass = gate.read().unwrap_or_else(PoisonError::into_inner);
+            found(&proof)
+        })
+    }));
+    // Those that measure short times run alone, and last.
+    for pace in [Pace::Free, Pace::Quiet] {
+        trials.extend(cases().iter().filter(|case| case.pace == pace).filter_map(|case| right(case, &gate)));
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn proofs() -> Vec<Proof> {
+    let broken = BROKEN.iter().map(|&(defect, case, words)| {
+        proof(defect, case, words, move || Workshop::new(|_| Arc::new(Broken::new(defect))))
+    });
+    let flawed = FLAWED.iter().map(|&(flaw, case, words)| {
+        proof(flaw, case, words, move || Workshop::new(|controls| Arc::new(Flawed::new(flaw, controls))))
+    });
+    let weak = WEAK
+        .iter()
+        .map(|&(weakness, case, words)| proof(weakness, case, words, move || Purged::new(weakness)));
+    let remote = REMOTE
+        .iter()
+        .map(|&(mistake, case, words)| proof(mistake, case, words, move || Laboratory::new(mistake)));
+    let served =
+        SERVED.iter().map(|&(slip, case, words)| proof(slip, case, words, move || Served::start(slip)));
+    broken.chain(flawed).chain(weak).chain(remote).chain(served).collect()
+}
+
+fn proof<H: Harness>(
+    defect: impl Debug,
+    case: &'static str,
+    words: &'static str,
+    make: impl Fn() -> H + Send + 'static,
+) -> Proof {
+    Proof { defect: format!("{defect:?}"), make: boxed(make), case, words }
+}
+
+fn boxed<H: Harness>(make: impl Fn() -> H + Send + 'static) -> Make {
+    Box::new(move || Arc::new(make()) as Arc<dyn Harness>)
+}
+
+/// Every case is in one of the two lists, and both have none that does not exist.
+fn every_case() -> Result<(), Failed> {
+    let all: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
+    let proven: BTreeSet<&str> = proofs().iter().map(|proof| proof.case).collect();
+    let listed: BTreeSet<&str> = UNPROVEN.iter().map(|(case, _)| *case).collect();
+    println!("{} of {} cases find a defect; these do not:", proven.len(), all.len());
+    for (case, why) in UNPROVEN {
+        println!("  {case}: {why}");
+    }
+    let wrong = [
+        (
+            "no defect is known that they find",
+            all.iter().filter(|case| !proven.contains(*case) && !listed.contains(*case)).collect::<Vec<_>>(),
+        ),
+        ("they find a defect, and are listed as if not", proven.intersection(&listed).collect()),
+        ("there are no such cases", proven.union(&listed).filter(|case| !all.contains(*case)).collect()),
+    ];
+    let wrong: Vec<_> = wrong.iter().filter(|(_, cases)| !cases.is_empty()).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:#?}").into()) }
+}
+
+fn named(name: &str) -> Result<Case, Failed> {
+    Ok(*cases().iter().find(|case| case.name == name).ok_or("there is no such case")?)
+}
+
+/// Runs a case that must fail, and must say why.
+fn found(proof: &Proof) -> Result<(), Failed> {
+    let case = named(proof.case)?;
+    let mut why = String::new();
+    for _ in 0..ATTEMPTS {
+        why = match complaint(case, (proof.make)())? {
+            Some(said) if said.contains(proof.words) => return Ok(()),
+            Some(said) => format!("it failed for another reason: {said}"),
+            None => format!("it passed, at last of {ATTEMPTS} times"),
+        };
+    }
+    Err(why.into())
+}
+
+/// Runs a case, and returns what it says if it fails.
+fn complaint(case: Case, harness: Arc<dyn Harness>) -> Result<Option<String>, Failed> {
+    let played = std::thread::Builder::new().name(EXPECTED.into()).spawn(move || {
+        let runtime = runtime(EXPECTED).expect("a runtime");
+        runtime.block_on(case.run(harness));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    });
+    match played.map_err(|error| format!("a thread: {error}"))?.join() {
+        Ok(()) => Ok(None),
+        Err(panic) => Ok(Some(match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(text), _) => text.clone(),
+            (None, Some(text)) => (*text).to_owned(),
+            (None, None) => String::new(),
+        })),
+    }
+}
+
+/// A run of this case on a lock that is right, where the harness is one of this program.
+fn right(case: &'static Case, gate: &Arc<RwLock<()>>) -> Option<Trial> {
+    let needs = |need| case.needs.contains(&need);
+    let make = if needs(Need::Process) {
+        boxed(|| Served::start(Slip::None))
+    } else if needs(Need::Purge) {
+        boxed(|| Purged::new(Weakness::None))
+    } else if needs(Need::Link) || needs(Need::Server) {
+        boxed(|| Laboratory::new(Mistake::None))
+    } else {
+        return None;
+    };
+    let gate = Arc::clone(gate);
+    Some(Trial::test(format!("right::{}", case.name), move || {
+        let (_shared, _alone);
+        match case.pace {
+            Pace::Free => _shared = gate.read().unwrap_or_else(PoisonError::into_inner),
+            Pace::Quiet => _alone = gate.write().unwrap_or_else(PoisonError::into_inner),
+        }
+        let runtime = runtime("right").map_err(|error| format!("a runtime: {error}"))?;
+        runtime.block_on(case.run(make()));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        Ok(())
+    }))
+}
+
+fn runtime(name: &str) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(4).thread_name(name).enable_all().build()
+}
+
+/// Keeps the panics of cases that must fail out of the output.
+fn keep_expected_panics_quiet() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(EXPECTED) {
+            usual(panic);
+        }
+    }));
+}

@@ -1,0 +1,250 @@
+//! The memory backend with one weakness, most of them in what few calls or few claims do.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockcore::backend::{
+    Capabilities, Claim, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment, OwnerId,
+    Released, Renewal, Result, Wait, async_trait,
+};
+
+/// What is wrong with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weakness {
+    /// Nothing: it passes all cases.
+    None,
+    /// An acquire that is repeated is promised a whole lease anew, and the server extends nothing.
+    PromisesAnewWhenAskedAgain,
+    /// A wait ends when half of it is over.
+    EndsWaitsEarly,
+    /// A claim that has to wait blocks its thread, until after the end of the wait.
+    BlocksItsThread,
+    /// A waiter is woken by releases, and looks for leases that ran out every four seconds only.
+    LooksSeldom,
+    /// A wait without a limit is no wait at all.
+    ForeverIsNoWait,
+    /// Only locks that are held alone are listed.
+    ListsWritersOnly,
+    /// Its promises allow leases of any length.
+    AllowsAnyTtl,
+    /// A reader joins other readers, whoever waits.
+    ReadersOvertake,
+    /// The lease at the server is a tenth of what was asked for.
+    LeasesTooShort,
+    /// Each claim has a lock of its own.
+    ExcludesNobody,
+    /// A claim gets one token, however many it reserves.
+    ReservesNothing,
+    /// A claim keeps all others out while it is on its way to the server.
+    OneAtATime,
+    /// A release is done, and says that nothing was held.
+    DeniesTheRelease,
+    /// With the records of idle locks the purge deletes the counter of their tokens.
+    PurgeForgetsTokens,
+    /// The purge deletes the records of all locks.
+    PurgeFreesAll,
+}
+
+#[derive(Debug)]
+pub(crate) struct Weak {
+    weakness: Weakness,
+    right: Mutex<Arc<MemoryLock>>,
+    /// Where those go who should have waited.
+    second: MemoryLock,
+    /// What the memory backend knows a claim as, where that differs.
+    aliases: Mutex<HashMap<OwnerId, Claim>>,
+    granted: Mutex<HashSet<OwnerId>>,
+    waiting: AtomicUsize,
+    numbers: AtomicU64,
+    released: tokio::sync::Notify,
+    door: tokio::sync::Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Weak {
+    pub(crate) fn new(weakness: Weakness) -> Self {
+        Self {
+            weakness,
+            right: Mutex::default(),
+            second: MemoryLock::new(),
+            aliases: Mutex::default(),
+            granted: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            numbers: AtomicU64::new(0),
+            released: tokio::sync::Notify::new(),
+            door: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    fn is(&self, weakness: Weakness) -> bool {
+        self.weakness == weakness
+    }
+
+    fn right(&self) -> Arc<MemoryLock> {
+        Arc::clone(&lock(&self.right))
+    }
+
+    /// Deletes what idle locks leave behind: nothing, if all is well.
+    pub(crate) async fn purge(&self) {
+        match self.weakness {
+            Weakness::PurgeForgetsTokens => drop(std::mem::take(&mut *lock(&self.right))),
+            Weakness::PurgeFreesAll => {
+                let right = self.right();
+                for name in right.names().await.expect("a list") {
+                    right.force_release(&name).await.expect("an answer");
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// The claim as the memory backend knows it.
+    fn alias(&self, claim: &Claim) -> Claim {
+        let (mut name, mut ttl, mut wait) = (claim.name().clone(), claim.ttl(), claim.wait());
+        match self.weakness {
+            Weakness::LeasesTooShort => ttl /= 10,
+            Weakness::ReservesNothing => (),
+            Weakness::LooksSeldom => wait = Wait::No,
+            Weakness::ForeverIsNoWait if wait == Wait::Forever => wait = Wait::No,
+            Weakness::ExcludesNobody => {
+                let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+                name = LockName::new(format!("{name}/{number}")).expect("a little longer");
+            }
+            _ => return claim.clone(),
+        }
+        let make = || Claim::new(name, claim.mode(), ttl, wait, claim.label().into());
+        lock(&self.aliases).entry(claim.owner()).or_insert_with(make).clone()
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let (right, alias) = (self.right(), self.alias(claim));
+        let held = right.acquire(&alias);
+        match self.weakness {
+            Weakness::EndsWaitsEarly | Weakness::BlocksItsThread => {
+                let Wait::Until(end) = claim.wait() else { return held.await };
+                let blocks = self.is(Weakness::BlocksItsThread);
+                let patience = if blocks { Duration::ZERO } else { end.remaining() / 2 };
+                let Ok(answer) = tokio::time::timeout(patience, held).await else {
+                    right.release(&alias).await?;
+                    if blocks {
+                        std::thread::sleep(end.remaining() + Duration::from_millis(900));
+                    }
+                    return Ok(None);
+                };
+                answer
+            }
+            Weakness::LooksSeldom => {
+                drop(held);
+                self.waiting.fetch_add(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
+                let answer = self.look_until_granted(claim, &alias).await;
+                self.waiting.fetch_sub(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
+                answer
+            }
+            Weakness::ReadersOvertake if claim.mode() == Mode::Shared => {
+                let holders = right.inspect(claim.name()).await?.holders;
+                if holders.iter().any(|holder| holder.mode == Mode::Shared) {
+                    self.second.acquire(claim).await
+                } else {
+                    held.await
+                }
+            }
+            Weakness::OneAtATime => {
+                let _inside = self.door.lock().await;
+                tokio::task::yield_now().await;
+                held.await
+            }
+            _ => held.await,
+        }
+    }
+
+    async fn look_until_granted(&self, claim: &Claim, alias: &Claim) -> Result<Option<Grant>> {
+        loop {
+            let answer = self.right().acquire(alias).await?;
+            if answer.is_some() || claim.is_wait_over() {
+                return Ok(answer);
+            }
+            tokio::select! {
+                () = self.released.notified() => (),
+                () = tokio::time::sleep(Duration::from_secs(4)) => (),
+                () = claim.wait_over() => (),
+            }
+        }
+    }
+
+    /// The grant as the caller gets it.
+    fn spoil(&self, claim: &Claim, grant: Grant) -> Grant {
+        let is_new = lock(&self.granted).insert(claim.owner());
+        match self.weakness {
+            Weakness::ReservesNothing => grant,
+            Weakness::PromisesAnewWhenAskedAgain if !is_new => {
+                Grant::new(claim, grant.last_token(), Moment::now())
+            }
+            _ => Grant::new(claim, grant.last_token(), grant.sent()),
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Weak {
+    fn capabilities(&self) -> Capabilities {
+        let promised = self.right().capabilities();
+        if self.is(Weakness::AllowsAnyTtl) {
+            promised.with_ttl(Duration::ZERO, Duration::MAX)
+        } else {
+            promised
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
+        Ok(self.ask(claim).await?.map(|grant| self.spoil(claim, grant)))
+    }
+
+    async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        let known = |grant: &Grant| {
+            let alias = lock(&self.aliases).get(&grant.claim().owner()).cloned();
+            alias.map_or_else(|| grant.clone(), |alias| Grant::new(&alias, grant.token(), grant.sent()))
+        };
+        self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released> {
+        let alias = lock(&self.aliases).get(&claim.owner()).unwrap_or(claim).clone();
+        let mut answer = self.right().release(&alias).await?;
+        if answer == Released::NotHeld {
+            answer = self.second.release(&alias).await?;
+        }
+        self.released.notify_one();
+        Ok(if self.is(Weakness::DeniesTheRelease) { Released::NotHeld } else { answer })
+    }
+
+    async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
+        self.right().downgrade(grant).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
+        let mut status = self.right().inspect(name).await?;
+        status.waiters += self.waiting.load(Ordering::SeqCst);
+        Ok(status)
+    }
+
+    async fn names(&self) -> Result<Vec<LockName>> {
+        let mut listed = Vec::new();
+        for name in self.right().names().await? {
+            let holders = self.right().inspect(&name).await?.holders;
+            let alone = holders.iter().any(|holder| holder.mode == Mode::Exclusive);
+            if alone || !self.is(Weakness::ListsWritersOnly) {
+                listed.push(name);
+            }
+        }
+        Ok(listed)
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<usize> {
+        self.right().force_release(name).await
+    }
+}
