@@ -47,7 +47,7 @@ pub(super) async fn a_wait_that_ended_leaves_no_trace(stage: Stage) {
     let held = one.lock(&name).await.expect("a free lock");
     let impatient = tokio::spawn({
         let (two, name) = (two.clone(), name.clone());
-        async move { two.lock(&name).wait(millis(400)).await.map(|guard| guard.token()) }
+        async move { two.lock(&name).wait(secs(2)).await.map(|guard| guard.token()) }
     });
     queued(&one, &name, 1, secs(5)).await;
     let patient = tokio::spawn({

@@ -197,7 +197,7 @@ impl DistributedLock for Broken {
                     Renewal::Renewed(deadline.after(ttl / 2))
                 }
                 Renewal::Renewed(_) if self.is(Defect::ExtendsLittle) => {
-                    Renewal::Renewed(Moment::now().after(ttl / 30))
+                    Renewal::Renewed(Moment::now().after(ttl / 10))
                 }
                 Renewal::Lost if self.is(Defect::RenewsTheDead) => {
                     Renewal::Renewed(valid_until(Moment::now(), ttl))
