@@ -115,7 +115,7 @@ impl Notification {
     }
 
     /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (ticket, grant) =
             text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));

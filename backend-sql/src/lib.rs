@@ -18,6 +18,8 @@ mod error;
 mod examine;
 mod groups;
 mod idle;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod library;
 mod lock;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -26,6 +28,8 @@ mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod purge;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod queued;
 mod requests;
 mod service;
 #[cfg(feature = "sqlite")]

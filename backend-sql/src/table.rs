@@ -112,7 +112,7 @@ impl Sql {
         statements.into_iter().flat_map(|one| [&*one.0, ";\n"]).collect()
     }
 
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
@@ -125,18 +125,24 @@ impl Sql {
 
 /// A statement for both kinds of hold, which differs only in the table: `{held}`.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldSql {
-    alone: Sql,
-    together: Sql,
+pub(crate) struct HeldSql<S = Sql> {
+    alone: S,
+    together: S,
 }
 
 impl HeldSql {
+    #[cfg(feature = "sqlite")]
     pub(crate) fn new(table: &Table, text: &str) -> Self {
-        let about = |held: &str| Sql::new(table, &text.replace("{held}", held));
+        Self::of_each(|held| Sql::new(table, &text.replace("{held}", held)))
+    }
+}
+
+impl<S> HeldSql<S> {
+    pub(crate) fn of_each(about: impl Fn(&str) -> S) -> Self {
         Self { alone: about("{locks}"), together: about("{members}") }
     }
 
-    pub(crate) fn of(&self, hold: Hold) -> &Sql {
+    pub(crate) fn of(&self, hold: Hold) -> &S {
         match hold {
             Hold::Alone => &self.alone,
             Hold::Together => &self.together,

@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 
 use lockcore::{Claim, Grant};
+use sqlx::FromRow;
+use sqlx::Row;
 use sqlx::mysql::{MySqlQueryResult, MySqlRow};
-use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
+use super::call::{Call, Statement};
 use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::database::{Database, Verdict};
-use crate::dialect::{Extension, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
+use crate::dialect::{Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
 use crate::error::ended;
-use crate::table::Sql;
 
 /// The state of a lock, as one claim sees it.
 #[derive(Debug)]
@@ -22,29 +23,39 @@ pub(super) struct LockState {
     pub(super) token: Option<i64>,
     /// `None`: there is no row, or the lock is free.
     pub(super) in_use: Option<i64>,
-    left: Option<i64>,
+    pub(super) left: Option<i64>,
     /// Whether the lock has a row.
     pub(super) has_row: bool,
+    /// Whether its last lease has ended without a release.
+    overdue: bool,
+    /// Whether somebody may be waiting.
+    pub(super) waited: bool,
+    /// The server's clock, in microseconds.
+    pub(super) clock: i64,
 }
 
 impl<'r> FromRow<'r, MySqlRow> for LockState {
+    /// Unchecked, since it comes by the text protocol as well, which has its own types.
     fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
-        let has_row: i64 = row.try_get(3)?;
+        let flag = |at: usize| row.try_get_unchecked::<i64, _>(at).map(|flag| flag != 0);
         Ok(Self {
-            token: row.try_get(0)?,
-            in_use: row.try_get(1)?,
-            left: row.try_get(2)?,
-            has_row: has_row != 0,
+            token: row.try_get_unchecked(0)?,
+            in_use: row.try_get_unchecked(1)?,
+            left: row.try_get_unchecked(2)?,
+            has_row: flag(3)?,
+            overdue: flag(4)?,
+            waited: flag(5)?,
+            clock: row.try_get_unchecked(6)?,
         })
     }
 }
 
 impl LockState {
-    pub(super) fn answer(&self, request: &TakeRequest) -> TryAcquire {
+    pub(super) fn answer(&self, claim: &Claim) -> TryAcquire {
         match self.token {
-            Some(number) if Hold::of(&request.claim) == Hold::Together => TryAcquire::Member(token(number)),
+            Some(number) if Hold::of(claim) == Hold::Together => TryAcquire::Member(token(number)),
             Some(number) => TryAcquire::Granted(token(number)),
-            None => TryAcquire::refused(&request.claim, self.in_use, self.left),
+            None => TryAcquire::refused(claim, self.in_use, self.left),
         }
     }
 
@@ -54,35 +65,45 @@ impl LockState {
     }
 }
 
+/// A statement that takes one lock, with its arguments.
+pub(super) fn taking<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
+    statement
+        .call()
+        .bind(claim.name())
+        .bind(claim.owner().as_uuid())
+        .bind(micros(claim.ttl()))
+        .bind(claim.label())
+        .bind(block(claim))
+}
+
 impl MySql {
     /// Takes one lock, with as few statements as possible: one if it is free, two if it is new.
-    pub(super) async fn take_one(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
-        let name = request.claim.name();
-        let contention = self.contended.contention(name);
-        // A lock that was found held is read first, unless the claim has been waiting for its turn.
-        let look_first = contention == Contention::Held && request.ticket == NO_TICKET;
-        let first =
-            if contention == Contention::RowLocked { &self.sql.take_overdue } else { &self.sql.take_free };
-        if !look_first && let Some(granted) = self.take_row(conn, request, first).await? {
-            return Ok(granted);
-        }
-        if contention == Contention::None
-            && let Some(granted) = self.take_new(conn, request).await?
+    pub(super) async fn take_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<TryAcquire> {
+        let known = self.contended.contention(claim.name());
+        let first = if known == Contention::RowLocked { &self.sql.take_overdue } else { &self.sql.take_free };
+        // A lock that was found held is read first.
+        if known != Contention::Held
+            && let Some(granted) = self.take_row(conn, claim, first).await?
         {
             return Ok(granted);
         }
-        let requests = std::slice::from_ref(request);
-        let state = self.lock_state(conn, &Rows::of_requests(requests)?).await?;
-        let Some(state) = state.first() else { return Ok(TryAcquire::Busy(None)) };
+        if known == Contention::None
+            && let Some(granted) = self.take_new(conn, claim).await?
+        {
+            return Ok(granted);
+        }
+        let Some(state) = self.lock_state_of(conn, claim).await? else { return Ok(TryAcquire::Busy(None)) };
         if state.token.is_none() && !state.is_free() {
-            self.contended.note(name, Contention::Held);
-            return Ok(state.answer(request));
+            self.contended.note(claim.name(), Contention::Held);
+            return Ok(state.answer(claim));
         }
         // The lock is free, its lease has ended, or this claim holds it and its lease is renewed.
-        let taken = if state.has_row {
-            self.take_row(conn, request, &self.sql.take_overdue).await?
+        let taken = if !state.has_row {
+            self.take_new(conn, claim).await?
+        } else if state.overdue {
+            self.take_row(conn, claim, &self.sql.take_overdue).await?
         } else {
-            self.take_new(conn, request).await?
+            self.take_row(conn, claim, &self.sql.take_free).await?
         };
         Ok(taken.unwrap_or(TryAcquire::Busy(None)))
     }
@@ -91,48 +112,21 @@ impl MySql {
     async fn take_row(
         &self,
         conn: &mut Conn,
-        request: &TakeRequest,
-        sql: &Sql,
+        claim: &Claim,
+        statement: &Statement,
     ) -> sqlx::Result<Option<TryAcquire>> {
-        let (name, owner) = (request.claim.name().as_str().as_bytes(), request.claim.owner().as_uuid());
-        let done = sqlx::query(sql.get())
-            .bind(owner)
-            .bind(block(&request.claim))
-            .bind(owner)
-            .bind(owner)
-            .bind(micros(request.claim.ttl()))
-            .bind(request.claim.label())
-            .bind(name)
-            .bind(name)
-            .bind(owner)
-            .bind(owner)
-            .bind(name)
-            .bind(request.ticket)
-            .execute(&mut conn.inner)
-            .await;
+        let done = taking(statement, claim).execute(&mut conn.inner).await;
         if let Err(sqlx::Error::Database(error)) = &done
             && self.verdict(&**error) == Verdict::Blocked
         {
-            self.contended.note(request.claim.name(), Contention::RowLocked);
+            self.contended.note(claim.name(), Contention::RowLocked);
         }
         Ok(granted(&done?))
     }
 
-    /// Takes one lock that has no row yet. `None`: it has one, or another claim is ahead in the queue.
-    async fn take_new(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx::Result<Option<TryAcquire>> {
-        let (name, owner) = (request.claim.name().as_str().as_bytes(), request.claim.owner().as_uuid());
-        let done = sqlx::query(self.sql.take_new.get())
-            .bind(name)
-            .bind(owner)
-            .bind(block(&request.claim))
-            .bind(micros(request.claim.ttl()))
-            .bind(request.claim.label())
-            .bind(name)
-            .bind(name)
-            .bind(request.ticket)
-            .execute(&mut conn.inner)
-            .await?;
-        Ok(granted(&done))
+    /// Takes one lock that has no row yet. `None`: it has one.
+    async fn take_new(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<Option<TryAcquire>> {
+        Ok(granted(&taking(&self.sql.take_new, claim).execute(&mut conn.inner).await?))
     }
 
     pub(super) async fn take_many(
@@ -141,71 +135,53 @@ impl MySql {
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<TryAcquire>> {
         let rows = Rows::of_requests(requests)?;
-        sqlx::query(self.sql.take_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        self.sql.take_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
         let mut state = self.lock_state(conn, &rows).await?;
         if state.iter().any(|one| !one.has_row && one.is_free()) {
-            sqlx::query(self.sql.take_new_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+            self.sql.take_new_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
             state = self.lock_state(conn, &rows).await?;
         }
-        let answer = |(request, state): (&TakeRequest, &LockState)| {
-            // The lock is free and was skipped: a transaction has locked its row.
-            if state.has_row && state.is_free() { TryAcquire::Blocked } else { state.answer(request) }
-        };
-        Ok(requests.iter().zip(&state).map(answer).collect())
+        let mut answers = Vec::with_capacity(requests.len());
+        for (TakeRequest { claim, .. }, state) in requests.iter().zip(&state) {
+            answers.push(match state {
+                // The lock is free, but somebody may be waiting for it.
+                one if one.is_free() && one.waited => {
+                    let taken = self.take_row(conn, claim, &self.sql.take_overdue).await;
+                    self.unless_blocked(taken)?.unwrap_or(TryAcquire::Busy(None))
+                }
+                // The lock is free and was skipped: a transaction has locked its row.
+                one if one.is_free() && one.has_row => TryAcquire::Blocked,
+                one => one.answer(claim),
+            });
+        }
+        Ok(answers)
+    }
+
+    /// A row that a transaction has locked refuses its own claim, and not the others of the batch.
+    fn unless_blocked(&self, taken: sqlx::Result<Option<TryAcquire>>) -> sqlx::Result<Option<TryAcquire>> {
+        match taken {
+            Err(sqlx::Error::Database(error)) if self.verdict(&*error) == Verdict::Blocked => {
+                Ok(Some(TryAcquire::Blocked))
+            }
+            other => other,
+        }
     }
 
     /// The states of the locks of these rows, in the order of the request.
     pub(super) async fn lock_state(&self, conn: &mut Conn, rows: &Rows) -> sqlx::Result<Vec<LockState>> {
         let found: Vec<LockState> =
-            sqlx::query_as(self.sql.lock_state.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
+            self.sql.lock_state.call().bind(rows.json()).rows(&mut conn.inner).await?;
         Ok(rows.in_order(found.into_iter()))
     }
 
-    /// Releases one lock. Returns whether it was held, and whether somebody waits.
-    pub(super) async fn release_one(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<(bool, bool)> {
-        let (name, owner) = (claim.name().as_str().as_bytes(), claim.owner().as_uuid());
-        // sqlx counts the rows that were found, changed or not.
-        let done = sqlx::query(self.sql.release.get())
-            .bind(name)
-            .bind(name)
-            .bind(owner)
-            .bind(name)
-            .bind(owner)
-            .execute(&mut conn.inner)
-            .await?;
-        let released = done.rows_affected() > 0;
-        Ok((released, released && done.last_insert_id() > 0))
-    }
-
-    /// Releases several locks. It does not lock rows of other owners: a claim that was refused is released as well, and must
-    /// not wait for a transaction that has verified the hold of another.
-    pub(super) async fn release_many(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<Vec<bool>> {
-        let rows = Rows::of_claims(claims.iter())?;
-        let owned: Vec<Uuid> =
-            sqlx::query_scalar(self.sql.owned.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
-        let owned: HashSet<Uuid> = owned.into_iter().collect();
-        let is_owned = |claim: &Claim| owned.contains(&claim.owner().as_uuid());
-        let mine: Vec<Claim> = claims.iter().filter(|claim| is_owned(claim)).cloned().collect();
-        let released: HashSet<Uuid> = self.release_owned(conn, &mine).await?;
-        Ok(claims.iter().map(|claim| released.contains(&claim.owner().as_uuid())).collect())
-    }
-
-    async fn release_owned(&self, conn: &mut Conn, claims: &[Claim]) -> sqlx::Result<HashSet<Uuid>> {
-        let owners = || claims.iter().map(|claim| claim.owner().as_uuid());
-        if claims.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let rows = Rows::of_claims(claims.iter())?;
-        // Usually no lock is lost between the two statements.
-        let done =
-            sqlx::query(self.sql.release_many.get()).bind(rows.json()).execute(&mut conn.inner).await?;
-        if done.rows_affected() == claims.len() as u64 {
-            return Ok(owners().collect());
-        }
-        let released: Vec<bool> =
-            sqlx::query_scalar(self.sql.released.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
-        let released = rows.in_order(released.into_iter());
-        Ok(owners().zip(released).filter(|(_, released)| *released).map(|(owner, _)| owner).collect())
+    /// The same for one claim.
+    pub(super) async fn lock_state_of(
+        &self,
+        conn: &mut Conn,
+        claim: &Claim,
+    ) -> sqlx::Result<Option<LockState>> {
+        let rows = Rows::of_claims(std::iter::once(claim))?;
+        Ok(self.lock_state(conn, &rows).await?.pop())
     }
 
     /// Renews the leases whose rows no transaction has locked.
@@ -216,8 +192,7 @@ impl MySql {
         grants: &[Grant],
     ) -> sqlx::Result<Vec<Extension>> {
         let all = Rows::of_grants(grants.iter())?;
-        let done =
-            sqlx::query(self.sql.renew.of(hold).get()).bind(all.json()).execute(&mut conn.inner).await?;
+        let done = self.sql.renew.of(hold).call().bind(all.json()).execute(&mut conn.inner).await?;
         // sqlx counts the rows that were found, changed or not.
         if done.rows_affected() == grants.len() as u64 {
             return Ok(vec![Extension::Extended; grants.len()]);
@@ -246,18 +221,16 @@ impl MySql {
         grants: &[Grant],
         all: &Rows,
     ) -> sqlx::Result<HashSet<Uuid>> {
-        let unlocked: Vec<Uuid> = sqlx::query_scalar(self.sql.unlocked.of(hold).get())
-            .bind(all.json())
-            .fetch_all(&mut conn.inner)
-            .await?;
-        let unlocked: HashSet<Uuid> = unlocked.into_iter().collect();
+        let unlocked = self.sql.unlocked.of(hold).call().bind(all.json());
+        let unlocked: HashSet<Uuid> = unlocked.values(&mut conn.inner).await?.into_iter().collect();
         let some = Rows::of_grants(grants.iter().filter(|grant| unlocked.contains(&owner(grant))))?;
-        sqlx::query(self.sql.renew.of(hold).get()).bind(some.json()).execute(&mut conn.inner).await?;
+        self.sql.renew.of(hold).call().bind(some.json()).execute(&mut conn.inner).await?;
         Ok(unlocked)
     }
 }
 
-fn granted(done: &MySqlQueryResult) -> Option<TryAcquire> {
+/// The grant, if a statement has taken its lock.
+pub(super) fn granted(done: &MySqlQueryResult) -> Option<TryAcquire> {
     (done.rows_affected() > 0).then(|| TryAcquire::Granted(token(done.last_insert_id().cast_signed())))
 }
 

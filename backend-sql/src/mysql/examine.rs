@@ -10,14 +10,6 @@ use super::{Conn, MySql, number};
 use crate::examine::{Examine, persistence, time};
 use crate::table::{Sql, Table};
 
-/// The row of a lock that a group holds has a lease without an end.
-pub(super) const NAMES: &str = "SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name";
-
-/// Its clock, whether a crash can lose what was committed, and how many replicas read from it, as far as this user may see.
-pub(super) const ABOUT: &str = "SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
-    CAST(@@innodb_doublewrite AS CHAR),
-    (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')";
-
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.
 const SEMI_SYNC: [&str; 3] = [
     "SELECT CAST(@@rpl_semi_sync_master_enabled AS SIGNED)",
@@ -27,13 +19,13 @@ const SEMI_SYNC: [&str; 3] = [
 
 impl Examine for MySql {
     async fn names(&self, conn: &mut Conn) -> sqlx::Result<Vec<String>> {
-        let names: Vec<Vec<u8>> = sqlx::query_scalar(self.sql.names.get()).fetch_all(&mut conn.inner).await?;
+        let names: Vec<Vec<u8>> = self.sql.names.call().values(&mut conn.inner).await?;
         Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
     }
 
     async fn examine(&self, conn: &mut Conn) -> sqlx::Result<Vec<Finding>> {
         let asked = SystemTime::now();
-        let row = sqlx::query(self.sql.about.get()).fetch_one(&mut conn.inner).await?;
+        let row = sqlx::query(self.sql.about.sql().get()).fetch_one(&mut conn.inner).await?;
         let answered = SystemTime::now();
         let text = |index: usize| -> sqlx::Result<String> {
             let bytes: Vec<u8> = row.try_get_unchecked(index)?;
@@ -80,5 +72,5 @@ fn replication(replicas: i64, waits: bool) -> Finding {
 
 /// The statements that create the tables.
 pub(crate) fn ddl(table: &Table) -> String {
-    Sql::script(&Statements::new(&table.clone().quoted("`")).create)
+    Sql::script(Statements::new(&table.clone().quoted("`")).tables())
 }

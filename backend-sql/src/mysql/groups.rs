@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
-use sqlx::mysql::MySqlArguments;
-use sqlx::query::Query;
 use uuid::Uuid;
 
 use super::batches::{begin, end};
+use super::call::{Call, Statement};
 use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
-use crate::table::Sql;
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.
 const AGAIN: usize = 3;
@@ -42,8 +40,8 @@ impl MySql {
         let mut answers = vec![None; requests.len()];
         if tried.contains(&true) {
             begin(conn).await?;
-            let sql = if overdue { &self.groups.join_overdue } else { &self.groups.join };
-            let joined = self.join_each(conn, requests, &tried, sql).await;
+            let join = if overdue { &self.sql.join_overdue } else { &self.sql.join };
+            let joined = self.join_each(conn, requests, &tried, join).await;
             for (at, number) in end(conn, joined).await? {
                 answers[at] = Some(TryAcquire::Granted(token(number)));
             }
@@ -57,24 +55,23 @@ impl MySql {
             let request = &requests[at];
             if state.is_free() {
                 if !state.has_row {
-                    let name = request.claim.name().as_str().as_bytes();
-                    let make = sqlx::query(self.groups.make.get()).bind(name).bind(name);
-                    make.execute(&mut conn.inner).await?;
+                    self.sql.make.call().bind(request.claim.name()).execute(&mut conn.inner).await?;
                 }
             } else if state.in_use != Some(request.claim.mode().code())
                 || !tried[at]
                 || !self.may_join(conn, request).await?
             {
                 self.contended.note(request.claim.name(), Contention::Held);
-                answers[at] = Some(state.answer(request));
+                answers[at] = Some(state.answer(&request.claim));
             }
         }
         Ok(answers)
     }
 
     async fn may_join(&self, conn: &mut Conn, request: &TakeRequest) -> sqlx::Result<bool> {
-        let query = conditions(sqlx::query(self.groups.may_join.get()), request);
-        query.fetch_optional(&mut conn.inner).await.map(|found| found.is_some())
+        let found: Option<i64> =
+            joining(&self.sql.may_join_one, &request.claim).value(&mut conn.inner).await?;
+        Ok(found.is_some())
     }
 
     /// Returns the indexes and tokens of the claims that became members.
@@ -83,14 +80,11 @@ impl MySql {
         conn: &mut Conn,
         requests: &[TakeRequest],
         tried: &[bool],
-        sql: &Sql,
+        join: &Statement,
     ) -> sqlx::Result<Vec<(usize, i64)>> {
         let mut joined = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate().filter(|(at, _)| tried[*at]) {
-            let claim = &request.claim;
-            let name = claim.name().as_str().as_bytes();
-            let query = sqlx::query(sql.get()).bind(block(claim)).bind(claim.mode().code()).bind(name);
-            let done = conditions(query, request).execute(&mut conn.inner).await?;
+            let done = joining(join, &request.claim).execute(&mut conn.inner).await?;
             if done.rows_affected() > 0 {
                 joined.push((at, done.last_insert_id().cast_signed()));
             }
@@ -98,20 +92,30 @@ impl MySql {
         if joined.is_empty() {
             return Ok(joined);
         }
-        let rows = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
-        sqlx::query(self.groups.insert_members.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+        let seats = Rows::of_granted(joined.iter().map(|&(at, token)| (&requests[at].claim, token)))?;
+        self.sql.insert_members.call().bind(seats.json()).execute(&mut conn.inner).await?;
         if joined.iter().any(|&(at, _)| requests[at].ticket != NO_TICKET) {
-            sqlx::query(self.groups.leave.get()).bind(rows.json()).execute(&mut conn.inner).await?;
+            self.sql.forget_all.call().bind(seats.json()).execute(&mut conn.inner).await?;
         }
         Ok(joined)
     }
 
-    async fn members(&self, conn: &mut Conn, statement: &Sql, rows: &Rows) -> sqlx::Result<Vec<Member>> {
-        sqlx::query_as(statement.get()).bind(rows.json()).fetch_all(&mut conn.inner).await
+    async fn members(
+        &self,
+        conn: &mut Conn,
+        statement: &Statement,
+        rows: &Rows,
+    ) -> sqlx::Result<Vec<Member>> {
+        statement.call().bind(rows.json()).rows(&mut conn.inner).await
     }
 
     /// Removes members from their groups: those that the statement `lock` finds and locks.
-    async fn remove(&self, conn: &mut Conn, members: &[Member], lock: &Sql) -> sqlx::Result<Vec<Member>> {
+    async fn remove(
+        &self,
+        conn: &mut Conn,
+        members: &[Member],
+        lock: &Statement,
+    ) -> sqlx::Result<Vec<Member>> {
         if members.is_empty() {
             return Ok(Vec::new());
         }
@@ -120,44 +124,39 @@ impl MySql {
         end(conn, removed).await
     }
 
-    async fn remove_found(&self, conn: &mut Conn, rows: &Rows, lock: &Sql) -> sqlx::Result<Vec<Member>> {
-        sqlx::query(self.groups.lock.get()).bind(rows.json()).fetch_all(&mut conn.inner).await?;
+    async fn remove_found(
+        &self,
+        conn: &mut Conn,
+        rows: &Rows,
+        lock: &Statement,
+    ) -> sqlx::Result<Vec<Member>> {
+        self.sql.lock.call().bind(rows.json()).execute(&mut conn.inner).await?;
         let found = self.members(conn, lock, rows).await?;
         let gone = Rows::of_members(&found)?;
-        sqlx::query(self.groups.delete_members.get()).bind(gone.json()).execute(&mut conn.inner).await?;
+        self.sql.delete_members.call().bind(gone.json()).execute(&mut conn.inner).await?;
         let mut counts: BTreeMap<&[u8], i64> = BTreeMap::new();
         for (name, _) in &found {
             *counts.entry(name).or_default() += 1;
         }
         for (name, many) in counts {
-            sqlx::query(self.groups.shrink.get())
-                .bind(many)
-                .bind(many)
-                .bind(many)
-                .bind(name)
-                .execute(&mut conn.inner)
-                .await?;
+            self.sql.shrink.call().bind(name).bind(many).execute(&mut conn.inner).await?;
         }
         Ok(found)
     }
 
     async fn downgrade_rows(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
-        let (name, owner) = (claim.name().as_str().as_bytes(), claim.owner().as_uuid());
+        let (name, owner) = (claim.name(), claim.owner().as_uuid());
         let shared = Mode::Shared.code();
-        let mine: Option<i64> = sqlx::query_scalar(self.groups.mine.get())
-            .bind(name)
-            .bind(owner)
-            .fetch_optional(&mut conn.inner)
-            .await?;
+        let mine: Option<i64> = self.sql.mine.call().bind(name).bind(owner).value(&mut conn.inner).await?;
+        let rows = Rows::of_members(&[member(claim)])?;
         if mine.is_none() {
-            let rows = Rows::of_members(&[member(claim)])?;
-            let found = self.members(conn, &self.groups.members, &rows).await?;
+            let found = self.members(conn, &self.sql.are_members, &rows).await?;
             return Ok(!found.is_empty());
         }
-        sqlx::query(self.groups.downgrade.get()).bind(shared).bind(name).execute(&mut conn.inner).await?;
-        sqlx::query(self.groups.downgraded.get()).bind(shared).bind(name).execute(&mut conn.inner).await?;
-        // Its place may not have been tidied up yet, and is not the last holder's any more.
-        sqlx::query(self.sql.leave.get()).bind(owner).execute(&mut conn.inner).await?;
+        self.sql.downgrade.call().bind(name).bind(shared).execute(&mut conn.inner).await?;
+        self.sql.downgraded.call().bind(name).bind(shared).execute(&mut conn.inner).await?;
+        // The row of a grant by a release is not needed any more.
+        self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await?;
         Ok(true)
     }
 }
@@ -166,23 +165,14 @@ fn member(claim: &Claim) -> Member {
     (claim.name().as_str().into(), claim.owner().as_uuid())
 }
 
-/// Binds what decides whether a claim may join.
-fn conditions<'q>(
-    query: Query<'q, sqlx::MySql, MySqlArguments>,
-    request: &'q TakeRequest,
-) -> Query<'q, sqlx::MySql, MySqlArguments> {
-    let (name, mode) = (request.claim.name().as_str().as_bytes(), request.claim.mode().code());
-    query
-        .bind(name)
-        .bind(mode)
-        .bind(name)
-        .bind(request.claim.owner().as_uuid())
-        .bind(mode)
-        .bind(name)
-        .bind(request.ticket)
-        .bind(name)
-        .bind(request.ticket)
-        .bind(mode)
+/// A statement that adds a claim to a group, or says whether it may join.
+fn joining<'a>(statement: &'a Statement, claim: &Claim) -> Call<'a> {
+    statement
+        .call()
+        .bind(claim.name())
+        .bind(claim.owner().as_uuid())
+        .bind(block(claim))
+        .bind(claim.mode().code())
 }
 
 impl Groups for MySql {
@@ -215,18 +205,30 @@ impl Groups for MySql {
         let mut members: Vec<Member> = claims.iter().map(member).collect();
         if claims.iter().any(|claim| Hold::of(claim) == Hold::Alone) {
             // Few of these are members. The others have lost their locks, and must not wait for the rows.
-            members = self.members(conn, &self.groups.members, &Rows::of_members(&members)?).await?;
+            members = self.members(conn, &self.sql.are_members, &Rows::of_members(&members)?).await?;
         }
-        let gone = self.remove(conn, &members, &self.groups.lock_members).await?;
+        let gone = self.remove(conn, &members, &self.sql.lock_members).await?;
         let gone: HashSet<Uuid> = gone.into_iter().map(|(_, owner)| owner).collect();
         let released: Vec<bool> =
             claims.iter().map(|claim| gone.contains(&claim.owner().as_uuid())).collect();
+        // A late copy of the request of a claim that is no member any more may have taken a place. For an exclusive claim,
+        // the release of its lock has deleted that.
+        let lost: Vec<Member> = claims
+            .iter()
+            .zip(&released)
+            .filter(|(claim, released)| !**released && Hold::of(claim) == Hold::Together)
+            .map(|(claim, _)| member(claim))
+            .collect();
+        if !lost.is_empty() {
+            let rows = Rows::of_members(&lost)?;
+            self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await?;
+        }
         self.freed(conn, claims, &released, waiters).await
     }
 
     async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
-        let dead = self.members(conn, &self.groups.dead, &Rows::of_names(names.iter())?).await?;
-        self.remove(conn, &dead, &self.groups.lock_dead).await?;
+        let dead = self.members(conn, &self.sql.dead, &Rows::of_names(names.iter())?).await?;
+        self.remove(conn, &dead, &self.sql.lock_dead).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -235,10 +237,8 @@ impl Groups for MySql {
     }
 
     async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
-        let names: Vec<Vec<u8>> = sqlx::query_scalar(self.groups.stale_groups.get())
-            .bind(micros(idle))
-            .fetch_all(&mut conn.inner)
-            .await?;
+        let names: Vec<Vec<u8>> =
+            self.sql.stale_groups.call().bind(micros(idle)).values(&mut conn.inner).await?;
         let name = |bytes| String::from_utf8(bytes).ok().and_then(|name| LockName::new(name).ok());
         Ok(names.into_iter().filter_map(name).collect())
     }
@@ -250,13 +250,8 @@ impl Groups for MySql {
     }
 
     async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
-        let client = waiters.client();
-        let head: Option<Head> = sqlx::query_as(self.sql.next.get())
-            .bind(client)
-            .bind(client)
-            .bind(name.as_str().as_bytes())
-            .fetch_optional(&mut conn.inner)
-            .await?;
+        let head: Option<Head> =
+            self.sql.next.call().bind(name).bind(waiters.client()).row(&mut conn.inner).await?;
         let Some((ticket, other)) = head else { return Ok(None) };
         self.wake(conn, other);
         Ok(ticket)
@@ -268,15 +263,10 @@ impl Groups for MySql {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let (name, client) = (name.as_str().as_bytes(), waiters.client());
-        let due: Vec<(i64, Uuid)> = sqlx::query_as(self.groups.due_waiters.get())
-            .bind(name)
-            .bind(name)
-            .bind(name)
-            .bind(client)
-            .fetch_all(&mut conn.inner)
-            .await?;
-        let (ours, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, whose)| *whose == client);
+        let client = waiters.client();
+        let called: Vec<(i64, Uuid)> =
+            self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await?;
+        let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);
         let others: BTreeSet<Uuid> = others.into_iter().map(|(_, whose)| whose).collect();
         self.wake(conn, others);
         Ok(ours.into_iter().map(|(ticket, _)| ticket).collect())

@@ -59,7 +59,8 @@ impl Holder {
 pub(super) async fn takes_name(conn: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {
     let mut numbers = [None; 3];
     let questions = [
-        format!("SELECT GET_LOCK('{name}', 0)"),
+        // Our last one may not be quite gone.
+        format!("SELECT GET_LOCK('{name}', 1)"),
         "SELECT CONNECTION_ID()".to_owned(),
         format!("SELECT IS_USED_LOCK('{name}')"),
     ];

@@ -2,12 +2,15 @@
 
 mod address;
 mod batches;
+mod call;
+mod claims;
 mod contended;
 mod examine;
-mod group_statements;
 mod groups;
+mod hand_over;
 mod hold;
 mod locks;
+mod park;
 mod push;
 mod rows;
 mod session;
@@ -16,8 +19,8 @@ mod statements;
 use std::fmt;
 use std::sync::Arc;
 
+use lockcore::backend::Hot;
 use lockcore::{Capabilities, Result, ServerUrl};
-use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
@@ -25,7 +28,6 @@ use uuid::Uuid;
 pub(crate) use self::examine::ddl;
 
 use self::contended::Contended;
-use self::group_statements::GroupStatements;
 use self::push::{Parked, Push};
 use self::statements::Statements;
 use crate::database::{Database, Verdict};
@@ -45,8 +47,8 @@ pub struct MySql {
     connect: MySqlConnectOptions,
     contended: Contended,
     push: Arc<Push>,
+    hot: Hot,
     sql: Statements,
-    groups: GroupStatements,
 }
 
 /// A connection.
@@ -55,14 +57,16 @@ pub struct Conn {
     inner: MySqlConnection,
     /// The channel to the task that notifies waiters of other clients, once it was needed.
     killer: Option<UnboundedSender<Uuid>>,
+    /// Whether a release may send its `KILL` itself; see `push.rs`. `None`: it is not known yet.
+    may_kill: Option<bool>,
 }
 
 impl MySqlLock {
     /// Connects to the database of this address, `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     ///
     /// It needs MariaDB 10.6 or MySQL 8.0.19, for `JSON_TABLE` and `SKIP LOCKED`. An acquire of a free lock is one round
-    /// trip on both; one of a lock that is new or contended takes a second one. It is tested with MariaDB 10.11 and
-    /// MySQL 9.7.
+    /// trip on both; one of a lock that is new or contended takes a second one. A release that finds a waiter grants the lock to
+    /// it in its own message. It is tested with MariaDB 10.11 and MySQL 9.7.
     ///
     /// Every connection is set to the modes, time zone, isolation level and time-outs that it needs, whatever the server
     /// has by default. A server that was started with `sysdate-is-now` is refused as misconfigured.
@@ -77,12 +81,12 @@ impl MySqlLock {
         let options = Options::read(url, &[&["returning", "sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let table = options.table.clone().quoted("`");
-        let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
+        let sql = Statements::new(&table);
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
         // An option of earlier versions, without any effect.
         url.parsed::<bool>("returning", "true or false")?;
-        let (contended, push) = (Contended::default(), Arc::default());
-        Self::open(MySql { connect, contended, push, sql, groups }, options, record).await
+        let (contended, push, hot) = (Contended::default(), Arc::default(), Hot::new());
+        Self::open(MySql { connect, contended, push, hot, sql }, options, record).await
     }
 }
 
@@ -115,7 +119,7 @@ impl Database for MySql {
     }
 
     async fn connect(&self) -> sqlx::Result<Conn> {
-        Ok(Conn { inner: session::open(&self.connect).await?, killer: None })
+        Ok(Conn { inner: session::open(&self.connect).await?, killer: None, may_kill: None })
     }
 
     fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
@@ -134,15 +138,14 @@ impl Database for MySql {
 
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
         // In one message.
-        let checks = AssertSqlSafe(Sql::script(&self.sql.check));
-        sqlx::raw_sql(checks).execute(&mut conn.inner).await.map(drop)
+        sqlx::raw_sql(self.sql.check.get()).execute(&mut conn.inner).await.map(drop)
     }
 
     async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {
-        for statement in &self.sql.create {
+        for statement in self.sql.tables() {
             sqlx::query(statement.get()).execute(&mut conn.inner).await?;
         }
-        for statement in &self.sql.upgrade {
+        for statement in self.sql.upgrade() {
             match sqlx::query(statement.get()).execute(&mut conn.inner).await {
                 // The column is there already.
                 Err(sqlx::Error::Database(error)) if number(&*error) == 1060 => {}
@@ -155,11 +158,11 @@ impl Database for MySql {
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create)
+        Sql::script(self.sql.tables())
     }
 
     fn ddl_of_upgrade(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(&self.sql.upgrade)
+        Sql::script(self.sql.tables()) + &Sql::script(self.sql.upgrade())
     }
 
     async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {
@@ -171,6 +174,6 @@ impl Database for MySql {
     }
 
     async fn notification(parked: &mut Parked) -> sqlx::Result<Option<Notification>> {
-        parked.next().await.map(|ticket| Some(Notification::to_recheck(ticket)))
+        parked.next().await.map(Some)
     }
 }

@@ -4,7 +4,8 @@ use lockcore::{Claim, Grant, LockName};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::dialect::{NO_TICKET, TakeRequest, block, micros};
+use super::call::hex;
+use crate::dialect::{QueuedClaim, TakeRequest, block, micros};
 
 /// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in which they were
 /// asked for.
@@ -15,36 +16,42 @@ pub(super) struct Rows {
     places: Vec<usize>,
 }
 
-/// Name and owner in hexadecimal, which JSON and every collation carry unchanged; then ttl, ticket, label, the number of
-/// tokens, mode, and the token that was granted.
-#[derive(Debug, Serialize)]
-struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64);
+/// One row. An array in JSON, whose columns are those of `want` in the statements: name and owner in hexadecimal, which JSON and
+/// every collation carry unchanged; the ttl; the number of the place; the label; the number of tokens; the mode; the token that
+/// was granted; the provisional lease with which a release may grant the lock, or 0; and the index in the request.
+#[derive(Debug, Default, Serialize)]
+struct Row<'a>(String, String, i64, i64, &'a str, i64, i64, i64, i64, usize);
 
-fn row(claim: &Claim, ticket: i64, token: i64) -> Row<'_> {
+fn row(claim: &Claim) -> Row<'_> {
     let (name, owner) = (hex(claim.name().as_str().as_bytes()), hex(claim.owner().as_uuid().as_bytes()));
-    Row(name, owner, micros(claim.ttl()), ticket, claim.label(), block(claim), claim.mode().code(), token)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        write!(text, "{byte:02X}").unwrap_or_default();
-        text
-    })
+    Row(name, owner, micros(claim.ttl()), 0, claim.label(), block(claim), claim.mode().code(), 0, 0, 0)
 }
 
 impl Rows {
     pub(super) fn of_requests(requests: &[TakeRequest]) -> sqlx::Result<Self> {
-        Self::new(requests.iter().map(|request| row(&request.claim, request.ticket, 0)).collect())
+        Self::of_claims(requests.iter().map(|request| &request.claim))
+    }
+
+    pub(super) fn of_entries(entries: &[&QueuedClaim]) -> sqlx::Result<Self> {
+        let rows = entries.iter().map(|QueuedClaim { claim, row: place }| Row {
+            3: place.number,
+            8: place.lease.map_or(0, micros),
+            ..row(claim)
+        });
+        Self::new(rows.collect())
+    }
+
+    pub(super) fn of_places(places: &[(i64, Uuid)]) -> sqlx::Result<Self> {
+        let row = |(seat, owner): &(i64, Uuid)| Row { 1: hex(owner.as_bytes()), 3: *seat, ..Row::default() };
+        Self::new(places.iter().map(row).collect())
     }
 
     pub(super) fn of_granted<'a>(granted: impl Iterator<Item = (&'a Claim, i64)>) -> sqlx::Result<Self> {
-        Self::new(granted.map(|(claim, token)| row(claim, NO_TICKET, token)).collect())
+        Self::new(granted.map(|(claim, token)| Row { 7: token, ..row(claim) }).collect())
     }
 
     pub(super) fn of_claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> sqlx::Result<Self> {
-        Self::new(claims.map(|claim| row(claim, NO_TICKET, 0)).collect())
+        Self::new(claims.map(row).collect())
     }
 
     pub(super) fn of_grants<'a>(grants: impl Iterator<Item = &'a Grant>) -> sqlx::Result<Self> {
@@ -52,20 +59,23 @@ impl Rows {
     }
 
     pub(super) fn of_members(members: &[(Vec<u8>, Uuid)]) -> sqlx::Result<Self> {
-        let row = |(name, owner): &(Vec<u8>, Uuid)| Row(hex(name), hex(owner.as_bytes()), 0, 0, "", 0, 0, 0);
+        let row = |(name, owner): &(Vec<u8>, Uuid)| Row {
+            0: hex(name),
+            1: hex(owner.as_bytes()),
+            ..Row::default()
+        };
         Self::new(members.iter().map(row).collect())
     }
 
     pub(super) fn of_names<'a>(names: impl Iterator<Item = &'a LockName>) -> sqlx::Result<Self> {
-        let row = |name: &LockName| Row(hex(name.as_str().as_bytes()), String::new(), 0, 0, "", 0, 0, 0);
+        let row = |name: &LockName| Row { 0: hex(name.as_str().as_bytes()), ..Row::default() };
         Self::new(names.map(row).collect())
     }
 
-    fn new(rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
-        let mut rows: Vec<_> = rows.into_iter().enumerate().collect();
-        rows.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0));
-        let places = rows.iter().map(|(place, _)| *place).collect();
-        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+    fn new(mut rows: Vec<Row<'_>>) -> sqlx::Result<Self> {
+        rows.iter_mut().enumerate().for_each(|(place, row)| row.9 = place);
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        let places = rows.iter().map(|row| row.9).collect();
         let json = serde_json::to_string(&rows).map_err(|error| sqlx::Error::Encode(error.into()))?;
         Ok(Self { json, places })
     }

@@ -17,6 +17,7 @@ use crate::error::ended;
 use crate::groups::Groups;
 use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
+use crate::queued::claim_each;
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
@@ -168,7 +169,7 @@ impl Dialect for Postgres {
                 let (took, clock) = self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?;
                 Ok((vec![took], clock))
             }
-            many => self.claim_many(conn, many, sign).await,
+            many => claim_each(self, conn, many, sign).await,
         }
     }
 

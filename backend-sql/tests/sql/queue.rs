@@ -19,15 +19,20 @@ async fn a_waiter_that_got_its_lock_gives_its_place_up() {
             }
             guard.release().await.expect("held");
             let guard = waiting.await.expect("no panic").expect("its turn comes");
-            // PostgreSQL does it in one statement, the others in another one at once.
+            // The release does it, on SQLite another statement at once. On MySQL its row stays as the message to it.
+            let places = match kind {
+                Kind::MariaDb => waiters(kind, "places") + " WHERE granted IS NULL",
+                _ => waiters(kind, "places"),
+            };
             for _ in 0..400 {
-                if kind == Kind::Postgres || count(kind, &url, &waiters(kind, "places")).await == "0" {
+                if kind != Kind::Sqlite || count(kind, &url, &places).await == "0" {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            assert_eq!(count(kind, &url, &waiters(kind, "places")).await, "0", "{kind:?}");
+            assert_eq!(count(kind, &url, &places).await, "0", "{kind:?}");
             guard.release().await.expect("held");
+            assert_eq!(count(kind, &url, &waiters(kind, "places")).await, "0", "{kind:?}");
         }
     }
 }

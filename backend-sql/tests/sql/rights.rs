@@ -135,7 +135,8 @@ async fn the_documented_rights_are_enough_on_mariadb() {
          {}
          GRANT SELECT ON lockwell.rights TO reader@'%';
          GRANT SELECT ON lockwell.rights_members TO reader@'%';
-         GRANT SELECT ON lockwell.rights_queue TO reader@'%';",
+         GRANT SELECT ON lockwell.rights_waiters TO reader@'%';
+         GRANT SELECT ON lockwell.rights_clients TO reader@'%';",
         documented("mysql", "lockwell.rights")
     );
     server.admin_sql(&sql).await.expect("an administrator");

@@ -94,7 +94,8 @@ async fn statements(kind: Kind, url: &str, table: &str) -> String {
 /// waiters are counted, and the longest wait is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_an_earlier_version_do_not_say_when_they_came() {
-    for kind in ALL {
+    // On MariaDB the table of waiters has had the column from the first.
+    for kind in [Kind::Postgres, Kind::Sqlite] {
         let Some(url) = url(kind, "timeless").await else { continue };
         drop(client(kind, &url).await);
         let queue = waiters(kind, "timeless");
@@ -108,12 +109,8 @@ async fn waiters_of_an_earlier_version_do_not_say_when_they_came() {
                 "INSERT INTO timeless_queue (name, owner, client, alive_until, label)
                     VALUES ('a', zeroblob(16), zeroblob(16), 8000000000000000, 'old')"
             }
-            Kind::MariaDb => {
-                "INSERT INTO timeless_queue (name, owner, client, alive_until, label)
-                    VALUES ('a', REPEAT('x', 16), REPEAT('x', 16), 8000000000000000, 'old')"
-            }
             // One that was there before the column.
-            Kind::Postgres => {
+            _ => {
                 "INSERT INTO timeless_clients VALUES (gen_random_uuid(), now() + interval '1 hour', 1);
                 INSERT INTO timeless_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
                     SELECT 'a', gen_random_uuid(), client, 1, 'old', 0, 1, NULL FROM timeless_clients"

@@ -91,7 +91,7 @@ pub(crate) async fn admin(kind: Kind, url: &str, sql: &str) -> String {
 
 /// The table of those who wait.
 pub(crate) fn waiters(kind: Kind, table: &str) -> String {
-    let suffix = if kind == Kind::Postgres { "waiters" } else { "queue" };
+    let suffix = if kind == Kind::Sqlite { "queue" } else { "waiters" };
     format!("{table}_{suffix}")
 }
 

@@ -21,6 +21,9 @@ pub(crate) static REDIS: Version = Version::new("bacc779bd9af3cb7e4d1a3ec25a15f3
 /// For PostgreSQL.
 #[cfg(feature = "postgres")]
 pub(crate) static POSTGRES: Version = Version::new("ba03bd9e541b5a937d7d49d085631fe0c3677516", "postgres");
+/// For MySQL and MariaDB.
+#[cfg(feature = "mysql")]
+pub(crate) static MYSQL: Version = Version::new("cef94c49d6296c4e1e71ca14d5abbff1b006a921", "mysql");
 
 impl Version {
     const fn new(commit: &'static str, feature: &'static str) -> Self {

@@ -1,6 +1,6 @@
 //! A rolling deployment: the command of an earlier commit and the present one on the same servers exclude each other, whoever
 //! holds and whoever waits.
-#![cfg(all(unix, any(feature = "redis", feature = "postgres")))]
+#![cfg(all(unix, any(feature = "redis", feature = "postgres", feature = "mysql")))]
 
 #[allow(dead_code)] // The other tests of the command use the rest.
 #[path = "../cli/support.rs"]
@@ -137,24 +137,39 @@ fn installed(found: Result<(), testbed::Error>) -> bool {
 }
 
 /// The earlier version makes the tables, or the present one does.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn roll_tables(version: &'static Version, server: &str) {
+    let Some(earlier) = version.program() else { return };
+    for (first, table) in [(earlier, "old"), (Path::new(env!("CARGO_BIN_EXE_lockwell")), "new")] {
+        let url = format!("{server}?table={table}");
+        let made = Command::new(first).args(["run", "a", "--", "true"]).env("LOCKWELL_URL", &url).status();
+        assert!(made.unwrap().success());
+        roll(version, &url, false);
+    }
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn postgres() {
-    if !installed(testbed::Postgres::installed()) {
-        return;
+    if installed(testbed::Postgres::installed()) {
+        block_on(async {
+            let options = Options::new().durability(Durability::OsCache);
+            let server = testbed::Postgres::start_with(&options).await.unwrap();
+            roll_tables(&earlier::POSTGRES, &server.url());
+        });
     }
-    let Some(earlier) = earlier::POSTGRES.program() else { return };
-    block_on(async {
-        let options = Options::new().durability(Durability::OsCache);
-        let server = testbed::Postgres::start_with(&options).await.unwrap();
-        for (first, table) in [(earlier, "old"), (Path::new(env!("CARGO_BIN_EXE_lockwell")), "new")] {
-            let url = format!("{}?table={table}", server.url());
-            let made =
-                Command::new(first).args(["run", "a", "--", "true"]).env("LOCKWELL_URL", &url).status();
-            assert!(made.unwrap().success());
-            roll(&earlier::POSTGRES, &url, false);
-        }
-    });
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn mariadb() {
+    if installed(testbed::MariaDb::installed()) {
+        block_on(async {
+            let options = Options::new().durability(Durability::OsCache);
+            let server = testbed::MariaDb::start_with(&options).await.unwrap();
+            roll_tables(&earlier::MYSQL, &server.url());
+        });
+    }
 }
 
 #[cfg(feature = "redis")]

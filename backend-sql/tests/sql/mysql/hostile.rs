@@ -89,12 +89,12 @@ async fn a_clock_that_stands_still_is_refused() {
     }
 }
 
-/// The clock of our statements, as the source has it: it depends neither on the session's zone nor on its timestamp.
+/// The clock of our statements, as their file has it: it depends neither on the session's zone nor on its timestamp.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_is_the_same_in_every_session() {
-    let source = include_str!("../../../src/mysql/statements.rs");
-    let (_, rest) = source.split_once("const NOW: &str = \"").expect("the clock");
-    let (now, _) = rest.split_once("\";").expect("its end");
+    let source = include_str!("../../../src/mysql/statements.sql");
+    let (_, rest) = source.split_once("-- part: now\n").expect("the clock");
+    let (now, _) = rest.split_once("\n\n").expect("its end");
     for server in servers().await {
         let mut connection = MySqlConnection::connect(&server.url()).await.expect("a connection");
         for setting in

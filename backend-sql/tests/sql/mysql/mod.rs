@@ -1,11 +1,14 @@
 //! What is particular to MySQL and MariaDB: each test runs on both programs.
 
 mod blocked;
+mod hand_over;
 mod hostile;
 mod names;
 mod parked;
 mod push;
 mod round_trips;
+
+use std::time::{Duration, Instant};
 
 use lockcore::Locks;
 use testbed::{Durability, MariaDb, Options, Release};
@@ -59,4 +62,13 @@ pub(super) async fn connect(server: &MariaDb, table: &str) -> Locks {
 pub(super) async fn counted(server: &MariaDb, variable: &str) -> u64 {
     let status = server.admin_sql(&format!("SHOW GLOBAL STATUS LIKE '{variable}'")).await.expect("an answer");
     status.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Waits until so many wait for a lock.
+pub(super) async fn wait_for(locks: &Locks, name: &str, waiters: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while locks.inspect(name).await.expect("an answer").waiters != waiters {
+        assert!(Instant::now() < end, "never {waiters} waiters");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -167,7 +167,7 @@ async fn a_dead_waiter_is_noticed() {
             locks.lock("a").wait(Duration::from_mins(1)).await.map(drop)
         });
         let hex = loop {
-            let sql = "SELECT LOWER(HEX(client)) FROM dead_queue";
+            let sql = "SELECT LOWER(HEX(client)) FROM dead_waiters";
             let found = server.admin_sql(sql).await.expect("an answer").trim().to_owned();
             if !found.is_empty() {
                 break found;

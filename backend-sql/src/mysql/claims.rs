@@ -1,0 +1,123 @@
+//! Claims with places: they take their locks, or enter the queue.
+
+use lockcore::backend::PLACE_TTL;
+use sqlx::FromRow;
+use sqlx::Row;
+use uuid::Uuid;
+
+use super::batches::{LockState, granted, taking};
+use super::call::{Call, Statement, send_whole};
+use super::rows::Rows;
+use super::{Conn, MySql};
+use crate::dialect::{QueuedClaim, Sign, TryAcquire, micros, span};
+use crate::places::WaiterPoll;
+use crate::queued::{Entered, Places, TRIES};
+
+/// Which of the statements of `take_with_place` takes the lock.
+const TAKES: usize = 1;
+
+/// A statement about rows that is a sign of life.
+fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
+    statement
+        .call()
+        .bind(rows.json())
+        .bind(sign.client)
+        .bind(micros(PLACE_TTL))
+        .bind(sign.number.cast_signed())
+}
+
+impl MySql {
+    async fn enter_rows(
+        &self,
+        conn: &mut Conn,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<Vec<LockState>> {
+        let rows = Rows::of_entries(entries)?;
+        let answers = send_whole(&mut conn.inner, signing(&self.sql.enter, &rows, sign).written()).await?;
+        let found: Vec<_> = answers.rows.iter().map(LockState::from_row).collect::<sqlx::Result<_>>()?;
+        Ok(rows.in_order(found.into_iter()))
+    }
+
+    /// Gives a sign of life, and returns which waiters of the client should ask.
+    pub(super) async fn poll(
+        &self,
+        conn: &mut Conn,
+        places: &[(i64, Uuid)],
+        sign: Sign,
+    ) -> sqlx::Result<WaiterPoll> {
+        let rows = Rows::of_places(places)?;
+        let answers =
+            send_whole(&mut conn.inner, signing(&self.sql.poll_waiters, &rows, sign).written()).await?;
+        let row = answers.rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let seats = |at: usize| -> sqlx::Result<Vec<i64>> {
+            Ok(numbers(row.try_get_unchecked::<Option<String>, _>(at)?.as_deref()))
+        };
+        let left: Option<i64> = row.try_get_unchecked(3)?;
+        Ok(WaiterPoll {
+            clock: row.try_get_unchecked::<i64, _>(0)?.cast_unsigned(),
+            missing: seats(1)?,
+            turns: seats(2)?,
+            left: left.map(span),
+        })
+    }
+}
+
+/// Numbers between commas.
+pub(super) fn numbers(text: Option<&str>) -> Vec<i64> {
+    text.unwrap_or_default().split(',').filter_map(|number| number.parse().ok()).collect()
+}
+
+impl Places for MySql {
+    /// It is repeated at once if a row could not be marked: usually it was locked for a moment.
+    async fn enter(
+        &self,
+        conn: &mut Conn,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> sqlx::Result<Vec<Entered>> {
+        let mut tries = 0;
+        loop {
+            let state = self.enter_rows(conn, entries, sign).await?;
+            tries += 1;
+            let asks = |one: &LockState| one.has_row && (one.token.is_some() || one.is_free());
+            let is_told = |one: &LockState| one.has_row && (one.waited || asks(one));
+            if tries < TRIES && !state.iter().all(is_told) {
+                for (entry, _) in entries.iter().zip(&state).filter(|(_, one)| !one.has_row) {
+                    self.sql.make.call().bind(entry.claim.name()).execute(&mut conn.inner).await?;
+                }
+                continue;
+            }
+            let entered = |one: &LockState| Entered {
+                in_use: one.in_use,
+                left: one.left,
+                asks: asks(one),
+                blocked: !is_told(one),
+                clock: one.clock.cast_unsigned(),
+            };
+            return Ok(state.iter().map(entered).collect());
+        }
+    }
+
+    async fn take_with_place(
+        &self,
+        conn: &mut Conn,
+        entry: &QueuedClaim,
+        _: Sign,
+    ) -> sqlx::Result<TryAcquire> {
+        let claim = &entry.claim;
+        for _ in 0..TRIES {
+            let packet = taking(&self.sql.take_with_place, claim).written();
+            let answers = send_whole(&mut conn.inner, packet).await?;
+            if let Some(took) = answers.done.get(TAKES).and_then(granted) {
+                return Ok(took);
+            }
+            let Some(state) = self.lock_state_of(conn, claim).await? else { break };
+            if state.token.is_none() && !state.is_free() {
+                return Ok(state.answer(claim));
+            }
+        }
+        // A transaction has locked the row.
+        Ok(TryAcquire::Blocked)
+    }
+}

@@ -1,0 +1,119 @@
+-- What is sent to MySQL and MariaDB for locks that several hold together. The parts are those of statements.sql.
+--
+-- Each transaction locks the locks' rows first, in the order of their names, and decides by what it reads from a row that
+-- it has locked. So the members are counted in the lock's row.
+--
+-- A release grants only to one who wants the lock alone. Readers, and those who want permits, are told that they may come in.
+
+-- part: group
+-- The owner of a lock that a group holds: nobody's id.
+x'00000000000000000000000000000000'
+
+-- part: never
+-- The end of the lease of a lock that a group holds. The leases that count are those of its members.
+253402300799000000
+
+-- part: joining
+-- Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id". What is found without
+-- a lock is looked at again once the row is locked. $1 name, $2 owner, $3 how many tokens, $4 mode.
+UPDATE {locks} SET token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + $3),
+    owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = $4, members = members + 1
+
+-- part: ahead
+q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2 AND q.owner <> {locks}.owner
+
+-- part: may_join
+-- Readers pass over readers who wait, since those can come in as well. Everyone who stands ahead of a permit is given
+-- one before. A claim that is a member already, and asks again after a lost answer, is not let in twice.
+name = $1 AND (expires_at IS NULL OR expires_at <= {now} OR (mode = $4 AND owner = {group}))
+    AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1 AND m.owner = $2)
+    AND IF($4 < 0, NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE {ahead} AND q.mode >= 0),
+        members + (SELECT COUNT(*) FROM {live_waiters} WHERE {ahead}) < $4)
+
+-- name: join
+-- A lock that was released, or is held by a group. Its row is never locked for long, so it is waited for.
+{joining}
+WHERE name = (SELECT f.found FROM (SELECT name AS found FROM {locks}
+    WHERE name = $1 AND (expires_at IS NULL OR owner = {group}) LIMIT 1) AS f) AND {may_join}
+
+-- name: join_overdue
+-- One whose lease has ended, too. A transaction that has verified it keeps the row: that is an error at once.
+{joining}
+WHERE name = (SELECT f.found FROM (SELECT name AS found FROM {locks}
+    WHERE name = $1 AND (expires_at IS NULL OR owner = {group} OR expires_at <= {now}) LIMIT 1 FOR UPDATE NOWAIT) AS f)
+    AND {may_join}
+
+-- name: may_join_one
+-- The same without a lock, for locks that were refused of late.
+SELECT 1 FROM {locks} WHERE {may_join}
+
+-- name: insert_members
+INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+SELECT UNHEX(w.name), UNHEX(w.owner), w.token, {now} + w.ttl, {now}, w.label, w.mode FROM {want}
+
+-- name: make
+-- A row for a lock that was never used. One that is there is not touched, and so not waited for.
+INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label)
+SELECT $1, {group}, 0, {now}, '' FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
+
+-- name: lock
+-- The rows of locks that these are members of. A claim that was refused gives up as well, and must not wait for a
+-- transaction that has verified another's hold.
+SELECT l.name FROM (SELECT DISTINCT m.name FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner) ORDER BY m.name LIMIT 1000000) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name FOR UPDATE
+
+-- part: found_members
+SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
+
+-- name: are_members
+-- Which claims are members.
+{found_members}
+
+-- name: dead
+-- Which members of these locks are dead.
+SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) WHERE m.expires_at <= {now}
+
+-- name: lock_members
+-- The members whose rows are found and locked at once, or it is an error.
+{found_members} FOR UPDATE NOWAIT
+
+-- name: lock_dead
+-- The dead whose rows nobody else has locked: a transaction that has, has verified a hold there.
+{found_members} WHERE m.expires_at <= {now} FOR UPDATE SKIP LOCKED
+
+-- name: delete_members
+DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
+    ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
+
+-- name: shrink
+-- So many have left. The last one leaves the lock free, unless an earlier version of lockwell, which knows nothing of
+-- groups, has been told to free it and has given it to somebody else. Assignments are made from left to right: the count
+-- comes last. $1 name, $2 how many.
+UPDATE {locks} SET mode = IF(members > $2, mode, 0),
+    expires_at = IF(members > $2 OR owner <> {group}, expires_at, NULL), members = members - $2 WHERE name = $1
+
+-- name: stale_groups
+SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - $1
+
+-- name: mine
+SELECT token FROM {locks} WHERE name = $1 AND owner = $2 AND expires_at > {now} FOR UPDATE
+
+-- name: downgrade
+-- $1 name, $2 mode.
+INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+SELECT name, owner, token, expires_at, acquired_at, label, $2 FROM {locks} WHERE name = $1
+
+-- name: downgraded
+UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = $2, members = 1 WHERE name = $1
+
+-- name: due_waiters
+-- All whose turn it is, and their clients: the head of the queue, all readers at its head, or as many as there are
+-- permits. $1 name, $2 client.
+SELECT q.seat, q.client FROM (SELECT q.seat, q.client, q.mode, ROW_NUMBER() OVER (ORDER BY q.ticket) AS place,
+        MAX(q.mode >= 0) OVER (ORDER BY q.ticket) AS behind_others FROM {live_waiters}
+    WHERE q.name = $1 AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = $1))
+    ) AS q LEFT JOIN {locks} AS l ON l.name = $1
+WHERE (q.client = $2 OR {parked} IS NOT NULL) AND {turn}

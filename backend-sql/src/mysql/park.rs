@@ -1,0 +1,261 @@
+//! The parked connection of a client that waits, and what it hears; see `push.rs`.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lockcore::Moment;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::{AssertSqlSafe, Either, Row};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::call::{Call, Statement};
+use super::claims::numbers;
+use super::hold::Holder;
+use super::number;
+use super::push::{PATIENCE, Push, name, named};
+use crate::dialect::Notification;
+
+/// How long the server sleeps when kills arrive.
+const LONG: Duration = Duration::from_secs(1);
+/// How long it sleeps when they may not arrive, or when a waiter that was told may not have asked yet.
+const SHORT: Duration = Duration::from_millis(20);
+/// How much later than it should a statement of a message may be answered. A kill that comes just between two of them makes the
+/// server leave the rest out without a word.
+const REST: Duration = Duration::from_millis(500);
+/// For how long a grant that was told is not told again. Its lease has ended by then.
+const TOLD: Duration = Duration::from_secs(5);
+
+/// Whether kills can be relied upon.
+#[derive(Debug, Default)]
+struct Trust {
+    /// How many have to be heard until then.
+    needed: u32,
+    missed: u32,
+}
+
+impl Trust {
+    fn heard(&mut self) {
+        self.needed = self.needed.saturating_sub(1);
+    }
+
+    fn missed(&mut self) {
+        self.missed = (self.missed + 1).min(6);
+        self.needed = 1 << self.missed;
+    }
+}
+
+/// What came of one message.
+#[derive(Debug)]
+enum Outcome {
+    /// A kill has ended a look. Whoever sent it has committed before, so the next message sees it.
+    Killed,
+    Looked(Looked),
+    /// Another connection has the name.
+    Foreign,
+    /// The rest of the message was left out.
+    Silent,
+}
+
+#[derive(Debug)]
+struct Looked {
+    /// For how long it was parked. `None`: it was not, since there was something to tell.
+    parked: Option<Duration>,
+    /// The name that it waited for had no holder.
+    unblocked: bool,
+    turns: Vec<i64>,
+    grants: Vec<Notification>,
+}
+
+/// What the waiters of this process have been told.
+#[derive(Debug, Default)]
+struct Said {
+    /// Waiters that had no time to ask yet. They are not told again before, unless somebody wakes us.
+    turns: Vec<i64>,
+    grants: Vec<(Moment, i64)>,
+}
+
+impl Said {
+    fn list(numbers: impl Iterator<Item = i64>) -> String {
+        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    fn note(&mut self, looked: &Looked) {
+        self.turns.extend(&looked.turns);
+        let until = Moment::now().after(TOLD);
+        self.grants.extend(looked.grants.iter().map(|told| (until, told.ticket)));
+    }
+}
+
+/// A connection that is to be parked.
+pub(super) struct Spot {
+    pub(super) connect: MySqlConnectOptions,
+    pub(super) conn: MySqlConnection,
+    pub(super) client: Uuid,
+    /// The message that sleeps.
+    pub(super) asleep: Statement,
+    /// The one that waits for a name.
+    pub(super) blocked: Statement,
+    /// The connection that holds that name is being opened.
+    pub(super) opening: Option<JoinHandle<sqlx::Result<Option<Holder>>>>,
+}
+
+impl Spot {
+    /// Stays parked until a connection fails, or nobody listens any more.
+    pub(super) async fn stay(
+        mut self,
+        push: &Push,
+        tell: &mpsc::Sender<sqlx::Result<Notification>>,
+    ) -> sqlx::Result<()> {
+        let (mut trust, mut said, mut slept_long) = (Trust::default(), Said::default(), false);
+        let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
+        loop {
+            // Until then it sleeps, so that nobody waits for the second connection.
+            if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {
+                holder = opened.await.ok().and_then(Result::ok).flatten();
+            }
+            if let Some(holder) = &mut holder {
+                holder.keep().await?;
+            }
+            said.grants.retain(|(until, _)| !until.has_passed());
+            let sleep = if said.turns.is_empty() && trust.needed == 0 { LONG } else { SHORT };
+            let message = self.message(&said, sleep, holder.as_ref()).written();
+            let looked = match self.send(message, sleep).await? {
+                Outcome::Looked(looked) => looked,
+                Outcome::Killed => {
+                    trust.heard();
+                    said.turns.clear();
+                    slept_long = false;
+                    continue;
+                }
+                Outcome::Silent => {
+                    tracing::debug!("the parked connection has left a statement out and is replaced");
+                    self.replace().await?;
+                    continue;
+                }
+                Outcome::Foreign => {
+                    push.refuse("another connection has the name of the parked one");
+                    return Err(protocol("the parked connection was exchanged"));
+                }
+            };
+            if looked.unblocked {
+                if has_blocked {
+                    return Err(protocol("the connection that a parked one waits for was lost"));
+                }
+                // The two connections may lead to different servers. It sleeps for good then. The name goes with the connection.
+                holder = None;
+                self.replace().await?;
+            } else {
+                has_blocked |= holder.is_some() && looked.parked.is_some();
+            }
+            let found = !(looked.turns.is_empty() && looked.grants.is_empty());
+            let slept_through = looked.parked.is_some_and(|parked| parked >= sleep.mul_f64(0.9));
+            if looked.parked.is_some() {
+                said.turns.clear();
+                if !slept_through && !looked.unblocked {
+                    trust.heard();
+                }
+            }
+            if found && (slept_through && sleep == LONG || looked.parked.is_none() && slept_long) {
+                tracing::debug!("a turn was not announced");
+                trust.missed();
+            }
+            slept_long = slept_through && sleep == LONG && !found;
+            said.note(&looked);
+            for told in looked.turns.into_iter().map(Notification::to_recheck).chain(looked.grants) {
+                if tell.send(Ok(told)).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn message(&self, said: &Said, sleep: Duration, holder: Option<&Holder>) -> Call<'_> {
+        let statement = if holder.is_some() { &self.blocked } else { &self.asleep };
+        statement
+            .call()
+            .bind(&*name(self.client))
+            .bind(self.client)
+            .bind(&*Said::list(said.turns.iter().copied()))
+            .bind(&*Said::list(said.grants.iter().map(|(_, ticket)| *ticket)))
+            .bind(i64::try_from(sleep.as_millis()).unwrap_or(i64::MAX))
+            .bind(holder.map_or("lockwell_none", Holder::name))
+    }
+
+    /// Sends a message, and waits for what comes of it.
+    async fn send(&mut self, message: String, sleep: Duration) -> sqlx::Result<Outcome> {
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(message)).fetch_many(&mut self.conn);
+        // The first answer comes after the way there and back. Then each follows the one before it.
+        let mut limits = [sleep + PATIENCE, sleep + REST].into_iter();
+        let (mut rows, mut has_answered) = (None, false);
+        loop {
+            let limit = limits.next().unwrap_or(REST);
+            match tokio::time::timeout(limit, answers.next()).await {
+                Err(_) if has_answered => return Ok(Outcome::Silent),
+                Err(_) => return Err(protocol("the parked connection does not answer")),
+                Ok(Some(Ok(Either::Right(row)))) => rows = Some(row),
+                Ok(Some(Ok(Either::Left(_)))) => has_answered = true,
+                Ok(Some(Err(sqlx::Error::Database(error)))) if number(&*error) == 1317 => {
+                    return Ok(Outcome::Killed);
+                }
+                Ok(Some(Err(error))) => return Err(error),
+                Ok(None) => return looked(&rows.ok_or(sqlx::Error::RowNotFound)?),
+            }
+        }
+    }
+
+    /// Parks another connection instead.
+    async fn replace(&mut self) -> sqlx::Result<()> {
+        let parked = tokio::time::timeout(PATIENCE, named(&self.connect, self.client, &mut self.conn)).await;
+        match parked {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(false)) | Err(_) => Err(protocol("it cannot be parked again")),
+        }
+    }
+}
+
+fn protocol(text: &str) -> sqlx::Error {
+    sqlx::Error::Protocol(text.into())
+}
+
+fn looked(row: &MySqlRow) -> sqlx::Result<Outcome> {
+    let number = |at: usize| row.try_get_unchecked::<Option<i64>, _>(at).map(Option::unwrap_or_default);
+    let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at).map(Option::unwrap_or_default);
+    if number(0)? == 0 {
+        return Ok(Outcome::Foreign);
+    }
+    let parked = row.try_get_unchecked::<Option<i64>, _>(1)?;
+    Ok(Outcome::Looked(Looked {
+        parked: parked.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+        unblocked: number(2)? != 0,
+        turns: numbers(Some(&text(3)?)),
+        grants: text(4)?.split(',').filter_map(Notification::parse).collect(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_listed() {
+        let mut said = Said::default();
+        let grants = ["7:9:2000:100:1", "8"].into_iter().filter_map(Notification::parse).collect();
+        said.note(&Looked { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
+        assert_eq!(Said::list(said.turns.iter().copied()), "3,5");
+        assert_eq!(Said::list(said.grants.iter().map(|(_, ticket)| *ticket)), "7,8");
+    }
+
+    #[test]
+    fn the_more_turns_are_missed_the_more_kills_must_be_heard() {
+        let mut trust = Trust::default();
+        for needed in [2, 4, 8, 16, 32, 64, 64] {
+            trust.missed();
+            assert_eq!(trust.needed, needed);
+        }
+        (0..64).for_each(|_| trust.heard());
+        assert_eq!(trust.needed, 0);
+    }
+}

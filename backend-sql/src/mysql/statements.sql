@@ -1,0 +1,399 @@
+-- What is sent to MySQL and MariaDB.
+--
+-- "part" is a piece that others use by its name in braces; "name" is a statement, or several that are sent in one message.
+-- {locks}, {members}, {waiters} and {clients} are the tables. $1, $2 and so on are the arguments.
+--
+-- Times are microseconds since 1970 by the server's clock ({now}). `UTC_TIMESTAMP` and `NOW` are both fixed when a statement
+-- starts, and waiting for a row would age a lease; `SYSDATE` goes on. It is in the session's time zone, so only the time
+-- that has passed since `NOW` is taken from it, and the start itself from `UTC_TIMESTAMP`. So the result does not depend on the
+-- zone, in which an hour comes twice each year, nor on a `SET timestamp`.
+--
+-- Many claims travel as one JSON parameter ({want}), sorted by name: the text of a statement does not depend on their number,
+-- and two batches lock their rows in the same order. Indexes are forced where rows are locked: a scan of a small table would
+-- lock the rows of others.
+--
+-- Who waits, and who is next. A place is committed before its claim looks at the lock's row, with a lock that is shared
+-- (`enter`); a release locks the row first, and looks for places in a later statement (`hand_over`). So either the release
+-- sees the place, or the claim waits for the release and sees that the lock is free. `waited` in the row says that somebody
+-- may be waiting: a lock without that is taken and freed by one statement on one row. It is set together with a place, and
+-- cleared only by a release that has locked the row and then found nobody. A claim that finds it not set, since somebody had
+-- the row locked, asks again soon.
+--
+-- `UPDATE` waits for a row that a transaction has locked before it looks at it, and the shortest wait that MySQL knows
+-- is a second, which all other requests on the connection would wait as well. So an update that may meet such a row finds
+-- its rows by a derived table with a LIMIT, which is read before and not merged into the update. An update of one table
+-- reads it without a lock, and so goes on only with rows that nobody holds. (One of several tables would lock what
+-- it reads for sharing, and deadlock when two want to change it; so would a subquery in SET or DO.) Where even a row that
+-- nobody holds may be locked, it is read with `NOWAIT` or `SKIP LOCKED`.
+
+-- part: now
+(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+    + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))
+
+-- part: want
+-- The JSON parameter $1 as rows. They are a derived table because MySQL refuses `FOR UPDATE` in a statement that names
+-- `JSON_TABLE` itself: its rows cannot be locked (error 3569).
+(SELECT * FROM JSON_TABLE($1, '$[*]' COLUMNS (n FOR ORDINALITY,
+    name VARCHAR(1024) CHARACTER SET utf8mb4 PATH '$[0]', owner CHAR(32) CHARACTER SET utf8mb4 PATH '$[1]',
+    ttl BIGINT PATH '$[2]', seat BIGINT PATH '$[3]', label VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[4]',
+    tokens BIGINT PATH '$[5]', mode BIGINT PATH '$[6]', token BIGINT PATH '$[7]', lease BIGINT PATH '$[8]',
+    turn BIGINT PATH '$[9]')) AS j) AS w
+
+-- part: is_free
+(l.expires_at IS NULL OR l.expires_at <= {now})
+
+-- part: live_waiters
+-- Those who wait and are there: one sign of life of a client stands for all its places.
+{waiters} AS q STRAIGHT_JOIN {clients} AS c
+    ON c.client = q.client AND q.granted IS NULL AND c.alive_until > {now}
+
+-- part: ticket
+-- The place of $2; one without a place stands behind everybody.
+COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = $2), 9223372036854775807)
+
+-- part: ticket_of_row
+COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = UNHEX(w.owner)), 9223372036854775807)
+
+-- part: taking
+-- Takes a row that is there and free, and that nobody waits for who stands before $2. The token comes back as the "last
+-- insert id", so one round trip is enough, on servers without RETURNING, too. A claim that holds the lock already, and asks
+-- again after a lost answer, keeps its token: its lease begins anew, as its belief does.
+--
+-- The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see
+-- what earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.
+UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = $2, token, GREATEST(token, {now} - 1) + $5)),
+    acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4
+
+-- part: may_take
+(owner = $2 OR ((expires_at IS NULL OR expires_at <= {now})
+    AND (waited = 0 OR NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2
+        AND q.owner <> {locks}.owner))))
+
+-- part: found_free
+(SELECT f.found FROM (SELECT name AS found FROM {locks}
+    WHERE name = $1 AND (owner = $2 OR expires_at IS NULL) LIMIT 1) AS f)
+
+-- part: found_overdue
+SELECT name AS found FROM {locks}
+    WHERE name = $1 AND (owner = $2 OR expires_at IS NULL OR expires_at <= {now}) LIMIT 1 FOR UPDATE
+
+-- name: take_free
+-- The usual case: the last holder has released it. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
+{taking}
+WHERE name = $1 AND name = {found_free} AND {may_take}
+
+-- name: take_overdue
+-- The lease of the last holder has ended. A transaction that has verified it keeps the row: that is an error at once.
+{taking}
+WHERE name = $1 AND name = (SELECT f.found FROM ({found_overdue} NOWAIT) AS f) AND {may_take}
+
+-- name: take_new
+-- The first use of a lock. Two who come at the same time are told so by an error, and ask again.
+INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
+SELECT $1, $2, LAST_INSERT_ID({now} + $5 - 1), {now} + $3, {now}, $4 FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
+
+-- name: take_many
+-- Both kinds of free locks, where nobody may be waiting. Rows that somebody has locked are passed over.
+UPDATE (SELECT l.name AS found, UNHEX(w.owner) AS owner, w.ttl, w.label, w.tokens
+    FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
+    WHERE l.owner = UNHEX(w.owner) OR ({is_free} AND l.waited = 0)
+    LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
+    STRAIGHT_JOIN {locks} FORCE INDEX (PRIMARY) ON {locks}.name = f.found SET
+    {locks}.token = IF({locks}.owner = f.owner, {locks}.token, GREATEST({locks}.token, {now} - 1) + f.tokens),
+    {locks}.acquired_at = IF({locks}.owner = f.owner, {locks}.acquired_at, {now}),
+    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl, {locks}.label = f.label
+WHERE {locks}.owner = f.owner
+    OR (({locks}.expires_at IS NULL OR {locks}.expires_at <= {now}) AND {locks}.waited = 0)
+
+-- name: take_new_many
+INSERT INTO {locks} (name, owner, token, expires_at, acquired_at, label)
+SELECT UNHEX(w.name), UNHEX(w.owner), {now} + w.tokens - 1, {now} + w.ttl, {now}, w.label FROM {want}
+WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = UNHEX(w.name))
+ORDER BY w.name
+
+-- part: stands
+-- How each lock stands, as one claim sees it: the token if the claim holds it; how it is held or, if it is not, how the first
+-- one ahead asks for it; when the first lease of its holders ends; whether there is a row; whether its last lease has
+-- ended without a release; whether somebody may be waiting; and the server's clock.
+SELECT
+    IF(w.mode <> 0, (SELECT m.token FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)),
+        IF(l.owner = UNHEX(w.owner) AND l.expires_at IS NOT NULL, l.token, NULL)),
+    IF(l.expires_at > {now}, l.mode, (SELECT q.mode FROM {live_waiters} WHERE q.name = UNHEX(w.name)
+        AND q.owner <> UNHEX(w.owner) AND NOT (q.owner <=> l.owner) AND q.ticket < {ticket_of_row}
+        ORDER BY q.ticket LIMIT 1)),
+    IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
+        IF(l.expires_at > {now}, l.expires_at, NULL)) - {now},
+    CAST(l.name IS NOT NULL AS SIGNED),
+    CAST(COALESCE(l.expires_at <= {now}, 0) AS SIGNED),
+    COALESCE(l.waited, 0),
+    CAST({now} AS SIGNED)
+FROM {want} LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) ORDER BY w.n
+
+-- name: lock_state
+{stands}
+
+-- name: enter
+-- Takes places, and is the sign of life that they need; then looks at the locks. One that has a place keeps it, and what was
+-- granted to it and has lapsed is a place again. One that is a member already, and asks again after a lost answer, gets none:
+-- nothing would delete it. Places are numbered in the order in which the claims came. Rows are locked to be marked only where
+-- that is needed; one that others have locked is not marked, and the answer says so. $1 claims, $2 client, $3 how long a sign
+-- of life lasts, $4 its number.
+START TRANSACTION;
+INSERT INTO {waiters} (name, owner, client, seat, label, mode, tokens, lease, entered_at)
+    SELECT UNHEX(w.name), UNHEX(w.owner), $2, w.seat, w.label, w.mode, w.tokens, NULLIF(w.lease, 0), {now}
+    FROM {want} WHERE NOT EXISTS
+        (SELECT 1 FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)) ORDER BY w.turn
+    ON DUPLICATE KEY UPDATE client = VALUES(client), seat = VALUES(seat), lease = VALUES(lease),
+        granted = NULL, granted_until = NULL;
+{sign};
+SELECT COUNT(*) INTO @lw_unmarked FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) WHERE l.waited = 0;
+UPDATE (SELECT l.name AS found FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
+    WHERE @lw_unmarked > 0 AND l.waited = 0 LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.found SET l.waited = 1;
+COMMIT;
+{stands} LOCK IN SHARE MODE
+
+-- part: sign
+INSERT INTO {clients} (client, alive_until, last_sign) VALUES ($2, {now} + $3, $4)
+    ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until), last_sign = GREATEST(last_sign, VALUES(last_sign))
+
+-- name: take_with_place
+-- For one with a place, which it gives up by that. The arguments are those of `take_free`.
+START TRANSACTION;
+{taking}
+    WHERE name = $1 AND name = (SELECT f.found FROM ({found_overdue} SKIP LOCKED) AS f) AND {may_take};
+SET @lw_took = ROW_COUNT();
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_took > 0;
+COMMIT
+
+-- name: poll_waiters
+-- A sign of life, and who of the client's own should ask: who has no place any more, by a grant that was not heard of for one;
+-- and whose lock is free. Readers, and those who want permits, ask whenever a group holds it. $1 places, $2 to $4 as above.
+{sign};
+SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.seat, NULL)), GROUP_CONCAT(IF(x.state = 1, x.seat, NULL)),
+    CAST(MIN(x.ends) - {now} AS SIGNED)
+FROM (SELECT w.seat, IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
+        IF(l.expires_at > {now}, l.expires_at, NULL)) AS ends,
+    IF(own.owner IS NULL, 0, IF(CASE
+        WHEN l.name IS NULL THEN 1
+        WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
+        WHEN l.members > 0 THEN (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name) <= {now}
+        ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = own.name AND q.ticket < own.ticket)
+        END, 1, 2)) AS state
+    FROM {want} LEFT JOIN {waiters} AS own ON own.owner = UNHEX(w.owner) AND own.client = $2 AND own.granted IS NULL
+    LEFT JOIN {locks} AS l ON l.name = own.name) AS x
+
+-- name: release
+-- Frees a lock that nobody may be waiting for. Only a row that is ours is locked: a claim that was refused gives up as well,
+-- and must not wait for a transaction that has verified another's hold. $1 name, $2 owner.
+UPDATE {locks} SET expires_at = NULL
+WHERE name = $1 AND owner = $2 AND waited = 0 AND name = (SELECT f.found
+    FROM (SELECT name AS found FROM {locks} WHERE name = $1 AND owner = $2 AND waited = 0 LIMIT 1) AS f)
+
+-- part: handing_over
+-- Frees a lock, and grants it to the first who waits, if that one wants it alone and can be told. $3 client.
+--
+-- The sign of life is read before the clock: so the lease ends a whole length after that sign was sent, or later. One who leaves
+-- at that moment is not found any more once its row is locked, and whoever asked must look again. The granted row is deleted
+-- by the next release, which comes this way as `waited` is still set; or at once, if the waiter is of this process and is told
+-- in the answer.
+SET @lw_name = NULL, @lw_head = NULL, @lw_owner = NULL, @lw_client = NULL, @lw_seat = NULL, @lw_mode = NULL,
+    @lw_lease = NULL, @lw_label = NULL, @lw_sign = NULL, @lw_token = NULL, @lw_granted = NULL, @lw_until = NULL;
+START TRANSACTION;
+SELECT l.name, l.token INTO @lw_name, @lw_token
+    FROM (SELECT name FROM {locks} WHERE name = $1 AND owner = $2 LIMIT 1) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name WHERE l.owner = $2 FOR UPDATE;
+SELECT q.owner, c.last_sign INTO @lw_head, @lw_sign FROM {live_waiters}
+    WHERE q.name = @lw_name AND q.owner <> $2 ORDER BY q.ticket LIMIT 1;
+SELECT q.owner, q.client, q.seat, q.mode, q.lease, q.label,
+        IF(q.mode = 0 AND q.lease IS NOT NULL, GREATEST(@lw_token, {now} - 1) + q.tokens, NULL),
+        IF(q.mode = 0, {now} + q.lease, NULL)
+    INTO @lw_owner, @lw_client, @lw_seat, @lw_mode, @lw_lease, @lw_label, @lw_granted, @lw_until
+    FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = @lw_head AND q.granted IS NULL FOR UPDATE;
+UPDATE {locks} FORCE INDEX (PRIMARY) SET owner = IF(@lw_until IS NULL, owner, @lw_owner),
+    label = IF(@lw_until IS NULL, label, @lw_label), acquired_at = IF(@lw_until IS NULL, acquired_at, {now}),
+    token = COALESCE(@lw_granted, token), expires_at = @lw_until, waited = IF(@lw_head IS NULL, 0, 1) WHERE name = @lw_name;
+UPDATE {waiters} FORCE INDEX (PRIMARY) SET granted = @lw_granted, granted_until = @lw_until, granted_sign = @lw_sign
+    WHERE owner = IF(@lw_until IS NULL OR @lw_client = $3, NULL, @lw_owner);
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY)
+    WHERE q.owner = IF(@lw_until IS NOT NULL AND @lw_client = $3, @lw_owner, NULL);
+DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2;
+COMMIT;
+SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_owner IS NULL AS SIGNED),
+    CAST(@lw_mode AS SIGNED), LOWER(HEX(@lw_client)), CONVERT(IF(@lw_until IS NULL, @lw_seat,
+        CONCAT_WS(':', @lw_seat, @lw_granted, @lw_until, @lw_lease, @lw_sign)) USING utf8mb4)
+
+-- name: hand_over
+{handing_over}
+
+-- name: hand_over_and_wake
+-- The same, and wakes the client of the one who was found, see push.rs. The last statement is an error where there is
+-- none to be woken.
+{handing_over};
+KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
+
+-- name: owned
+-- Which of the locks are those of their claims, and whether somebody may be waiting for them.
+SELECT l.owner, l.waited FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+
+-- name: release_many
+UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+SET l.expires_at = NULL WHERE l.waited = 0
+
+-- name: renew
+-- Extends leases of holders, or of members. Rows that a transaction has verified are passed over, and must not hold up the
+-- others. How many were found tells whether there are such rows.
+UPDATE (SELECT l.name, l.owner, w.ttl FROM {want}
+    STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+    WHERE l.expires_at IS NOT NULL LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f
+    STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
+SET l.expires_at = {now} + f.ttl
+
+-- name: unlocked
+-- Which of the held rows are not locked by somebody's transaction.
+SELECT l.owner FROM {want} STRAIGHT_JOIN {held} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+WHERE l.expires_at IS NOT NULL FOR UPDATE SKIP LOCKED
+
+-- name: leave
+-- Gives places up, and says which there were.
+SELECT HEX(q.owner), q.name FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.owner = UNHEX(w.owner)
+    WHERE q.granted IS NULL;
+{forget}
+
+-- part: forget
+DELETE q FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.owner = UNHEX(w.owner)
+
+-- name: forget_all
+{forget}
+
+-- part: head
+-- What of the first in a line is to be said: its number, if it waits in this process, and else its client, if that can be
+-- woken. One that does not want the lock alone may not be the only one whose turn it is, and one that does need not be told
+-- while a group holds the lock. $2 client.
+IF(q.mode <> 0, {several}, IF(COALESCE(l.mode, 0) = 0 AND q.client = $2, q.seat, NULL)),
+IF(q.mode = 0 AND COALESCE(l.mode, 0) = 0 AND q.client <> $2 AND {parked} IS NOT NULL, q.client, NULL)
+
+-- part: parked
+-- The parked connection of a waiter's client, see push.rs.
+IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(q.client))))
+
+-- name: next
+-- The first in the line. $1 name.
+SELECT {head} FROM {live_waiters} LEFT JOIN {locks} AS l ON l.name = q.name
+WHERE q.name = $1 AND NOT (q.owner <=> l.owner) ORDER BY q.ticket LIMIT 1
+
+-- name: turns
+-- The first in the lines of locks that are free, or held by a group that is not full. $1 names.
+SELECT CAST(w.n AS SIGNED), {head}
+FROM {want} LEFT JOIN {locks} AS l ON l.name = UNHEX(w.name)
+JOIN {waiters} AS q ON q.owner = (SELECT h.owner FROM {waiters} AS h STRAIGHT_JOIN {clients} AS c
+    ON c.client = h.client AND c.alive_until > {now} WHERE h.name = UNHEX(w.name) AND h.granted IS NULL
+    AND NOT (h.owner <=> l.owner) ORDER BY h.ticket LIMIT 1)
+WHERE l.name IS NULL OR {is_free} OR l.mode < 0 OR l.members < l.mode
+
+-- part: turn
+-- Whether it is the turn of a waiter: the first, a reader behind none but readers, or one for whom there is a permit.
+CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
+    WHEN q.mode < 0 THEN NOT q.behind_others
+    WHEN q.mode > 0 THEN IF(l.expires_at > {now}, l.members, 0) + q.place <= q.mode
+    ELSE q.place = 1 END
+
+-- part: turns_of_client
+-- Of locks that are not held alone. $2 client, $3 who need not be told.
+(SELECT q.seat, q.name, q.client, q.mode, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket) AS place,
+        MAX(q.mode >= 0) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others FROM {live_waiters}
+    WHERE q.name IN (SELECT o.name FROM {waiters} AS o LEFT JOIN {locks} AS l ON l.name = o.name
+        WHERE o.client = $2 AND o.granted IS NULL AND (l.name IS NULL OR {is_free} OR l.mode <> 0))
+    AND NOT EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = q.name AND h.owner = q.owner)
+) AS q LEFT JOIN {locks} AS l ON l.name = q.name
+WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.seat, $3)
+
+-- part: grants_of_client
+-- What releases have granted and was not heard of. $2 client, $4 who have heard.
+{waiters} AS q WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now} AND NOT FIND_IN_SET(q.seat, $4)
+
+-- part: parking
+-- Looks, waits if there is nothing to be told, and tells. A kill ends the wait; `DO` passes over that, so what the release
+-- has written is read at once. One that meets another statement is an error, and the next message looks again. The look is
+-- not a part of the `DO`: that would lock the rows for as long as it waits. $1 the name of this connection, $5 for how many
+-- milliseconds to wait, $6 the name to wait for (see hold.rs). The answer: whether this connection has the name, for how long
+-- it was parked (null: there was something to be told), whether it has got the name for which it waited, whose turn it is,
+-- and what was granted.
+SELECT EXISTS (SELECT 1 FROM {grants_of_client}) OR EXISTS (SELECT 1 FROM {turns_of_client}), {now}
+    INTO @lw_due, @lw_parked;
+DO IF(IS_USED_LOCK($1) <=> CONNECTION_ID() AND NOT @lw_due, {wait}, 0);
+SELECT CAST(IS_USED_LOCK($1) <=> CONNECTION_ID() AS SIGNED), CAST(IF(@lw_due, NULL, {now} - @lw_parked) AS SIGNED),
+    CAST(IS_USED_LOCK($6) <=> CONNECTION_ID() AS SIGNED),
+    (SELECT GROUP_CONCAT(q.seat) FROM {turns_of_client}),
+    (SELECT GROUP_CONCAT(CONCAT_WS(':', q.seat, q.granted, q.granted_until, q.lease, q.granted_sign))
+        FROM {grants_of_client})
+
+-- name: park_asleep
+{parking}
+
+-- name: park_blocked
+{parking}
+
+-- name: holders
+SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {locks}
+WHERE name = $1 AND expires_at > {now} AND members = 0
+UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
+WHERE name = $1 AND expires_at > {now} ORDER BY token
+
+-- name: count_waiters
+-- How many, and how long the first of them has waited.
+SELECT COUNT(*), {now} - MIN(q.entered_at) FROM {live_waiters} WHERE q.name = $1
+    AND NOT (q.owner <=> (SELECT h.owner FROM {locks} AS h WHERE h.name = $1))
+
+-- name: names
+-- Of the locks that are held. The row of a lock that a group holds has a lease without an end.
+SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
+
+-- name: about
+-- Its clock, whether a crash can lose what was committed, and how many replicas read from it, as far as this user may see.
+SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
+    CAST(@@innodb_doublewrite AS CHAR),
+    (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')
+
+-- name: held
+-- The row of a lock that is held, for a change of it.
+SELECT mode FROM {locks} WHERE name = $1 AND expires_at > {now} FOR UPDATE
+
+-- name: force
+-- The owner changes, too: the old one must not take the release for its own. $2 nobody's id.
+UPDATE {locks} SET expires_at = NULL, owner = $2, mode = 0, members = 0 WHERE name = $1
+
+-- name: alive
+SELECT COUNT(*) FROM {members} WHERE name = $1 AND expires_at > {now}
+
+-- name: force_members
+DELETE FROM {members} WHERE name = $1
+
+-- name: portion
+-- The last name of a portion of the purge. $1 the last name before it, $2 how many.
+SELECT MAX(p.name) FROM (SELECT name FROM {locks} WHERE name > $1 ORDER BY name LIMIT $2) AS p
+
+-- name: purge
+-- A row goes only when its token is lower than what a new row would start with. One that is in use is passed over. $1 and $2
+-- between which names, $3 for how long idle.
+DELETE l FROM (SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name > $1 AND name <= $2
+    AND COALESCE(expires_at, acquired_at) < {now} - $3 AND acquired_at < {now} - $3 AND token < {now}
+    LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name
+
+-- name: purge_waiters
+-- Places of clients that are gone, and grants that nobody has released.
+DELETE q FROM {waiters} AS q LEFT JOIN {clients} AS c ON c.client = q.client
+WHERE q.granted_until < {now} - 60000000 OR c.client IS NULL OR c.alive_until < {now} - 60000000
+
+-- name: purge_clients
+DELETE FROM {clients} WHERE alive_until < {now} - 60000000
+
+-- name: verify
+-- In the user's session. A takeover updates the lock's row or deletes the member's, so it waits for the end of the transaction.
+SELECT 1 FROM {held} WHERE name = ? AND owner = ? AND token = ?
+    AND expires_at IS NOT NULL LOCK IN SHARE MODE

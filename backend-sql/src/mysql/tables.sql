@@ -1,0 +1,72 @@
+-- The tables on MySQL and MariaDB, and what those of earlier versions lack. Times are microseconds since 1970.
+
+-- name: locks
+CREATE TABLE IF NOT EXISTS {locks} (
+    name VARBINARY(512) NOT NULL PRIMARY KEY,
+    owner BINARY(16) NOT NULL,
+    token BIGINT NOT NULL,
+    expires_at BIGINT NULL,
+    acquired_at BIGINT NOT NULL,
+    label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL,
+    mode BIGINT NOT NULL DEFAULT 0,
+    members BIGINT NOT NULL DEFAULT 0,
+    waited BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB
+
+-- name: members
+CREATE TABLE IF NOT EXISTS {members} (
+    name VARBINARY(512) NOT NULL,
+    owner BINARY(16) NOT NULL,
+    token BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    acquired_at BIGINT NOT NULL,
+    label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL,
+    mode BIGINT NOT NULL,
+    PRIMARY KEY (name, owner)
+) ENGINE = InnoDB
+
+-- name: waiters
+-- The client's own number of a place is `seat`; `lease` is that of a grant by a release, and null where a release only wakes.
+-- `granted` is the token that a release has granted: the row is no place any more then, but the message to the waiter.
+CREATE TABLE IF NOT EXISTS {waiters} (
+    owner BINARY(16) NOT NULL PRIMARY KEY,
+    ticket BIGINT NOT NULL AUTO_INCREMENT,
+    name VARBINARY(512) NOT NULL,
+    client BINARY(16) NOT NULL,
+    seat BIGINT NOT NULL,
+    label VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL,
+    mode BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    lease BIGINT NULL,
+    entered_at BIGINT NOT NULL,
+    granted BIGINT NULL,
+    granted_until BIGINT NULL,
+    granted_sign BIGINT NULL,
+    KEY by_ticket (ticket),
+    KEY by_line (name, granted, ticket),
+    KEY by_client (client, granted)
+) ENGINE = InnoDB
+
+-- name: clients
+CREATE TABLE IF NOT EXISTS {clients} (
+    client BINARY(16) NOT NULL PRIMARY KEY,
+    alive_until BIGINT NOT NULL,
+    last_sign BIGINT NOT NULL
+) ENGINE = InnoDB
+
+-- name: add_mode
+-- Earlier versions have a queue of their own, in another table. They see the same columns before and after.
+ALTER TABLE {locks} ADD COLUMN mode BIGINT NOT NULL DEFAULT 0
+
+-- name: add_members
+ALTER TABLE {locks} ADD COLUMN members BIGINT NOT NULL DEFAULT 0
+
+-- name: add_waited
+ALTER TABLE {locks} ADD COLUMN waited BIGINT NOT NULL DEFAULT 0
+
+-- name: check
+SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0;
+SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0;
+SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign
+    FROM {waiters} LIMIT 0;
+SELECT client, alive_until, last_sign FROM {clients} LIMIT 0

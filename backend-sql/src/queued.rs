@@ -1,0 +1,111 @@
+//! Claims with places in the queue, on databases where a release grants the lock to a waiter: the claims first take their
+//! places, then those that can get their locks ask for them.
+
+use std::future::Future;
+
+use lockcore::{Claim, Mode};
+use sqlx::Result as Answer;
+
+use crate::batch::JOINS;
+use crate::dialect::{Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
+use crate::groups::Groups;
+
+/// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
+pub(crate) const TRIES: usize = 3;
+
+/// The state of a lock when a claim had taken its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    /// The mode in which the lock is held or, if it is free, the mode that the first waiter ahead wants.
+    pub(crate) in_use: Option<i64>,
+    /// The time in microseconds until the first lease of its holders ends.
+    pub(crate) left: Option<i64>,
+    /// The claim holds the lock, or can take it: it must ask.
+    pub(crate) asks: bool,
+    /// The lock's row does not say that somebody waits, since a transaction has locked it.
+    pub(crate) blocked: bool,
+    /// The server's clock, in microseconds.
+    pub(crate) clock: u64,
+}
+
+/// The requests about places. All of them are idempotent for a given owner.
+pub(crate) trait Places: Groups {
+    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a sign of life of the client.
+    fn enter(
+        &self,
+        conn: &mut Self::Conn,
+        entries: &[&QueuedClaim],
+        sign: Sign,
+    ) -> impl Future<Output = Answer<Vec<Entered>>> + Send;
+
+    /// Takes an exclusive lock that is free for this claim, and gives its place up.
+    fn take_with_place(
+        &self,
+        conn: &mut Self::Conn,
+        entry: &QueuedClaim,
+        sign: Sign,
+    ) -> impl Future<Output = Answer<TryAcquire>> + Send;
+}
+
+/// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it. Returns the server's
+/// clock as well, if it was a sign of life.
+pub(crate) async fn claim_each<D: Places>(
+    dialect: &D,
+    conn: &mut D::Conn,
+    entries: &[QueuedClaim],
+    sign: Sign,
+) -> Answer<(Vec<TryAcquire>, Option<u64>)> {
+    let mut answers = vec![TryAcquire::Busy(None); entries.len()];
+    let places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();
+    let mut asking: Vec<usize> =
+        (0..entries.len()).filter(|&at| Hold::of(&entries[at].claim) == Hold::Together).collect();
+    let mut clock = None;
+    if !places.is_empty() {
+        let entering: Vec<&QueuedClaim> = places.iter().map(|&at| &entries[at]).collect();
+        let entered = dialect.enter(conn, &entering, sign).await?;
+        clock = entered.first().map(|one| one.clock);
+        for (at, one) in places.into_iter().zip(entered) {
+            let claim: &Claim = &entries[at].claim;
+            if Hold::of(claim) == Hold::Alone {
+                answers[at] = if one.blocked {
+                    TryAcquire::Blocked
+                } else {
+                    TryAcquire::refused(claim, one.in_use, one.left)
+                };
+                if one.asks {
+                    asking.push(at);
+                }
+            }
+        }
+    }
+    asking.sort_by_key(|&at| {
+        (entries[at].claim.mode().code(), entries[at].claim.name(), entries[at].row.number)
+    });
+    let mode = |at: usize| entries[at].claim.mode();
+    for alike in asking.chunk_by(|&a, &b| mode(a) == mode(b)) {
+        if mode(alike[0]) == Mode::Exclusive {
+            let one = |&a: &usize, &b: &usize| entries[a].claim.name() == entries[b].claim.name();
+            for same_name in alike.chunk_by(one) {
+                let first = same_name[0];
+                answers[first] = dialect.take_with_place(conn, &entries[first], sign).await?;
+            }
+            continue;
+        }
+        for some in alike.chunks(JOINS) {
+            let request = |&at: &usize| {
+                let QueuedClaim { claim, row } = &entries[at];
+                TakeRequest { claim: claim.clone(), ticket: row.number }
+            };
+            let requests: Vec<_> = some.iter().map(request).collect();
+            for (&at, took) in some.iter().zip(dialect.join(conn, mode(some[0]), &requests).await?) {
+                answers[at] = took;
+            }
+        }
+    }
+    Ok((answers, clock))
+}
+
+/// A claim for a group that already has a place need not enter again.
+fn enters(entry: &QueuedClaim) -> bool {
+    Hold::of(&entry.claim) == Hold::Alone || !entry.row.is_stored
+}
