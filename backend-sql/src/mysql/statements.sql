@@ -44,7 +44,7 @@
 
 -- part: live_waiters
 -- Those who wait and are there: one sign of life of a client stands for all its places.
-{waiters} AS q STRAIGHT_JOIN {clients} AS c
+{waiters} AS q STRAIGHT_JOIN {clients} AS c FORCE INDEX (PRIMARY)
     ON c.client = q.client AND q.granted IS NULL AND c.alive_until > {now}
 
 -- part: ticket
@@ -306,10 +306,11 @@ CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
 -- part: turns_of_client
 -- Of locks that are not held alone. $2 client, $3 who need not be told.
 (SELECT q.seat, q.name, q.client, q.mode, ROW_NUMBER() OVER (PARTITION BY q.name ORDER BY q.ticket) AS place,
-        MAX(q.mode >= 0) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others FROM {live_waiters}
+        MAX(q.mode >= 0) OVER (PARTITION BY q.name ORDER BY q.ticket) AS behind_others
+    FROM {live_waiters} LEFT JOIN {locks} AS h ON h.name = q.name
     WHERE q.name IN (SELECT o.name FROM {waiters} AS o LEFT JOIN {locks} AS l ON l.name = o.name
         WHERE o.client = $2 AND o.granted IS NULL AND (l.name IS NULL OR {is_free} OR l.mode <> 0))
-    AND NOT EXISTS (SELECT 1 FROM {locks} AS h WHERE h.name = q.name AND h.owner = q.owner)
+    AND NOT (q.owner <=> h.owner)
 ) AS q LEFT JOIN {locks} AS l ON l.name = q.name
 WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.seat, $3)
 

@@ -1,6 +1,7 @@
 //! What is particular to MySQL and MariaDB: each test runs on both programs.
 
 mod blocked;
+mod cost;
 mod hand_over;
 mod hostile;
 mod names;
