@@ -1,37 +1,38 @@
-//! The heart of lockwell: one distributed lock, any backend.
+//! The core of lockwell: distributed locks on any backend.
 //!
 //! * [`Locks`] is what applications use: `locks.lock("orders/42").await?` yields a [`LockGuard`].
 //! * [`DistributedLock`] is what backends implement: small, object safe, without policy.
 //!
-//! Everything between the two is implemented once, here: waiting, lease renewal on a [thread of its own](#the-keeper),
-//! loss, cancellation, clean-up. So a backend needs no policy. What several backends need is in [`backend`].
+//! This crate implements everything between the two: waiting, lease renewal on a [separate thread](#the-keeper), loss,
+//! cancellation, clean-up. So a backend needs no policy. Code that several backends need is in [`backend`].
 //!
 //! # When not to use a distributed lock
 //!
-//! * **To protect data that one database can protect.** A transaction, a unique key or a conditional update does it
-//!   without a lease, a clock or a second system.
-//! * **For correctness without fencing.** Every lock with a lease can be held by two for a moment: a holder that was
-//!   paused does not know that its lease has ended until it runs again. Let the resource compare the
-//!   [`FencingToken`], or lock where the data is (`verify_in` of the SQL backends).
+//! * **To protect data that one database can protect by itself.** A transaction, a unique key or a conditional update
+//!   does that without a lease, a clock or a second system.
+//! * **For correctness without fencing.** Any lock with a lease can have two holders for a moment: a holder that was
+//!   paused does not notice the end of its lease until it runs again. Let the resource compare the [`FencingToken`], or
+//!   keep the lock in the database of the data (`verify_in` of the SQL backends).
 //! * **Within one process.** [`tokio::sync::Mutex`] is a thousand times cheaper.
-//! * **As a queue.** Workers that all wait for one lock do one thing at a time; a job queue does not.
+//! * **As a job queue.** Workers that wait for one lock run one at a time; the workers of a job queue run in parallel.
 //!
 //! # The keeper
 //!
-//! Leases are renewed by one thread of the process, `lockwell-keeper`, on connections of its own. An application that
-//! blocks its runtime, or shuts it down with guards alive, does not lose its locks for that reason. A forked child does
-//! not inherit the thread: a client that is made in the child has a new one, guards of the parent have none.
+//! One thread of the process, `lockwell-keeper`, renews all leases, on its own connections. So an application keeps its
+//! locks even if it blocks its runtime, or shuts it down while guards exist. A forked child does not inherit the
+//! thread. A client that is made in the child gets a new thread; guards of the parent are not renewed in the child.
 //!
 //! # The end of a program
 //!
-//! Dropping a guard releases its lock in the background. A program calls [`Locks::close`] last: it waits until all such
-//! releases have their answers.
+//! Dropping a guard releases its lock in the background. A program calls [`Locks::close`] last, which waits until all
+//! such releases have their answers.
 //!
-//! # How sure can a holder be?
+//! # How long is a lock valid?
 //!
-//! Validity ends early: at the start of the last successful request plus the ttl, less 1 % and 2 ms, on a clock that
-//! goes on during suspend ([`Moment`]). The server's lease ends later than that. A renewal that fails is *unknown*,
-//! not lost: the guard turns [`Suspect`](LeaseState::Suspect), the deadline stands, the keeper tries again.
+//! The validity of a lock ends before its lease: at the start of the last successful request plus the ttl, minus 1 %
+//! and 2 ms, on a clock that continues during suspend ([`Moment`]). The lease at the server ends later than that. A
+//! failed renewal does not mean that the lock is lost: the guard becomes [`Suspect`](LeaseState::Suspect), the deadline
+//! stays, and the keeper tries again.
 
 pub mod backend;
 mod background;

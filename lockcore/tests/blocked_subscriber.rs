@@ -54,5 +54,5 @@ async fn a_subscriber_that_blocks_costs_no_lock() {
         assert!(kept.is_held(), "lost: {:?}", locks.stats());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(MET.load(Ordering::SeqCst) > 0, "nothing was told");
+    assert!(MET.load(Ordering::SeqCst) > 0, "no event was emitted");
 }

@@ -1,4 +1,4 @@
-//! A backend that panics is told of once. A program of its own, since a process has one panic hook.
+//! The panic of a backend is reported once. A program of its own, since a process has one panic hook.
 
 mod support;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Pauses that double from try to try, up to a longest one, with jitter: clients that collided do not collide again.
+/// Pauses that double from try to try, up to a maximum, with jitter, so that clients that collided do not collide
+/// again.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
@@ -25,7 +26,7 @@ impl Backoff {
     /// Sleeps for the next pause.
     ///
     /// # Cancel safety
-    /// Cancel safe: a pause that is cut short counts as one.
+    /// Cancel safe: a pause that was cancelled counts as one.
     pub async fn pause(&mut self) {
         tokio::time::sleep(self.next_pause()).await;
     }

@@ -1,10 +1,10 @@
 //! Lock names as parts of keys, paths and table rows.
 
-/// Writes a name with only those characters as they are that `is_plain` accepts; the others, and the percent sign, are
-/// percent-encoded. `is_plain` is also told where in the name the character begins, in bytes.
+/// Escapes a name: characters that `is_plain` accepts stay as they are, all others and the percent sign are
+/// percent-encoded. The first argument of `is_plain` is the position of the character in the name, in bytes.
 ///
-/// The mapping is injective, whatever `is_plain` says: two names never share a key. It leaves plain names alone, so
-/// that an operator finds them.
+/// The mapping is injective for any `is_plain`: two names never have the same key. Plain names are not changed, so
+/// operators find them.
 ///
 /// ```
 /// use lockcore::backend::{escape, unescape};
@@ -29,7 +29,7 @@ pub fn escape(name: &str, is_plain: impl Fn(usize, char) -> bool) -> String {
     key
 }
 
-/// The name that [`escape`] has written so; `None` if it has not.
+/// The name that [`escape`] has mapped to this text; `None` if there is none.
 pub fn unescape(key: &str) -> Option<String> {
     let bytes = percent_encoding::percent_decode_str(key);
     let name = bytes.decode_utf8().ok()?.into_owned();

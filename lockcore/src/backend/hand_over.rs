@@ -1,44 +1,46 @@
-//! Until when a grant that a release made for a waiter is valid.
+//! Computes how long a grant from a hand-over is valid, that is a grant that a release made for a waiter.
 //!
-//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and sends it
-//! a notification. That message does not say when the lease began, and may be late by any time. What counts is
-//! the sign of life that the server had last seen when it granted. The grant names it; it was sent before the grant, so
-//! the lease ends its whole length after `sent`, or later.
+//! A release that finds a waiter grants the lock to it in the same step, under a short *provisional* lease, and sends
+//! it a notification. That message does not say when the lease began, and may be late by any time. What counts is the
+//! last heartbeat ([`Heartbeat`]) that the server had received when it granted the lock. The grant contains its
+//! number. It was sent before the grant, so the lease does not end earlier than its whole length after `sent`.
 //!
-//! Where a release reads the clock before it sees the queue and commits, a sign of life in between can be younger than the
-//! lease. So two readings of the server's clock count as well: `clock` in the answer to the sign of life, and `ends`, the
-//! end of the provisional lease. The lease ends `ends - clock` after `sent`, or later. That difference alone is not enough:
-//! the clock may have been set forward between the two. The shorter of the two times counts.
+//! If a release reads the clock before it reads the queue and commits, a heartbeat in between can be later than the
+//! beginning of the lease. So two readings of the server's clock count as well: `clock` in the answer to the heartbeat,
+//! and `ends`, the end of the provisional lease. The lease does not end earlier than `ends - clock` after `sent`. That
+//! difference alone is not enough, since the clock may have been set forward between the two readings. The shorter of
+//! the two times counts.
 //!
-//! The sign of life may be one of several that were answered: an earlier one proves the same about a later lease. No
-//! other sign of life is enough. One that came after the lease had lapsed, and has made a new place in the queue, can
-//! meet an old grant that comes late; if the clock was set back meanwhile, that looks fresh. Nor is one without an
-//! answer enough. And another connection may lead to another server, with another clock.
+//! That heartbeat need not be the last one that was answered: an earlier one proves the same about a later lease. A
+//! heartbeat with another number is not enough. A heartbeat after the end of the lease may have made a new place in the
+//! queue when an old grant arrives late; if the clock was set back meanwhile, that grant looks valid. A heartbeat
+//! without an answer is not enough either. And another connection may lead to another server, with another clock.
 //!
-//! `tests/hand_over_model` searches every order of events with this very code, and finds what breaks without each rule.
+//! `tests/hand_over_model` searches every order of events with this code, and finds a violation for each rule that is
+//! left out.
 
 use std::time::Duration;
 
 use crate::lease::valid_until;
 use crate::{FencingToken, Moment};
 
-/// A sign of life of a waiter that the server has answered: any request of which the answer tells the server's time.
+/// An answered heartbeat of a waiter. Each request whose answer contains the server's time can be a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignOfLife {
+pub struct Heartbeat {
     sent: Moment,
     clock: u64,
     number: u64,
     generation: u64,
 }
 
-impl SignOfLife {
-    /// One with this number, which the server keeps with the place in the queue; each has another. It was sent at `sent`,
+impl Heartbeat {
+    /// A heartbeat with this unique number, which the server stores with the place in the queue. It was sent at `sent`,
     /// and the answer has the time of the server's clock, in microseconds.
     pub fn new(number: u64, sent: Moment, clock: u64) -> Self {
         Self { sent, clock, number, generation: 0 }
     }
 
-    /// With the number of the connection that the answer came over, where connections can lead to different servers.
+    /// Adds the number of the connection of the answer, if connections can lead to different servers.
     #[must_use]
     pub fn over(mut self, generation: u64) -> Self {
         self.generation = generation;
@@ -60,7 +62,7 @@ impl SignOfLife {
         self.clock
     }
 
-    /// The connection that the answer came over.
+    /// The number of the connection of the answer.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -77,13 +79,14 @@ pub struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// A grant of this token, the last of those that the claim wants, under a provisional lease of this length that `ends`
-    /// by the server's clock, in microseconds. `seen` is the number of the last sign of life that the server had seen.
+    /// A grant of this token, the last of the tokens that the claim wants. It has a provisional lease of this length,
+    /// which ends at `ends` by the server's clock, in microseconds. `seen` is the number of the last heartbeat that the
+    /// server had received.
     pub fn new(token: FencingToken, lease: Duration, ends: u64, seen: u64) -> Self {
         Self { token, ends, lease, seen, generation: 0 }
     }
 
-    /// With the number of the connection that the message came over, as in [`SignOfLife::over`].
+    /// Adds the number of the connection of the message, as in [`Heartbeat::over`].
     #[must_use]
     pub fn over(mut self, generation: u64) -> Self {
         self.generation = generation;
@@ -105,22 +108,23 @@ impl PushedGrant {
         self.ends
     }
 
-    /// The number of the last sign of life that the server had seen.
+    /// The number of the last heartbeat that the server had received.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The connection that the message came over.
+    /// The number of the connection of the message.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Until when the grant is valid, given the waiter's last answered sign of life. `None`: that proves too
-    /// little, or there is hardly any time left; the waiter asks the server, which takes as long as a renewal.
-    pub fn deadline(&self, sign: Option<&SignOfLife>, now: Moment) -> Option<Moment> {
-        let sign = sign.filter(|sign| sign.number == self.seen && sign.generation == self.generation)?;
-        let left = Duration::from_micros(self.ends.checked_sub(sign.clock)?);
-        let deadline = valid_until(sign.sent, self.lease.min(left));
+    /// The end of the grant's validity, given the waiter's answered heartbeat. `None`: the heartbeat proves too little,
+    /// or little time is left; the waiter then sends a request to the server, which takes as long as a renewal.
+    pub fn deadline(&self, heartbeat: Option<&Heartbeat>, now: Moment) -> Option<Moment> {
+        let heartbeat = heartbeat
+            .filter(|heartbeat| heartbeat.number == self.seen && heartbeat.generation == self.generation)?;
+        let left = Duration::from_micros(self.ends.checked_sub(heartbeat.clock)?);
+        let deadline = valid_until(heartbeat.sent, self.lease.min(left));
         (now.after(self.lease / 8) < deadline).then_some(deadline)
     }
 }
@@ -136,8 +140,8 @@ mod tests {
     }
 
     /// Sent at 10 s, answered when the server's clock said 100 s.
-    fn sign() -> SignOfLife {
-        SignOfLife::new(5, at(10_000), 100_000_000).over(1)
+    fn heartbeat() -> Heartbeat {
+        Heartbeat::new(5, at(10_000), 100_000_000).over(1)
     }
 
     fn ends(ends: u64) -> PushedGrant {
@@ -145,30 +149,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_counts_from_the_sign_of_life_before_it() {
+    fn a_lease_counts_from_the_heartbeat_before_it() {
         let pushed = ends(104_200_000);
-        assert_eq!(pushed.deadline(Some(&sign()), at(11_200)), Some(valid_until(at(10_000), LEASE)));
-        assert_eq!(pushed.deadline(Some(&sign()), at(12_700)), None, "hardly any time is left");
+        assert_eq!(pushed.deadline(Some(&heartbeat()), at(11_200)), Some(valid_until(at(10_000), LEASE)));
+        assert_eq!(pushed.deadline(Some(&heartbeat()), at(12_700)), None, "hardly any time is left");
         let eighth = valid_until(at(10_000), LEASE).before(LEASE / 8);
-        assert_eq!(pushed.deadline(Some(&sign()), eighth), None, "an eighth is too little");
-        let more = pushed.deadline(Some(&sign()), eighth.before(Duration::from_nanos(1)));
+        assert_eq!(pushed.deadline(Some(&heartbeat()), eighth), None, "an eighth is too little");
+        let more = pushed.deadline(Some(&heartbeat()), eighth.before(Duration::from_nanos(1)));
         assert_eq!(more, Some(valid_until(at(10_000), LEASE)));
         assert_eq!(pushed.deadline(None, at(11_200)), None);
     }
 
     #[test]
-    fn a_lease_that_is_older_than_the_sign_of_life_ends_as_much_earlier() {
+    fn a_lease_that_is_older_than_the_heartbeat_ends_as_much_earlier() {
         let deadline = valid_until(at(10_000), Duration::from_secs(1));
-        assert_eq!(ends(101_000_000).deadline(Some(&sign()), at(10_001)), Some(deadline));
-        assert_eq!(ends(99_999_999).deadline(Some(&sign()), at(10_001)), None, "it had ended before");
+        assert_eq!(ends(101_000_000).deadline(Some(&heartbeat()), at(10_001)), Some(deadline));
+        assert_eq!(ends(99_999_999).deadline(Some(&heartbeat()), at(10_001)), None, "it had ended before");
     }
 
     #[test]
-    fn another_connection_has_another_clock_and_another_sign_of_life_another_place() {
+    fn another_connection_has_another_clock_and_another_heartbeat_another_place() {
         for other in
             [PushedGrant { generation: 2, ..ends(104_200_000) }, PushedGrant { seen: 4, ..ends(104_200_000) }]
         {
-            assert_eq!(other.deadline(Some(&sign()), at(11_200)), None);
+            assert_eq!(other.deadline(Some(&heartbeat()), at(11_200)), None);
         }
     }
 }

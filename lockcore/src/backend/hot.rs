@@ -8,14 +8,14 @@ use foldhash::fast::RandomState;
 
 use crate::LockName;
 
-/// For how long it is remembered.
+/// How long a contended lock is remembered.
 const LATELY: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 512;
 
-/// The locks that were contended lately: somebody waited for them. It is an approximation, since names share entries.
+/// The locks that were contended lately, that is, had waiters. It is an approximation, since names share entries.
 ///
-/// It is for servers where a lock without waiters takes a shorter request than one with waiters: it says which of
-/// the two to send first. A wrong guess costs one more request and nothing else. A name stays for ten seconds.
+/// It is for servers where a lock without waiters takes a shorter request than one with waiters: it predicts which of
+/// the two to send first. A wrong prediction costs one more request. A name is remembered for ten seconds.
 #[derive(Debug)]
 pub struct Hot {
     start: Instant,
@@ -25,7 +25,7 @@ pub struct Hot {
 }
 
 impl Hot {
-    /// Nobody has waited for anything yet.
+    /// No lock is contended.
     #[must_use]
     pub fn new() -> Self {
         let noted = (0..ENTRIES).map(|_| AtomicU64::new(0)).collect();
@@ -41,13 +41,13 @@ impl Hot {
         self.start.elapsed()
     }
 
-    /// Notes that somebody waits for this lock.
+    /// Notes that a claim waits for this lock.
     pub fn note(&self, name: &LockName) {
         let millis = u64::try_from(self.now().as_millis()).unwrap_or_default();
         self.entry(name).store(millis + 1, Ordering::Relaxed);
     }
 
-    /// Whether somebody has waited for this lock in the last ten seconds.
+    /// Whether a claim has waited for this lock in the last ten seconds.
     pub fn is_hot(&self, name: &LockName) -> bool {
         match self.entry(name).load(Ordering::Relaxed) {
             0 => false,

@@ -1,4 +1,5 @@
-//! Leases that the client itself has to end: the server keeps the records of its claims for as long as its session lives.
+//! Leases that the client itself has to end, since the server keeps the records of its claims for as long as the
+//! session lives.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +10,10 @@ use tokio::sync::Notify;
 use crate::system::lock;
 use crate::{Moment, OwnerId};
 
-/// What a client keeps at the server for each of its claims, and the ends of their leases.
+/// The claims of a client with the ends of their leases, and a value for each claim.
 ///
-/// A claim that nobody renews must not hold its lock for longer than its lease, even if the client lives. The client
-/// gets such claims from [`expired`](Self::expired) and releases them.
+/// A claim that is not renewed must not hold its lock for longer than its lease, even if the client is alive. The
+/// client gets such claims from [`expired`](Self::expired) and releases them.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
     /// A lease ends earlier than the time for which `expired` sleeps.
@@ -45,23 +46,23 @@ impl<T> LeaseTable<T> {
         lock(&self.rows)
     }
 
-    /// Notes what is kept for a claim, which has no lease yet. It replaces what was kept for it before.
+    /// Inserts a claim, which has no lease yet, with its value. The value replaces an earlier one.
     pub fn insert(&self, owner: OwnerId, kept: Arc<T>) {
         self.rows().by_owner.insert(owner, Row { kept, until: None, ended: false });
     }
 
-    /// What is kept for a claim that is not being released.
+    /// The value of a claim that is not being released.
     pub fn get(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).filter(|row| !row.ended).map(|row| Arc::clone(&row.kept))
     }
 
-    /// What is kept for a claim, also while it is being released.
+    /// The value of a claim, even while it is being released.
     pub fn find(&self, owner: OwnerId) -> Option<Arc<T>> {
         self.rows().by_owner.get(&owner).map(|row| Arc::clone(&row.kept))
     }
 
-    /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not there, or is
-    /// being released.
+    /// Sets the end of a claim's lease to `until`, unless it is later already. `false`: the claim is not in the table,
+    /// or is being released.
     #[must_use]
     pub fn extend(&self, owner: OwnerId, until: Moment) -> bool {
         let mut rows = self.rows();
@@ -74,7 +75,8 @@ impl<T> LeaseTable<T> {
         true
     }
 
-    /// The claim is to be released: from now on its lease cannot be extended. It stays until it is [removed](Self::remove).
+    /// Marks a claim for its release: from now on its lease cannot be extended. It stays in the table until it is
+    /// [removed](Self::remove).
     pub fn end(&self, owner: OwnerId) -> Option<Arc<T>> {
         let mut rows = self.rows();
         let row = rows.by_owner.get_mut(&owner)?;
@@ -82,13 +84,13 @@ impl<T> LeaseTable<T> {
         Some(Arc::clone(&row.kept))
     }
 
-    /// Forgets a claim.
+    /// Removes a claim.
     pub fn remove(&self, owner: OwnerId) {
         self.rows().by_owner.remove(&owner);
     }
 
-    /// Resolves when the lease of a claim has ended, which is then to be released. `None`: the table was closed. For one
-    /// task at a time.
+    /// Resolves with a claim whose lease has ended, and which must be released. `None`: the table was closed. Only one
+    /// task may wait at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -120,7 +122,7 @@ impl<T> LeaseTable<T> {
         }
     }
 
-    /// Ends [`expired`](Self::expired), and forgets all claims.
+    /// Ends [`expired`](Self::expired), and removes all claims.
     pub fn close(&self) {
         let forgotten = {
             let mut rows = self.rows();

@@ -1,35 +1,37 @@
-//! For authors of backends: the trait and its vocabulary, and the machinery that every backend needs, written once.
+//! For authors of backends: the trait with its types, and code that many backends need.
 //!
-//! A backend implements [`DistributedLock`]. What it does not have to write itself:
+//! A backend implements [`DistributedLock`]. This module has for it:
 //!
-//! * [`Batcher`]: requests that meet share a call, within deadlines, with retries.
-//! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse and notify; a server that queues by
-//!   itself needs neither. [`PushedGrant`]: until when a grant that a release made for a waiter is valid. [`Hot`]:
-//!   which locks were contended lately.
-//! * [`Reconnect`]: a connection for each runtime that is replaced when it fails, and requests that are repeated on the new
+//! * [`Batcher`]: requests that arrive at about the same time share a call, with time limits and retries.
+//! * [`wait_for_turn`] and [`Waiters`]: the waiting loop, for servers that refuse a claim and notify it later. A server
+//!   with a queue of its own needs neither. [`PushedGrant`]: a grant that a release made for a waiter, and the end of
+//!   its validity. [`Hot`]: which locks were contended lately.
+//! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests on the new
 //!   one.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
-//! * [`LeaseTable`]: leases that the client itself has to end, since its session keeps the records of its claims.
-//! * [`note_reconnection`]: the one metric that lockcore cannot count by itself.
-//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
+//! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a session
+//!   lives.
+//! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows them.
+//! * [`note_reconnection`]: the only metric that lockcore cannot count by itself.
+//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
 
 mod backoff;
 mod batcher;
 mod escape;
 mod hand_over;
+mod heartbeats;
 mod hot;
 mod lease_table;
 mod per_runtime;
 mod reconnect;
 mod record;
-mod signs;
 mod waiters;
 mod waiting;
 
 pub use backoff::Backoff;
 pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 pub use escape::{escape, unescape};
-pub use hand_over::{PushedGrant, SignOfLife};
+pub use hand_over::{Heartbeat, PushedGrant};
 pub use hot::Hot;
 pub use lease_table::LeaseTable;
 pub use per_runtime::PerRuntime;
@@ -40,11 +42,11 @@ pub use waiting::{Answer, Queue, wait_for_turn};
 
 pub use crate::config::{Host, Secret, ServerUrl, tls};
 pub use crate::contract::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
-    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Wait,
+    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Finding, Grant, Holder, LockName,
+    LockStatus, Mode, Operation, OwnerId, Released, Renewal, Requirement, Result, Severity, Wait,
 };
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
-pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime};
+pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task};
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

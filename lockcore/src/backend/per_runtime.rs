@@ -1,4 +1,4 @@
-//! What each runtime has for itself.
+//! Values that each runtime has separately.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,16 +11,17 @@ use crate::{Error, ErrorKind, Result};
 
 /// One `T` for each tokio runtime that uses it, such as a connection with its requests.
 ///
-/// A connection works only while the runtime that made it is driven. If several runtimes shared one, a runtime that is
-/// blocked, or not driven for a while, would delay the others. So each has its own, and none depends on another. A
-/// program has one runtime as a rule, and the keeper another, so there are two connections to a server.
+/// A connection works only while the runtime that made it is driven. If several runtimes shared a connection, a runtime
+/// that is blocked, or not driven for a while, would delay the others. So each runtime has its own connection, and no
+/// runtime depends on another. A program usually has one runtime, and the keeper has another, so there are two
+/// connections to a server.
 ///
-/// What belongs to a runtime is dropped when the runtime ends.
+/// The value of a runtime is dropped when the runtime ends.
 pub struct PerRuntime<T>(Arc<Mutex<Slots<T>>>);
 
 struct Slots<T> {
     slots: Vec<Slot<T>>,
-    /// Numbers the slots: a runtime may have another one after it has been closed.
+    /// Numbers the slots: a runtime may get another slot after its slot was closed.
     last: u64,
 }
 
@@ -28,17 +29,17 @@ struct Slot<T> {
     number: u64,
     runtime: Id,
     value: Arc<T>,
-    /// A task that sleeps on the runtime, and is dropped with it.
+    /// A task that sleeps on the runtime, and is dropped when the runtime ends.
     sentinel: Option<AbortHandle>,
 }
 
 impl<T: Send + Sync + 'static> PerRuntime<T> {
-    /// Nothing yet.
+    /// No values yet.
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Slots { slots: Vec::new(), last: 0 })))
     }
 
-    /// What the present runtime has; made now if it has nothing.
+    /// The value of the current runtime. If it has none, this makes it.
     ///
     /// Fails if it is called outside of a tokio runtime.
     pub fn get(&self, make: impl FnOnce() -> T) -> Result<Arc<T>> {
@@ -70,7 +71,7 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
         Ok(value)
     }
 
-    /// Forgets what all runtimes have, and returns it: to be closed.
+    /// Removes the values of all runtimes and returns them, so that the caller can close them.
     pub fn take_all(&self) -> Vec<Arc<T>> {
         let slots = std::mem::take(&mut lock(&self.0).slots);
         let values = slots.into_iter().map(|slot| {

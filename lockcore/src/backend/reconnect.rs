@@ -8,35 +8,36 @@ use super::{Backoff, PerRuntime};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// A request that had less than this part of the silence to wait says nothing about the connection. Renewals of short
-/// leases have more, so a connection that hangs is replaced in time for them.
+/// If a request had less than this part of `silence` to wait, its missing answer says nothing about the connection.
+/// Renewals of short leases have more time than that, so a connection that hangs is replaced in time for them.
 const SHORT: u32 = 8;
 
 /// Why a request has failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The server has refused it. That is the answer.
+    /// The server has refused it. The request is not repeated.
     Refused(Error),
-    /// Nobody knows whether it was carried out. It is repeated on a new connection.
+    /// It is unknown whether the request was executed. It is repeated on a new connection.
     Doubtful(Error),
 }
 
-/// One connection for each runtime: made when it is needed, replaced when a request on it has failed or gets no answer.
+/// One connection for each runtime. It is made when it is needed, and replaced when a request on it fails or gets no
+/// answer.
 ///
-/// For clients that are cheap to clone and carry many requests at a time. The requests must mean the same when they are
-/// repeated: an acquire by its owner, a renewal, a release by its owner. For requests that should share calls there is
-/// [`Batcher`](super::Batcher).
+/// For client crates whose clients are cheap to clone and can have many requests under way. The requests must be
+/// idempotent: an acquire by its owner, a renewal, a release by its owner. For requests that should share calls there
+/// is [`Batcher`](super::Batcher).
 pub struct Reconnect<C> {
     connections: PerRuntime<Slot<C>>,
     silence: Duration,
 }
 
-/// A connection, and how many there were before it.
+/// A connection, and the number of connections before it.
 struct Slot<C>(Mutex<(u64, Option<C>)>);
 
 impl<C> Slot<C> {
-    /// Discards a connection, unless another has replaced it.
+    /// Discards a connection, unless it was already replaced.
     fn discard(&self, number: u64) {
         let mut slot = lock(&self.0);
         if slot.0 == number {
@@ -46,21 +47,23 @@ impl<C> Slot<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
-    /// No connection yet. A request, connecting included, that has no answer for as long as `silence` is repeated.
+    /// No connection yet. A request is repeated if it has no answer within `silence`, which includes the time to
+    /// connect.
     ///
-    /// A connection is replaced when a request on it has had no answer for as long as `silence`, or, if its caller has
-    /// less time, for an eighth of that.
+    /// A connection is replaced when a request on it has had no answer for `silence`. If the caller has less time than
+    /// that, an eighth of `silence` is enough.
     pub fn new(silence: Duration) -> Self {
         Self { connections: PerRuntime::new(), silence }
     }
 
-    /// Repeats the request until it has an answer or the time is over; then the last failure is the answer.
+    /// Repeats the request until it has an answer or the time is over; then it returns the last failure.
     ///
-    /// `request` is told whether one before it may have been carried out: an acquire then calls
-    /// [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds nothing may have released it.
+    /// The argument of `request` says whether an earlier copy of the request may have been executed. If so, an acquire
+    /// calls [`Claim::note_in_doubt`](crate::Claim::note_in_doubt), and a release that finds nothing may have released
+    /// the lock already.
     ///
     /// # Cancel safety
-    /// What a request under way does when it is dropped is up to the client of the server.
+    /// The effect of dropping a request under way depends on the client crate.
     pub async fn ask<T, M, R>(
         &self,
         until: Moment,
@@ -124,7 +127,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
         }
     }
 
-    /// Forgets the connections of all runtimes. Requests that are under way end as they would.
+    /// Removes the connections of all runtimes. Requests that are under way are not affected.
     pub fn close(&self) {
         drop(self.connections.take_all());
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::{Claim, FencingToken, Mode};
 
-/// What a backend writes at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and for people who
-/// read it there: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
+/// The text that a backend stores at its server about a holder, for [`inspect`](crate::DistributedLock::inspect) and
+/// for operators: `v1 TOKEN SINCE TTL MODE LABEL`, with times in microseconds.
 ///
-/// It is for servers that store values without a structure. The owner is not part of it: it is compared by the server,
-/// and stands where the server can compare it.
+/// It is for servers that store values without a structure. The owner id is not part of it, since the server must be
+/// able to compare it: store it separately.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,11 +31,11 @@ pub struct Record {
     label: String,
 }
 
-/// Stands before every record of this form.
+/// The prefix of every record in this format.
 const VERSION: &str = "v1";
 
 impl Record {
-    /// What is known of a holder. `since` is the server's time in microseconds.
+    /// The record of a holder. `since` is the server's time in microseconds.
     pub fn new(token: FencingToken, since: u64, ttl: Duration, mode: Mode, label: impl Into<String>) -> Self {
         Self { token, since, ttl, mode, label: label.into() }
     }
@@ -45,7 +45,7 @@ impl Record {
         Self::new(token, since, claim.ttl(), claim.mode(), claim.label())
     }
 
-    /// The record in this text; `None` if it is something else, or of a later form.
+    /// Parses a record; `None` if the text is not a record, or has a later format.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(6, ' ');
         if parts.next()? != VERSION {
@@ -78,7 +78,7 @@ impl Record {
         self.mode
     }
 
-    /// Who holds it, for people.
+    /// The label of the holder.
     pub fn label(&self) -> &str {
         &self.label
     }

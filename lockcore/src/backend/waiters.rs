@@ -1,32 +1,31 @@
-//! The waiters of this process, for backends whose server notifies a client rather than a waiter.
+//! The waiters of this process, for backends whose server notifies clients and not single waiters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use uuid::Uuid;
 
-use super::signs::Signs;
-use super::{PushedGrant, SignOfLife};
+use super::heartbeats::Heartbeats;
+use super::{Heartbeat, PushedGrant};
 use crate::system::lock;
 use crate::{LockName, Moment};
 
-/// How long a place in a queue at a server is kept without a sign of life from its waiter.
+/// How long a place in a queue at a server is kept without a heartbeat from its waiter.
 pub const PLACE_TTL: Duration = Duration::from_secs(4);
-/// How often a waiter gives one.
+/// The time between two heartbeats of a waiter.
 pub const KEEP_EVERY: Duration = Duration::from_millis(1300);
 
-/// The waiters of one client, by their tickets, so that a notification of the server reaches the one it is for.
+/// The waiters of one client, by their tickets, so that a notification of the server reaches the right waiter.
 ///
-/// A sign of life tells the server that a waiter is still there. A backend sends them for each waiter
-/// ([`Waiter::next_sign`]) or, where the server can find all waiters of a client, one for all of them
-/// ([`next_sign`](Self::next_sign)).
+/// A heartbeat shows the server that a waiter is still alive. A backend sends heartbeats for each waiter
+/// ([`Waiter::next_heartbeat`]) or, if the server can find all waiters of a client, one heartbeat for all of them
+/// ([`next_heartbeat`](Self::next_heartbeat)).
 #[derive(Debug)]
 pub struct Waiters {
-    client: Uuid,
+    client: u128,
     rows: Mutex<Rows>,
-    signs: Mutex<Signs>,
+    heartbeats: Mutex<Heartbeats>,
     arrived: Notify,
 }
 
@@ -49,22 +48,22 @@ pub struct Waiter {
     waiters: Arc<Waiters>,
     ticket: i64,
     inbox: Arc<Inbox>,
-    signs: Mutex<Signs>,
+    heartbeats: Mutex<Heartbeats>,
 }
 
 impl Waiters {
-    /// No waiters yet, under a new random name of the client.
+    /// No waiters yet. The client gets a new random name.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            client: Uuid::from_u128(rand::random()),
+            client: rand::random(),
             rows: Mutex::default(),
-            signs: Mutex::default(),
+            heartbeats: Mutex::default(),
             arrived: Notify::new(),
         })
     }
 
-    /// Names this client at the server.
-    pub fn client(&self) -> Uuid {
+    /// The name of this client at the server: random bits.
+    pub fn client(&self) -> u128 {
         self.client
     }
 
@@ -85,7 +84,7 @@ impl Waiters {
             *rows.by_name.entry(name.clone()).or_default() += 1;
         }
         self.arrived.notify_one();
-        Waiter { waiters: Arc::clone(self), ticket, inbox, signs: Mutex::default() }
+        Waiter { waiters: Arc::clone(self), ticket, inbox, heartbeats: Mutex::default() }
     }
 
     /// Notifies the waiter with this ticket.
@@ -95,7 +94,7 @@ impl Waiters {
         }
     }
 
-    /// Notifies the waiter with this ticket of what a release has granted to it.
+    /// Notifies the waiter with this ticket of a grant that a release has made for it.
     pub fn grant(&self, ticket: i64, granted: PushedGrant) {
         if let Some((_, inbox)) = self.rows().by_ticket.get(&ticket) {
             *lock(&inbox.granted) = Some(granted);
@@ -103,75 +102,75 @@ impl Waiters {
         }
     }
 
-    /// Notifies all, when notifications of the server may have been missed.
+    /// Notifies all waiters, when notifications of the server may have been missed.
     pub fn notify_all(&self) {
         for (_, inbox) in self.rows().by_ticket.values() {
             inbox.notified.notify_one();
         }
     }
 
-    /// A number for the next sign of life of the client, which stands for all its waiters. For repeated requests, see
-    /// [`Waiter::next_sign`].
-    pub fn next_sign(&self) -> u64 {
-        lock(&self.signs).next()
+    /// The number of the next heartbeat of the client for all its waiters. For repeated requests, see
+    /// [`Waiter::next_heartbeat`].
+    pub fn next_heartbeat(&self) -> u64 {
+        lock(&self.heartbeats).next()
     }
 
-    /// Notes a sign of life of the client that the server has answered.
-    pub fn note_sign(&self, sign: SignOfLife) {
-        lock(&self.signs).note(sign);
+    /// Records a heartbeat of the client that the server has answered.
+    pub fn note_heartbeat(&self, heartbeat: Heartbeat) {
+        lock(&self.heartbeats).note(heartbeat);
     }
 
-    /// Resolves when a waiter registers; at once if one did since the last call.
+    /// Resolves when a waiter registers; at once if a waiter has registered since the last call.
     pub async fn arrival(&self) {
         self.arrived.notified().await;
     }
 
-    /// Whether anybody of this process waits for this lock.
+    /// Whether a waiter of this client waits for this lock.
     pub fn waits_for(&self, name: &LockName) -> bool {
         self.rows().by_name.contains_key(name)
     }
 
-    /// The locks that somebody of this process waits for.
+    /// The locks that waiters of this client wait for.
     pub fn names(&self) -> Vec<LockName> {
         self.rows().by_name.keys().cloned().collect()
     }
 
-    /// Whether nobody waits.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.rows().by_ticket.is_empty()
     }
 }
 
 impl Waiter {
-    /// The number of its place.
+    /// The ticket: the number of its place.
     pub fn ticket(&self) -> i64 {
         self.ticket
     }
 
-    /// Resolves when the waiter should ask again. A notification that came before is not forgotten.
+    /// Resolves when the waiter should request the lock again; at once if a notification came before the call.
     pub async fn notified(&self) {
         self.inbox.notified.notified().await;
     }
 
-    /// A number for the next sign of life. A request that is repeated keeps its number, and what it is answered is then
-    /// not to be [noted](Self::note_sign): it may be another copy that the server has seen last.
-    pub fn next_sign(&self) -> u64 {
-        lock(&self.signs).next()
+    /// The number of the next heartbeat. A request that is repeated keeps its number. Do not [record](Self::note_heartbeat)
+    /// its answer then, since the server may have received another copy last.
+    pub fn next_heartbeat(&self) -> u64 {
+        lock(&self.heartbeats).next()
     }
 
-    /// Notes a sign of life that the server has answered with "wait".
-    pub fn note_sign(&self, sign: SignOfLife) {
-        lock(&self.signs).note(sign);
+    /// Records a heartbeat that the server has answered with "wait".
+    pub fn note_heartbeat(&self, heartbeat: Heartbeat) {
+        lock(&self.heartbeats).note(heartbeat);
     }
 
-    /// What a release has granted to this waiter, with the beginning and the end of its validity, if it is valid at
-    /// `now`. Each grant is returned once. Without one, the waiter asks the server.
+    /// A grant that a release has made for this waiter, with the beginning and the end of its validity, if it is valid
+    /// at `now`. Each grant is returned once. Without a grant, the waiter sends a request to the server.
     pub fn granted(&self, now: Moment) -> Option<(PushedGrant, Moment, Moment)> {
         let granted = lock(&self.inbox.granted).take()?;
-        let of_waiter = lock(&self.signs).with(granted.seen());
-        let sign = of_waiter.or_else(|| lock(&self.waiters.signs).with(granted.seen()))?;
-        let deadline = granted.deadline(Some(&sign), now)?;
-        Some((granted, sign.sent(), deadline))
+        let of_waiter = lock(&self.heartbeats).with(granted.seen());
+        let heartbeat = of_waiter.or_else(|| lock(&self.waiters.heartbeats).with(granted.seen()))?;
+        let deadline = granted.deadline(Some(&heartbeat), now)?;
+        Some((granted, heartbeat.sent(), deadline))
     }
 }
 
@@ -189,7 +188,7 @@ impl Drop for Waiter {
 }
 
 impl Rows {
-    /// One fewer waits for this lock.
+    /// This lock has one waiter less.
     fn forget(&mut self, name: &LockName) {
         let Some(count) = self.by_name.get_mut(name) else { return };
         *count -= 1;

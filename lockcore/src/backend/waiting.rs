@@ -8,22 +8,25 @@ use crate::{Claim, Clock, Error, ErrorKind, Grant, Moment, Result};
 
 /// The answer to a request for a lock.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Answer {
     /// The claim holds the lock.
     Granted(Grant),
-    /// It is held by another, or others come first. Ask again when notified, and after `recheck` at the latest: when
-    /// the lease of the holder ends, for instance, since a holder that died notifies nobody.
+    /// Another claim holds the lock, or comes first. Request the lock again after a notification, and after `recheck`
+    /// at the latest. That is, for instance, the end of the holder's lease, since a holder that died sends no
+    /// notification.
     Refused {
         /// How long to wait for a notification.
         recheck: Duration,
     },
-    /// Nothing was decided: the votes were split, for instance. Ask again after the pause, with or without a notification.
+    /// There was no decision: the votes were split, for instance. Request the lock again after the pause, with or
+    /// without a notification.
     Undecided {
         /// How long to wait.
         pause: Duration,
     },
-    /// Too few servers answer, or may answer, to decide. Ask again after the pause. When the wait ends first, this error
-    /// is the answer: that the lock is held by another would be wrong.
+    /// Too few servers answer, or may vote, for a decision. Request the lock again after the pause. If the wait ends
+    /// before that, the acquire fails with this error, since it is unknown whether the lock is held.
     Unavailable {
         /// The reason.
         error: Error,
@@ -32,16 +35,16 @@ pub enum Answer {
     },
 }
 
-/// How a claim asks, and how it keeps its place in a queue at the server. [`wait_for_turn`] does the rest.
+/// How a claim requests its lock, and how it keeps its place in a queue at the server. [`wait_for_turn`] does the rest.
 pub trait Queue: Sync {
-    /// A place in the queue, from entering it until it is dropped. It receives the notifications.
+    /// A place in the queue, from entering the queue until the value is dropped. It receives the notifications.
     type Place: Send + Sync;
 
-    /// Asks for the lock once. Without a place it must leave nothing behind when it is refused.
+    /// Requests the lock once. If a request without a place is refused, it must leave nothing behind.
     fn ask(&self, claim: &Claim, place: Option<&Self::Place>) -> impl Future<Output = Result<Answer>> + Send;
 
-    /// Makes sure that notifications are received. It is called before each request that queues, so that none is missed;
-    /// the wait for it ends with the wait of the claim. Without a subscription, waiters depend on the timer.
+    /// Subscribes to notifications. This is called before each request that queues, so that no notification is missed.
+    /// It ends at the end of the claim's wait at the latest. Without a subscription, waiters depend on the timer.
     fn subscribe(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -49,18 +52,18 @@ pub trait Queue: Sync {
     /// Takes a place at the end of the queue.
     fn enter(&self, claim: &Claim) -> impl Future<Output = Result<Self::Place>> + Send;
 
-    /// Resolves when the place is notified. A notification that came before is not forgotten.
+    /// Resolves when the place is notified; at once if a notification came before the call.
     fn notified(&self, place: &Self::Place) -> impl Future<Output = ()> + Send;
 
-    /// What a release has granted to the place meanwhile, if that is valid without asking the server. It is called after
-    /// each notification. Backends without such grants need not implement it.
+    /// A grant that a release has made for the place, if it is valid without another request. This is called after each
+    /// notification. Backends without such grants need not implement it.
     fn taken(&self, claim: &Claim, place: &Self::Place) -> Option<Grant> {
         let _: (&Claim, &Self::Place) = (claim, place);
         None
     }
 
-    /// Gives the server a sign of life of the waiter; false if the place is gone. Where each request for the lock is a
-    /// sign of life, a backend need not implement it.
+    /// Sends a heartbeat of the waiter; false if the place is gone. If each request for the lock is a heartbeat, a
+    /// backend need not implement this.
     fn keep(&self, claim: &Claim, place: &Self::Place) -> impl Future<Output = Result<bool>> + Send {
         let _: (&Claim, &Self::Place) = (claim, place);
         std::future::ready(Ok(true))
@@ -69,19 +72,20 @@ pub trait Queue: Sync {
     /// Leaves the queue at once, for an error that ends the wait and must leave nothing behind.
     fn leave(&self, claim: &Claim) -> impl Future<Output = Result<()>> + Send;
 
-    /// The claim has been granted, and needs its place no longer.
+    /// The claim was granted, and does not need its place any more.
     fn granted(&self, place: Self::Place) {
         drop(place);
     }
 }
 
-/// Asks for a lock, and waits for its turn as the claim allows. `None`: the wait ended, or the claim was cancelled.
+/// Requests a lock, and waits for its turn as long as the claim allows. `None`: the wait ended, or the claim was
+/// cancelled.
 ///
-/// The order of steps leaves no gap for a missed notification: the place in the queue exists before the lock is
-/// asked for again, so a release after that finds it. A timer is the fallback for a lost notification. After a
-/// cancellation nothing is sent that queues: the claim is checked before each such request.
+/// The order of the steps makes sure that no notification is missed: the place in the queue exists before the lock is
+/// requested again, so a later release finds it. A timer is the fallback for a lost notification. After a cancellation
+/// no request is sent that queues: the claim is checked before each such request.
 ///
-/// With a `place` the claim is in the queue already, or enters it with its first question.
+/// With a `place` the claim is in the queue already, or enters it with its first request.
 pub async fn wait_for_turn<Q: Queue>(
     queue: &Q,
     claim: &Claim,
@@ -168,7 +172,7 @@ pub async fn wait_for_turn<Q: Queue>(
     }
 }
 
-/// Subscribes; false if the claim is not worth waiting for any more.
+/// Subscribes; false if the wait of the claim is over.
 async fn is_subscribed<Q: Queue>(queue: &Q, claim: &Claim) -> bool {
     tokio::select! {
         biased;

@@ -20,7 +20,7 @@ struct Server {
     notify: Notify,
     said: Mutex<Vec<&'static str>>,
     places: AtomicUsize,
-    /// How many signs of life find the place gone.
+    /// How many heartbeats find the place gone.
     forgets: AtomicUsize,
     /// The answers to the next questions, before all others.
     answers: Mutex<VecDeque<Answer>>,
@@ -243,7 +243,7 @@ async fn a_wait_ends_at_its_end_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_sign_of_life_is_given_when_it_is_due_and_not_with_every_notification() {
+async fn a_heartbeat_is_sent_when_it_is_due_and_not_with_every_notification() {
     let (server, claim) = (Arc::<Server>::default(), claim(Wait::Forever));
     let task = waiting(&server, &claim).await;
     server.notify.notify_one();

@@ -13,7 +13,7 @@ use super::renewal::{Batch, Renewer, batches};
 use crate::lease::{Advice, Event, HeldLock};
 use crate::system::{OwnRuntime, lock};
 use crate::telemetry::Telemetry;
-use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment};
+use crate::{Claim, Clock, DistributedLock, LeaseState, Loss, Moment, Requirement};
 
 /// Only for a lock that is held for longer than this does the client listen for losses. Without the pause, each lock
 /// would cost two switches between threads.
@@ -73,7 +73,7 @@ impl LeaseSet {
         releases: &Arc<Releases>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            loss_push: backend.capabilities().loss_push,
+            loss_push: backend.capabilities().promises(Requirement::LossPush),
             clock: backend.clock(),
             renewer: Renewer::new(backend, telemetry),
             backend: Arc::clone(backend),

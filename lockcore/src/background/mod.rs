@@ -45,7 +45,7 @@ impl Background {
     pub(crate) fn start(backend: Arc<dyn DistributedLock>) -> Result<Arc<Self>> {
         let keeper = KEEPER.get()?;
         let capabilities = backend.capabilities();
-        let telemetry = Telemetry::new(capabilities.backend);
+        let telemetry = Telemetry::new(capabilities.backend());
         let releases = Releases::new(&backend, &telemetry, &keeper);
         Ok(Arc::new(Self {
             capabilities,
@@ -60,7 +60,7 @@ impl Background {
 
     /// Adds the operation, the backend and the lock to an error.
     pub(crate) fn decorate(&self, error: Error, operation: Operation, name: Option<&LockName>) -> Error {
-        let error = error.during(operation).on_backend(self.capabilities.backend);
+        let error = error.during(operation).on_backend(self.capabilities.backend());
         match name {
             Some(name) => error.for_lock(name),
             None => error,
@@ -110,7 +110,7 @@ impl Background {
             _ => format!("{left} releases have no answer after {limit:?}: those locks end with their leases"),
         };
         let error = Error::new(ErrorKind::UnknownOutcome, text);
-        Err(error.on_backend(self.capabilities.backend))
+        Err(error.on_backend(self.capabilities.backend()))
     }
 }
 

@@ -27,7 +27,7 @@ const DONE: Duration = Duration::from_secs(1);
 const CALL: Duration = Duration::from_secs(5);
 /// For how much longer than a lease the keeper repeats a release.
 const MARGIN: Duration = Duration::from_secs(5);
-/// The release of a claim in doubt is repeated until its lease has ended. After so many answers "not held",
+/// The release of a claim in doubt is repeated until its lease has ended. After this number of answers "not held",
 /// `close` does not wait for it any more.
 const DENIALS: u32 = 3;
 /// The most claims that are watched for late copies of their requests. See [`Releases::watch_for_copies`].
@@ -281,8 +281,13 @@ impl Releases {
             lock(&releases.list).copies -= 1;
         }));
     }
+
+    #[cfg(test)]
+    pub(super) fn copies(&self) -> usize {
+        lock(&self.list).copies
+    }
 }
 
-fn longest_pause(claim: &Claim) -> Duration {
+pub(super) fn longest_pause(claim: &Claim) -> Duration {
     (claim.ttl() / 8).max(Duration::from_secs(2))
 }

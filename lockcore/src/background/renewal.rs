@@ -74,15 +74,10 @@ impl Renewer {
             let half = batch.len() / 2;
             let spread = spreads[usize::from(at >= half)];
             held.set_batch_limit(usize::MAX);
+            let valid_until = held.valid_until();
             let event = match answers.next() {
-                Some(Renewal::Renewed(deadline)) => {
-                    self.telemetry.renewed(held.valid_until(), &self.clock);
-                    Event::Renewed(sent, deadline)
-                }
-                Some(Renewal::Lost) => {
-                    self.telemetry.renewal_denied();
-                    Event::Gone
-                }
+                Some(Renewal::Renewed(deadline)) => Event::Renewed(sent, deadline),
+                Some(Renewal::Lost) => Event::Gone,
                 Some(Renewal::Unknown(error)) => {
                     held.set_batch_limit(half.max(1));
                     self.doubt(held, spread, &format!("{error:#}"))
@@ -94,6 +89,12 @@ impl Renewer {
             };
             // The time now, and not that of the answer: a lease that was reported lost in between does not come back.
             held.on(self.clock.now(), event);
+            // Who sees a renewal in the statistics finds the lease renewed.
+            match event {
+                Event::Renewed(..) => self.telemetry.renewed(valid_until, &self.clock),
+                Event::Gone => self.telemetry.renewal_denied(),
+                _ => (),
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! Releases and renewals of a client, with a server whose answers a test chooses.
 
-use std::collections::VecDeque;
+mod copies;
+mod renewals;
+
+use std::collections::{HashSet, VecDeque};
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,8 +13,8 @@ use async_trait::async_trait;
 
 use crate::system::lock;
 use crate::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks, MemoryLock,
-    Moment, Released, Renewal, Result,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
+    MemoryLock, Moment, Released, Renewal, Requirement, Result,
 };
 
 const fn millis(millis: u64) -> Duration {
@@ -32,24 +35,39 @@ struct Chosen {
     doubts: AtomicU32,
     /// Whether requests for locks are lost.
     loses: AtomicBool,
+    /// Whether requests for locks are repeated, so that a copy of them may come later.
+    repeats: AtomicBool,
+    /// Names whose renewals have no answer.
+    hung: Mutex<HashSet<LockName>>,
+    /// How many renewals were asked for.
+    renewals: AtomicU32,
 }
 
 #[async_trait]
 impl DistributedLock for Chosen {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = self.inner.capabilities();
-        promised.loss_push = true;
-        promised
+        self.inner.capabilities().promising([Requirement::LossPush])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         if self.loses.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unreachable, "the request was lost"));
         }
+        if self.repeats.load(Ordering::SeqCst) {
+            claim.note_in_doubt();
+        }
         self.inner.acquire(claim).await
     }
 
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+        if grants.iter().any(|grant| lock(&self.hung).contains(grant.claim().name())) {
+            std::future::pending::<()>().await;
+        }
         self.inner.renew(grants, until).await
     }
 
@@ -167,7 +185,9 @@ async fn a_short_hold_listens_for_no_loss() {
     let (server, locks) = chosen([]);
     // A hold may take longer than the pause before listening, but not all of them do.
     for _ in 0..20 {
-        locks.lock("a").ttl(LEASE).await.unwrap().release().await.unwrap();
+        let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+        tokio::time::sleep(millis(10)).await;
+        guard.release().await.unwrap();
         assert_eq!(locks.stats().held, 0, "what was released is not renewed");
     }
     assert!(server.listened.load(Ordering::SeqCst) < 20);

@@ -1,4 +1,4 @@
-//! Guards that are released by calls that wait.
+//! Guards of the blocking API.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::{
     Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
 };
 
-/// A held lock. Dropping it releases the lock in the background, as [`crate::LockGuard`] does; the program's last call is
-/// [`Locks::close`](super::Locks::close), which waits for that.
+/// A held lock. Dropping it releases the lock in the background, like [`crate::LockGuard`].
+/// [`Locks::close`](super::Locks::close), the last call of a program, waits for such releases.
 #[must_use = "if unused the lock is released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -41,12 +41,13 @@ impl LockGuard {
         self.held.token()
     }
 
-    /// Whether the lock is held now, by the clock. It costs a look at the clock. See [`crate::LockGuard::is_held`].
+    /// Whether the lock is held now, by the clock. It only reads the clock. See [`crate::LockGuard::is_held`].
     pub fn is_held(&self) -> bool {
         self.held.is_held()
     }
 
-    /// The same as an error of kind [`Lost`](ErrorKind::Lost), to be called between the steps of long work.
+    /// Returns an error of kind [`Lost`](ErrorKind::Lost) if the lock is not held now. Call it between the steps of
+    /// long work.
     pub fn check(&self) -> Result<()> {
         if self.is_held() {
             return Ok(());
@@ -65,7 +66,7 @@ impl LockGuard {
         self.held.time_left()
     }
 
-    /// Waits until the lock is lost, but not for longer than this: `None` if it is held then.
+    /// Waits until the lock is lost, at most for this time: `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Result<Option<Loss>> {
         let lost = async { tokio::time::timeout(limit, self.held.lost()).await.ok() };
         wait(&self.runtime, lost)
@@ -76,12 +77,12 @@ impl LockGuard {
         self.held.progress();
     }
 
-    /// A view of the lock that can be cloned and handed to threads. It does not keep the lock.
+    /// A handle to the lock that can be cloned and passed to threads. It does not keep the lock.
     pub fn handle(&self) -> LockHandle {
         self.held.clone()
     }
 
-    /// Gives the lock up and waits for the server's answer. See [`crate::LockGuard::release`].
+    /// Releases the lock and waits for the server's answer. See [`crate::LockGuard::release`].
     pub fn release(mut self) -> Result<()> {
         match self.guard.take() {
             Some(guard) => released(&self.runtime, guard, crate::LockGuard::release),
@@ -90,7 +91,7 @@ impl LockGuard {
     }
 }
 
-/// Releases; within an async runtime, where that cannot be waited for, in the background.
+/// Releases the lock: in the background within an async runtime, where this thread must not wait.
 fn released<G, R>(runtime: &OwnRuntime, guard: G, release: impl FnOnce(G) -> R) -> Result<()>
 where
     R: Future<Output = Result<()>>,
@@ -136,7 +137,7 @@ impl LockAllGuard {
         Self { held, guard: Some(guard), runtime }
     }
 
-    /// Views of the locks, in the order of the names.
+    /// Handles to the locks, in the order of the names.
     pub fn handles(&self) -> &[LockHandle] {
         &self.held
     }
@@ -151,7 +152,7 @@ impl LockAllGuard {
         self.held.iter().all(LockHandle::is_held)
     }
 
-    /// Gives all locks up and waits for the answers. See [`crate::LockAllGuard::release`].
+    /// Releases all locks and waits for the answers. See [`crate::LockAllGuard::release`].
     pub fn release(mut self) -> Result<()> {
         match self.guard.take() {
             Some(guard) => released(&self.runtime, guard, crate::LockAllGuard::release),

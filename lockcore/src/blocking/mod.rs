@@ -1,4 +1,4 @@
-//! For programs without async: the same locks, by calls that wait.
+//! The same locks for programs without async, with blocking calls.
 //!
 //! ```
 //! use std::time::Duration;
@@ -7,21 +7,21 @@
 //! # fn main() -> lockcore::Result<()> {
 //! let locks = Locks::in_memory()?;
 //! let guard = locks.lock("backup").wait(Duration::from_secs(5)).acquire()?;
-//! // Work that blocks, for as long as it takes: the lease is renewed by a thread of lockwell.
+//! // Blocking work of any length: a thread of lockwell renews the lease.
 //! guard.check()?;
 //! guard.release()?;
 //! locks.close()
 //! # }
 //! ```
 //!
-//! Requests run on a thread of lockwell with a runtime of its own, `lockwell-blocking`, which is started when it is first needed
-//! and shared by all clients of the process. The calls wait on the thread that makes them.
+//! Requests run on the thread `lockwell-blocking`, which has its own runtime. All clients of the process share this
+//! thread; the first client starts it. Each call blocks its own thread until there is an answer.
 //!
 //! # Not within an async runtime
 //!
-//! A call that waits would stop a runtime's thread and all tasks on it. So calls within one are refused by an error of kind
-//! [`Unsupported`](crate::ErrorKind::Unsupported), in `spawn_blocking` too: async programs use [`crate::Locks`], there by
-//! `Handle::current().block_on(..)`. Guards may be dropped anywhere.
+//! A blocking call would stop a thread of the runtime and all tasks on it. So calls within a runtime fail with an error
+//! of kind [`Unsupported`](crate::ErrorKind::Unsupported), even in `spawn_blocking`. Async programs use
+//! [`crate::Locks`], in `spawn_blocking` with `Handle::current().block_on(..)`. Guards may be dropped anywhere.
 
 mod guard;
 mod request;
@@ -58,7 +58,7 @@ fn check_outside() -> Result<()> {
     Ok(())
 }
 
-/// A client of one lock server whose calls wait. Cheap to clone. See [`crate::Locks`] for what it does.
+/// A client of one lock server with blocking calls. It is cheap to clone. See [`crate::Locks`] for the details.
 #[derive(Clone, Debug)]
 pub struct Locks {
     locks: crate::Locks,
@@ -66,16 +66,16 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// A client that is connected by this future: that of `connect`, for one.
+    /// Waits for a future that connects a client, such as that of `connect`.
     ///
-    /// Fails as the future does, within an async runtime, and if the operating system refuses a thread.
+    /// Fails if the future fails, within an async runtime, and if the operating system refuses a thread.
     pub fn connect_by(connecting: impl Future<Output = Result<crate::Locks>>) -> Result<Self> {
         let runtime = RUNTIME.get()?;
         let locks = wait(&runtime, connecting)??;
         Ok(Self { locks, runtime })
     }
 
-    /// The blocking face of a client. Both may be used side by side.
+    /// Wraps a client. Both can be used side by side.
     ///
     /// Fails if the operating system refuses a thread.
     pub fn new(locks: crate::Locks) -> Result<Self> {
@@ -89,7 +89,7 @@ impl Locks {
         Self::new(crate::Locks::new(Arc::new(crate::MemoryLock::new()))?)
     }
 
-    /// The client behind it, for what has no blocking face.
+    /// The async client, for functions without a blocking call.
     pub fn as_async(&self) -> &crate::Locks {
         &self.locks
     }
@@ -99,7 +99,7 @@ impl Locks {
         self.locks.capabilities()
     }
 
-    /// A request for the lock, alone.
+    /// A request for the exclusive lock.
     pub fn lock<N>(&self, name: N) -> LockRequest
     where
         N: TryInto<LockName>,
@@ -153,7 +153,7 @@ impl Locks {
         wait(&self.runtime, self.locks.inspect(name))?
     }
 
-    /// Frees a lock whoever holds it. See [`crate::Locks::force_release`].
+    /// Releases a lock from all its holders. See [`crate::Locks::force_release`].
     pub fn force_release<N>(&self, name: N) -> Result<usize>
     where
         N: TryInto<LockName>,
@@ -162,13 +162,13 @@ impl Locks {
         wait(&self.runtime, self.locks.force_release(name))?
     }
 
-    /// What this client and its clones did in the background.
+    /// Counters of this client and its clones.
     pub fn stats(&self) -> Stats {
         self.locks.stats()
     }
 
-    /// Waits until all releases under way have their answers, for five seconds at most: what a program calls last. See
-    /// [`crate::Locks::close`].
+    /// Waits until all releases under way have their answers, for five seconds at most. It is the last call of a
+    /// program. See [`crate::Locks::close`].
     pub fn close(self) -> Result<()> {
         wait(&self.runtime, self.locks.close())?
     }

@@ -1,4 +1,4 @@
-//! Requests whose ends wait.
+//! Requests that block until they have an answer.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use crate::request::{All, One};
 use crate::system::OwnRuntime;
 use crate::{Error, ErrorKind, ErrorWith, LockHandle, LockName, Result};
 
-/// A request for a lock, with its choices: see [`crate::LockRequest`]. Nothing is sent before [`acquire`](Self::acquire),
-/// [`try_now`](LockRequest::try_now) or [`run`](LockRequest::run).
+/// A request for a lock, with its options: see [`crate::LockRequest`]. Nothing is sent before
+/// [`acquire`](Self::acquire), [`try_now`](LockRequest::try_now) or [`run`](LockRequest::run).
 #[must_use = "nothing happens until the request is ended by acquire, try_now or run"]
 #[derive(Debug)]
 pub struct LockRequest<W = One> {
@@ -26,7 +26,7 @@ impl<W> LockRequest<W> {
         Self { request: change(self.request), runtime: self.runtime }
     }
 
-    /// How long the lock outlives a holder that has died. See [`crate::LockRequest::ttl`].
+    /// How long the lock stays taken after its holder has died. See [`crate::LockRequest::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|request| request.ttl(ttl))
     }
@@ -36,12 +36,12 @@ impl<W> LockRequest<W> {
         self.with(|request| request.wait(span))
     }
 
-    /// Waits for as long as it takes, whatever the configuration says.
+    /// Waits without a limit, whatever the configuration says.
     pub fn wait_forever(self) -> Self {
         self.with(crate::LockRequest::wait_forever)
     }
 
-    /// A text for people that says who holds the lock. See [`crate::LockRequest::label`].
+    /// A human-readable text that names the holder. See [`crate::LockRequest::label`].
     pub fn label(self, label: impl AsRef<str>) -> Self {
         self.with(|request| request.label(label))
     }
@@ -57,19 +57,19 @@ impl<W> LockRequest<W> {
     }
 
     /// The lock delay after a holder that died. See [`crate::LockRequest::lock_delay`].
-    pub fn lock_delay(self, rest: Duration) -> Self {
-        self.with(|request| request.lock_delay(rest))
+    pub fn lock_delay(self, delay: Duration) -> Self {
+        self.with(|request| request.lock_delay(delay))
     }
 }
 
 impl LockRequest<One> {
-    /// Waits for the lock's turn.
+    /// Waits for the lock.
     pub fn acquire(self) -> Result<LockGuard> {
         let guard = wait(&self.runtime, self.request.into_future())??;
         Ok(LockGuard::new(guard, self.runtime))
     }
 
-    /// Takes the lock if it is free now; `None` if it is held by another.
+    /// Takes the lock if it is free now; `None` if another claim holds it.
     pub fn try_now(self) -> Result<Option<LockGuard>> {
         let guard = wait(&self.runtime, self.request.try_now())??;
         Ok(guard.map(|guard| LockGuard::new(guard, self.runtime)))
@@ -77,8 +77,9 @@ impl LockRequest<One> {
 
     /// Waits for the lock, runs `work` while it is held, and releases it, also if `work` panics.
     ///
-    /// Work that blocks cannot be stopped when the lock is lost: let it look at [`LockHandle::is_held`]. A loss is an error of kind
-    /// [`Lost`](ErrorKind::Lost) at its end, with its [value](ErrorWith::into_left).
+    /// Blocking work cannot be stopped when the lock is lost: let it check [`LockHandle::is_held`]. If the lock was
+    /// lost, the call fails with [`Lost`](ErrorKind::Lost) at the end of the work; the error contains its
+    /// [value](ErrorWith::into_left).
     pub fn run<T>(self, work: impl FnOnce(&LockHandle) -> T) -> Result<T, ErrorWith<T>> {
         let guard = self.acquire()?;
         let held = guard.handle();
@@ -89,14 +90,14 @@ impl LockRequest<One> {
         };
         match released {
             Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
-            // The work was done under the lock. What became of the release is the keeper's business.
+            // The work was done under the lock. The keeper repeats a release that failed.
             _ => Ok(value),
         }
     }
 }
 
 impl LockRequest<All> {
-    /// These names too, for reading. See [`crate::LockRequest::reading`].
+    /// Adds names that are locked for reading. See [`crate::LockRequest::reading`].
     pub fn reading<I>(self, names: I) -> Self
     where
         I: IntoIterator,
@@ -105,13 +106,13 @@ impl LockRequest<All> {
         self.with(|request| request.reading(names))
     }
 
-    /// Waits for the turn of all locks.
+    /// Waits for all locks.
     pub fn acquire(self) -> Result<LockAllGuard> {
         let guard = wait(&self.runtime, self.request.into_future())??;
         Ok(LockAllGuard::new(guard, self.runtime))
     }
 
-    /// Takes the locks if all are free now; `None` if one of them is held by another.
+    /// Takes the locks if all are free now; `None` if another claim holds one of them.
     pub fn try_now(self) -> Result<Option<LockAllGuard>> {
         let guard = wait(&self.runtime, self.request.try_now())??;
         Ok(guard.map(|guard| LockAllGuard::new(guard, self.runtime)))

@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A task asks for the lock, with a lease of so many seconds; the flags: without waiting, or with a wait of zero.
+    /// A task asks for the lock, with a lease of this number of seconds; the flags: without waiting, or with a wait of zero.
     Ask(u64),
     TryNow,
     Hasty,
@@ -24,7 +24,7 @@ enum Step {
     DropRelease,
     /// Another process asks for the lock.
     Other,
-    /// The tasks run for so many rounds.
+    /// The tasks run for this number of rounds.
     Run(u8),
 }
 
@@ -91,11 +91,11 @@ impl World {
                 }
             }
         }
-        self.look().await;
+        self.collect().await;
     }
 
     /// Collects the guards, and checks that there is one at a time, with rising tokens.
-    async fn look(&mut self) {
+    async fn collect(&mut self) {
         let mut at = 0;
         while at < self.asking.len() {
             if !self.asking[at].is_finished() {

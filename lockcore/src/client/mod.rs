@@ -17,13 +17,13 @@ use crate::{
     LockStatus, Mode, Operation, Owner, Result, Stats,
 };
 
-/// The lease that a lock gets when neither the request nor the configuration names one.
+/// The default lease, if neither the request nor the configuration sets one.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// A client of one lock server. Cloning is cheap; clones are the same client.
 ///
-/// It implements waiting, lease renewal, loss, cancellation and clean-up. The [`DistributedLock`] behind it implements
-/// the mechanism of one kind of server.
+/// It implements waiting, lease renewal, loss, cancellation and clean-up. Its backend, a [`DistributedLock`],
+/// implements the requests to one kind of server.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -47,7 +47,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 impl Locks {
     /// A client of this backend.
     ///
-    /// Fails if the keeper thread, which renews the leases, cannot be started.
+    /// Fails if the keeper thread, which renews leases, cannot be started.
     pub fn new(backend: Arc<dyn DistributedLock>) -> Result<Self> {
         let background = Background::start(backend)?;
         Ok(Self { background, defaults: Choices::new(DEFAULT_TTL, default_label()) })
@@ -55,8 +55,8 @@ impl Locks {
 
     /// A client of this backend with the defaults and the requirements of a configuration.
     ///
-    /// Fails if the backend does not promise what the configuration requires, or cannot honour its ttl; and as
-    /// [`new`](Self::new) does.
+    /// Fails if the backend does not make the promises that the configuration requires, or does not support its ttl;
+    /// and in the cases of [`new`](Self::new).
     pub fn with_config(backend: Arc<dyn DistributedLock>, config: &LockConfig) -> Result<Self> {
         let mut locks = Self::new(backend)?;
         let promised = &locks.background.capabilities;
@@ -65,7 +65,7 @@ impl Locks {
             promised.check(Mode::Exclusive, ttl)?;
             locks.defaults.ttl = ttl;
         } else {
-            locks.defaults.ttl = DEFAULT_TTL.clamp(promised.min_ttl, promised.max_ttl);
+            locks.defaults.ttl = DEFAULT_TTL.clamp(promised.min_ttl(), promised.max_ttl());
         }
         locks.defaults.wait = config.wait;
         if let Some(label) = &config.label {
@@ -77,7 +77,7 @@ impl Locks {
         Ok(locks)
     }
 
-    /// A client of a new in-memory backend: for tests, and for a program that runs as one process for now.
+    /// A client of a new in-memory backend, for tests, and for programs that run as a single process.
     ///
     /// # Panics
     /// If the operating system refuses the keeper thread, as [`std::thread::spawn`] does.
@@ -85,35 +85,36 @@ impl Locks {
         Self::new(Arc::new(crate::MemoryLock::new())).expect("a thread for the keeper")
     }
 
-    /// A client whose tasks queue in memory: of all tasks that want one name, one at a time has a claim at the server.
+    /// A client whose tasks queue in memory: of all tasks that request one name, only one at a time has a claim at the
+    /// server.
     ///
-    /// The queue is shared by this client's clones. It is for exclusive locks; readers, permits and campaigns go to the
-    /// server as before. It keeps the server's queue short. The server then serves processes in turn, not tasks: a
-    /// process with sixty tasks in its queue gets the lock as often as one with a single task.
+    /// Clones of this client share the queue. It is for exclusive locks only; readers, permits and campaigns go to the
+    /// server directly. It keeps the server's queue short. The server then serves processes in turn, not tasks: a
+    /// process with sixty tasks in its queue gets the lock as often as a process with one task.
     ///
-    /// A request in the queue must be polled or dropped: one that is neither may have the turn, and then
-    /// delays the others.
+    /// A request in the queue must be polled or dropped. Otherwise, when its turn comes, it delays the requests behind
+    /// it.
     ///
-    /// [`try_now`](LockRequest::try_now) is refused when another task of this client claims or, with
-    /// [`hand_over`](Self::hand_over), holds the name.
+    /// [`try_now`](LockRequest::try_now) returns `None` if another task of this client claims the name, or holds it
+    /// with [`hand_over`](Self::hand_over).
     #[must_use]
     pub fn coalesce(mut self) -> Self {
         self.defaults.local = Some(LockQueues::new(None));
         self
     }
 
-    /// A client that [coalesces](Self::coalesce), and hands a lock from task to task without asking the server: up to
-    /// `max` times, and for up to `span`, before the lock goes back to the server.
+    /// A client that [coalesces](Self::coalesce), and also passes a lock from task to task without a request to the
+    /// server, up to `max` times and for up to `span`. Then it releases the lock at the server.
     ///
     /// Each task has a higher [token](crate::FencingToken) than the one before it where the backend promises
-    /// [`token_blocks`](Capabilities::token_blocks): each claim reserves `max` more, whether the lock is handed on or
-    /// not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share the token of the claim.
+    /// [`token_blocks`](crate::Requirement::TokenBlocks): each claim reserves `max` more tokens, whether the lock is passed
+    /// on or not, so `max` is limited to [`HandOver::MOST`]. On other backends the tasks share the token of the claim.
     /// [`inspect`](Self::inspect) shows the last token that is reserved, and the label of the task that claimed.
     ///
-    /// It is unfair to other processes within these bounds: one that is first in the server's queue waits for up to
-    /// `max` holders, or for `span` and one holder. A lock is handed on only while its lease is fresh, that is for a
-    /// third of the ttl, and only to a task that asks for the same ttl and lock delay. When it is lost, its holder
-    /// is told, and the next task claims it at the server.
+    /// This is unfair to other processes within these bounds: the process that is first in the server's queue waits for
+    /// up to `max` holders, or for `span` and one more holder. A lock is passed on only in the first third of its
+    /// lease, and only to a task with the same ttl and lock delay. If the lock is lost, its guard is `Lost`, and the
+    /// next task claims the lock at the server.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
         self.defaults.local = Some(LockQueues::new(Some(HandOver::new(max, span))));
@@ -176,10 +177,11 @@ impl Locks {
 
     /// A request for several exclusive locks: all of them or none, within the wait.
     ///
-    /// It cannot deadlock with others like it: all take their locks in the order of the names. A name that comes twice
-    /// counts once. If all are free, they are taken in one round trip where the backend can do several things at a
-    /// time. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The limits
-    /// of a hold count from the moment when all are held. [`LockRequest::reading`] adds names that are held as a reader.
+    /// Such requests cannot deadlock each other, since all take their locks in the order of the names. A repeated name
+    /// counts once. If all locks are free, they are taken in one round trip, if the backend can take several locks at
+    /// once. [`LockRequest::wait`] is for all together, [`LockRequest::ttl`] for each; each has its own token. The
+    /// limits of a hold count from the moment when all are held. [`LockRequest::reading`] adds names that are held as a
+    /// reader.
     pub fn lock_all<I>(&self, names: I) -> LockRequest<All>
     where
         I: IntoIterator,
@@ -223,7 +225,8 @@ impl Locks {
         Observation::new(&self.background, name.try_into().map_err(Into::into))
     }
 
-    /// Who holds a lock and how many wait. The answer may be outdated when it arrives: show it, do not decide by it.
+    /// The holders of a lock and the number of waiters. The answer may be outdated when it arrives: use it for display,
+    /// not for decisions.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -237,8 +240,8 @@ impl Locks {
         self.background.backend.inspect(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
-    /// All locks that are held, in the order of their names, for people: see [`inspect`](Self::inspect). It asks the
-    /// server about each of them, one after the other.
+    /// All locks that are held, in the order of their names, for display: see [`inspect`](Self::inspect). It sends a
+    /// request for each of them, one after the other.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -254,19 +257,20 @@ impl Locks {
                 Ok(_) => (),
                 Err(error) if error.is_retryable() => return Err(error),
                 // A record of another program under one name must not hide the others.
-                Err(error) => tracing::info!(lock = %name, error = format!("{error:#}"), "not looked at"),
+                Err(error) => tracing::info!(lock = %name, error = format!("{error:#}"), "not inspected"),
             }
         }
         Ok(held)
     }
 
-    /// Frees a lock from all its holders, and returns how many there were: for an operator who knows that they are dead.
+    /// Releases a lock from all its holders, and returns their number. It is for operators who know that the holders
+    /// are dead.
     ///
-    /// A holder that is alive learns that it lost the lock at its next renewal; until then, or until its deadline,
-    /// its guard says that the lock is held.
+    /// A live holder learns of the loss at its next renewal. Until then, or until its deadline, its guard reports that
+    /// the lock is held.
     ///
     /// # Cancel safety
-    /// **Not** cancel safe: when this future is dropped, the lock may or may not have been freed.
+    /// **Not** cancel safe: when this future is dropped, the lock may or may not have been released.
     pub async fn force_release<N>(&self, name: N) -> Result<usize>
     where
         N: TryInto<LockName>,
@@ -278,13 +282,13 @@ impl Locks {
         self.background.backend.force_release(&name).await.map_err(|error| decorate(error, Some(&name)))
     }
 
-    /// What this client and its clones did in the background.
+    /// Counters of the work of this client and its clones in the background.
     pub fn stats(&self) -> Stats {
         self.background.stats()
     }
 
-    /// What happens to the locks of this client and its clones from now on, as a stream: who waits, what is granted, in
-    /// doubt, lost and released. Without a stream nothing is written down.
+    /// A stream of the events of this client and its clones from now on: locks that are waited for, granted, in doubt,
+    /// lost and released. Without a stream no events are recorded.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -305,16 +309,18 @@ impl Locks {
         }
     }
 
-    /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It is
-    /// the last call of a program: the end of the program would cut off a release that a dropped guard has begun.
+    /// Waits until all releases under way have their answers, and ends connections and sessions in an orderly way. It
+    /// should be the last call of a program. Without it, the program may end before a release that a dropped guard has
+    /// begun is sent.
     ///
     /// It closes all clones of this client: later requests are refused as
     /// [`Closed`](crate::ErrorKind::Closed). Guards that are still alive lose their locks at their deadlines. It takes
     /// five seconds at most; see [`close_within`](Self::close_within).
     ///
     /// # Errors
-    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; it says how many.
-    /// Those locks end with their leases, unless the keeper still succeeds while the process lives.
+    /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; the message has
+    /// their number. Those locks are free when their leases end, or earlier if the keeper succeeds while the process
+    /// lives.
     ///
     /// # Cancel safety
     /// The client is closed by the first poll. Dropping the future leaves the rest to the keeper.

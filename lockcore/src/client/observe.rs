@@ -12,18 +12,20 @@ use futures_util::Stream;
 use crate::background::Background;
 use crate::{Error, FencingToken, Holder, LockName, Operation, Result};
 
-/// How often an observer asks.
+/// How often an observer sends a request.
 const EVERY: Duration = Duration::from_secs(1);
-/// The shortest pause between two questions, so that an observer does not occupy its thread.
+/// The shortest pause between two requests, so that an observer does not occupy its thread.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Who leads, as the server knows it.
+/// The leader, as the server knows it.
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
     /// The fencing token of this term.
     pub token: FencingToken,
-    /// Who it is, for people: the label of its campaign.
+    /// A human-readable text that names the leader: the label of its campaign.
     pub label: String,
 }
 
@@ -33,11 +35,11 @@ impl From<Holder> for Leader {
     }
 }
 
-/// A stream of leaders: first the present one, then every change that is seen. `None`: nobody leads.
+/// A stream of leaders: first the current one, then every observed change. `None`: there is no leader.
 ///
-/// It asks the server once a second, or as often as [`every`](Self::every) says, while somebody polls it; so changes
-/// that are shorter than that may be missed, and an item may be outdated. Decide by the token at the resource, not by
-/// this. An error does not end the stream; the next poll asks again, after the same pause.
+/// While it is polled, it sends a request once a second, or at the interval of [`every`](Self::every). So it can miss
+/// shorter changes, and an item may be outdated: let the resource decide by the token, not by this stream. An error
+/// does not end the stream; the next poll sends another request, after the same pause.
 #[must_use = "nothing is asked until the stream is polled"]
 pub struct Observation {
     background: Arc<Background>,
@@ -65,13 +67,13 @@ impl Observation {
         }
     }
 
-    /// How often to ask: once a millisecond at most.
+    /// Sets the interval of the requests: a millisecond at least.
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(SHORTEST);
         self
     }
 
-    /// Waits for the next change; the first call answers with the present state.
+    /// Waits for the next change. The first call returns the current state.
     ///
     /// # Cancel safety
     /// Cancel safe: a change that was not returned is seen by the next call.
@@ -98,7 +100,7 @@ impl Observation {
         }
     }
 
-    /// Asks once, after a pause if it is not for the first time.
+    /// Sends one request, after a pause unless it is the first.
     fn ask(&mut self) -> Asking {
         let background = Arc::clone(&self.background);
         let name = match &self.name {

@@ -1,4 +1,4 @@
-//! What a configuration file says about locks.
+//! The configuration of locks.
 
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 ///
 /// The URL can contain the same options: `memory://?ttl=10s&require=fencing,fifo`. An option in both places is an error. Only the URL
 /// has `password_file`: a file whose only line is the password, such as a mounted secret. It is read once, on connecting.
+///
+/// Its fields are those of the file, so they are public; later versions may add some.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -33,16 +35,16 @@ pub struct LockConfig {
     /// The default lease: see [`LockRequest::ttl`](crate::LockRequest::ttl).
     #[serde(default, with = "humantime_serde", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
-    /// The default wait; none means for as long as it takes.
+    /// The default wait; `None` means without a limit.
     #[serde(default, with = "humantime_serde", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
-    /// The default label; none means host and process.
+    /// The default label; `None` means host and process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Whether the tasks of a client queue in memory: see [`Locks::coalesce`](crate::Locks::coalesce).
     #[serde(default)]
     pub coalesce: bool,
-    /// How often they hand a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
+    /// How often tasks pass a lock on, as in `"1000/20ms"`: see [`Locks::hand_over`](crate::Locks::hand_over).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
     /// What the application requires of the backend. Connecting to a backend that does not promise it fails.
@@ -70,7 +72,7 @@ impl LockConfig {
     /// The configuration in this TOML text. Durations are written as `"10s"`.
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
-            // The message alone: the rendered error quotes the line, which may hold a password.
+            // The message alone: the complete error quotes the line, which may contain a password.
             Error::new(ErrorKind::InvalidInput, format!("the lock configuration: {}", error.message()))
         })
     }
@@ -114,7 +116,7 @@ impl LockConfig {
         self
     }
 
-    /// Lets tasks queue in memory, and hand locks on, [`HandOver::MOST`] times at most.
+    /// Lets tasks queue in memory and pass locks on, [`HandOver::MOST`] times at most.
     #[must_use]
     pub fn hand_over(mut self, max: u32, span: Duration) -> Self {
         self.hand_over = Some(HandOver::new(max, span));
@@ -128,8 +130,8 @@ impl LockConfig {
         self
     }
 
-    /// Takes the address apart and moves the common options of its query into the other fields. The password is read from its
-    /// file, where the address names one (`password_file`).
+    /// Parses the address and moves the common options of its query into the other fields. If the address names a
+    /// `password_file`, reads the password from it.
     pub fn resolve(mut self) -> Result<(ServerUrl, Self)> {
         let mut url: ServerUrl = self.url.parse()?;
         let (ttl, wait) = (url.duration("ttl")?, url.duration("wait")?);

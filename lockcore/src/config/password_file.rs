@@ -1,4 +1,4 @@
-//! Passwords that an address leaves to a file.
+//! Passwords in files that an address names.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,12 +9,12 @@ use crate::{Error, ErrorKind, Result};
 /// The option that names the file.
 pub(super) const OPTION: &str = "password_file";
 
-/// What is longer is no password. A device has no end.
+/// The longest password. The limit matters for devices, which have no end.
 const MOST: u64 = 64 * 1024;
 
 /// The only line of the file.
 pub(super) fn read(file: &str) -> Result<Secret> {
-    // No complaint quotes what is in it.
+    // No error quotes the contents of the file.
     let bad = |why: &str| Error::new(ErrorKind::InvalidInput, format!("{OPTION}: {file}: {why}"));
     let mut text = String::new();
     let opened = File::open(file).and_then(|open| open.take(MOST + 1).read_to_string(&mut text));
@@ -34,7 +34,7 @@ mod tests {
 
     fn resolved(url: &str) -> Result<String> {
         let (url, _) = LockConfig::new(url).resolve()?;
-        // It is for the configuration, not for the backend.
+        // The option is for the configuration, not for the backend.
         url.allow_options(&[])?;
         assert!(!format!("{url} {url:?}").contains("hunter2"));
         Ok(url.password().expect("a password").expose().to_owned())

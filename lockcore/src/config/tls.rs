@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{Error, ErrorKind, Result, ServerUrl};
 
-/// Files in PEM that an address names.
+/// PEM files that an address names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     ca: Option<String>,
@@ -12,10 +12,10 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The usual names of the options, where the database has no other ones.
+    /// The usual names of the options, for servers whose tools have no other names.
     pub const OPTIONS: [&'static str; 3] = ["ca", "cert", "key"];
 
-    /// Reads the names of the files, not yet what is in them. `names` are those of the options.
+    /// Reads the names of the files, not their contents. `names` are the names of the options.
     pub fn of(url: &ServerUrl, names: [&str; 3]) -> Result<Self> {
         let [ca, cert, key] = names.map(|name| url.option(name).map(str::to_owned));
         let identity = match (cert, key) {
@@ -39,12 +39,12 @@ impl TlsFiles {
         self.ca.as_deref()
     }
 
-    /// Our own certificate, and its key.
+    /// The client certificate and its key.
     pub fn identity(&self) -> Option<(&str, &str)> {
         self.identity.as_ref().map(|(cert, key)| (cert.as_str(), key.as_str()))
     }
 
-    /// Refuses files that are missing, or contain something else.
+    /// Refuses files that are missing or have other contents.
     pub fn check(&self) -> Result<()> {
         self.ca.as_deref().map(read_certificates).transpose()?;
         if let Some((cert, key)) = &self.identity {
@@ -80,13 +80,13 @@ pub fn unusable(what: &str, why: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("{what} cannot be used for TLS")).with_source(why.to_string())
 }
 
-/// Makes sure that the process has a crypto provider. Clients that ask rustls for *the* provider panic if none has been
-/// chosen and not exactly one is compiled in, and which are compiled in is up to the application.
+/// Makes sure that the process has a default crypto provider. Without one, rustls panics unless exactly one provider is
+/// compiled in, and the application determines which providers are.
 #[cfg(feature = "tls")]
 pub fn choose_provider() {
     use rustls::crypto::{CryptoProvider, aws_lc_rs};
     if CryptoProvider::get_default().is_none() {
-        // It fails if another thread chooses at this moment, which does as well.
+        // This fails if another thread sets a provider at this moment, which is fine.
         drop(aws_lc_rs::default_provider().install_default());
     }
 }

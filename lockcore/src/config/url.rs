@@ -37,12 +37,9 @@ impl fmt::Debug for Secret {
 
 /// One host of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Host {
-    /// A name or an address; an IPv6 address without its brackets.
-    pub name: String,
-    /// The port, if one was given.
-    pub port: Option<u16>,
+    name: String,
+    port: Option<u16>,
 }
 
 impl Host {
@@ -54,6 +51,12 @@ impl Host {
     /// The port, if one was given.
     pub fn port(&self) -> Option<u16> {
         self.port
+    }
+
+    /// `NAME:PORT`, as other addresses have it: with `default_port` if none was given, and an IPv6 address in brackets.
+    pub fn authority(&self, default_port: u16) -> String {
+        let (name, port) = (&self.name, self.port.unwrap_or(default_port));
+        if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") }
     }
 }
 
@@ -124,7 +127,7 @@ impl ServerUrl {
         Ok(Host { name: name.to_owned(), port })
     }
 
-    /// Refuses options that are not in this list. The error names those that are.
+    /// Refuses options that are not in this list. The error lists the allowed options.
     pub fn allow_options(&self, allowed: &[&str]) -> Result<()> {
         let Some(unknown) = self.options.keys().find(|name| !allowed.contains(&name.as_str())) else {
             return Ok(());
@@ -165,10 +168,18 @@ impl ServerUrl {
         Ok(timeout)
     }
 
-    /// The same address with this option, whatever it said about it before.
+    /// The same address with this option, which replaces an earlier value.
     #[must_use]
     pub fn with_option(mut self, name: &str, value: &str) -> Self {
         self.options.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same address with this text for hosts and path, as [`location`](Self::location) returns it.
+    #[must_use]
+    pub fn with_location(mut self, location: &str) -> Self {
+        let (authority, path) = location.find('/').map_or((location, ""), |at| location.split_at(at));
+        (self.authority, self.path) = (authority.to_owned(), path.to_owned());
         self
     }
 
@@ -178,7 +189,7 @@ impl ServerUrl {
         self
     }
 
-    /// Takes an option out.
+    /// Removes an option and returns its value.
     pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)
     }
@@ -199,7 +210,7 @@ impl FromStr for ServerUrl {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // The text may hold a password, so no complaint quotes it.
+        // The text may contain a password, so no error quotes it.
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| bad("an address starts with a scheme, as in postgres://localhost/app"))?;
@@ -209,7 +220,7 @@ impl FromStr for ServerUrl {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        // What follows the hosts is shown in errors and logs. It must not be the rest of a password.
+        // Errors and logs show the text after the hosts. It must not be a part of a password.
         let may_be_password = path.contains('@') && authority.contains([':', '@']);
         if may_be_password
             || query.split('&').any(|option| option.split('=').next().unwrap_or("").contains('@'))
@@ -283,6 +294,8 @@ mod tests {
         assert_eq!(hosts[0], Host { name: "db".into(), port: Some(5433) });
         assert_eq!(hosts[1], Host { name: "::1".into(), port: Some(5434) });
         assert_eq!(hosts[2], Host { name: "c".into(), port: None });
+        let written: Vec<_> = hosts.iter().map(|host| host.authority(1)).collect();
+        assert_eq!(written, ["db:5433", "[::1]:5434", "c:1"]);
         assert_eq!(url.duration("ttl").unwrap(), Some(Duration::from_secs(10)));
         assert_eq!(parse("sqlite://dir/locks.db").location(), "dir/locks.db");
         assert_eq!(parse("sqlite:///var/locks.db").location(), "/var/locks.db");

@@ -1,14 +1,12 @@
-//! Finds owner ids where they must not be: in logs, and in what `Debug` prints.
+//! Finds owner ids in texts that must not contain them: logs, and the output of `Debug`.
 //!
-//! Whoever knows the owner of a lock can release it. With the feature `conformance`, each new
-//! [`OwnerId`](crate::OwnerId) of this process is remembered here, and [`shows_an_owner`] looks for them in a text.
+//! Anyone who knows the owner id of a lock can release it. With the feature `conformance`, this module remembers each
+//! new [`OwnerId`](crate::OwnerId) of this process, and [`shows_an_owner`] searches a text for them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use uuid::Uuid;
-
-/// As many owners are remembered: more than are in use at a time, and few megabytes.
+/// The number of owner ids that are remembered: more than are in use at a time, in a few megabytes.
 const MOST: usize = 200_000;
 
 /// The hexadecimal digits of an owner, and its bytes.
@@ -38,8 +36,8 @@ impl Known {
 }
 
 /// Remembers an owner that was just made.
-pub(crate) fn note(owner: Uuid) {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).note(owner.as_u128(), MOST);
+pub(crate) fn note(owner: u128) {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).note(owner, MOST);
 }
 
 fn is_known(owner: u128) -> bool {
@@ -52,7 +50,7 @@ pub fn shows_an_owner(text: &str) -> bool {
     in_digits(text.as_bytes()) || in_lists(text) || in_escapes(text)
 }
 
-/// Looks at runs of hexadecimal digits and hyphens. Owners may have neighbours there.
+/// Searches sequences of hexadecimal digits and hyphens. Other digits may stand before and after an owner id.
 fn in_digits(text: &[u8]) -> bool {
     let (mut run, mut digits) = (0_u128, 0);
     for byte in text {
@@ -71,7 +69,7 @@ fn in_digits(text: &[u8]) -> bool {
     false
 }
 
-/// Looks at `[1, 2, 3]`: at the bytes themselves, and at the text that they may be.
+/// Searches lists such as `[1, 2, 3]`: the bytes themselves, and the text that they may be.
 fn in_lists(text: &str) -> bool {
     text.split('[').skip(1).any(|list| {
         let list = list.split(']').next().unwrap_or_default();
@@ -81,7 +79,7 @@ fn in_lists(text: &str) -> bool {
     })
 }
 
-/// Looks at `"\x01a"`.
+/// Searches strings such as `"\x01a"`.
 fn in_escapes(text: &str) -> bool {
     if !text.contains("\\x") {
         return false;
@@ -117,6 +115,8 @@ fn in_bytes(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::OwnerId;
 
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_owner_is_found_in_every_form_and_anywhere() {
         // Among many, so that their bytes are of every kind.
-        for owner in (0..500).map(|_| OwnerId::random().as_uuid()) {
+        for owner in (0..500).map(|_| Uuid::from_u128(OwnerId::random().as_u128())) {
             for form in forms(owner) {
                 for text in [
                     form.clone(),
@@ -153,11 +153,11 @@ mod tests {
 
     #[test]
     fn what_is_no_owner_is_not_found() {
-        assert!(OwnerId::random().as_uuid().as_u128() > 0);
+        assert!(OwnerId::random().as_u128() > 0);
         for form in forms(Uuid::from_u128(rand::random())) {
             assert!(!shows_an_owner(&form), "{form}");
         }
-        let owner = OwnerId::random().as_uuid().simple().to_string();
+        let owner = format!("{:032x}", OwnerId::random().as_u128());
         for text in ["", "\\", "\\x", "[", "[1, 2", "\\x0", "Claim { owner: OwnerId(..) }", &owner[1..]] {
             assert!(!shows_an_owner(text), "{text}");
         }

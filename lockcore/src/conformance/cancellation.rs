@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// The most polls before the future is dropped.
 const POLLS: u32 = 9;
 
-/// Polls a future so many times, with little pauses in between, and drops it unless it has ended.
+/// Polls a future this number of times, with short pauses in between, and drops it unless it has ended.
 async fn poll_and_drop<T>(future: impl IntoFuture<Output = T>, polls: u32, random: &mut StdRng) -> Option<T> {
     let mut future = std::pin::pin!(future.into_future());
     for _ in 0..polls {
@@ -28,7 +28,7 @@ async fn poll_and_drop<T>(future: impl IntoFuture<Output = T>, polls: u32, rando
     None
 }
 
-/// The lock is free soon, and nobody stands in its queue.
+/// The lock is free soon, and nobody waits in its queue.
 async fn nothing_is_left(locks: &Locks, name: &LockName, what: &str) {
     let (guard, _) = free_by(locks, name, SOON, what).await;
     queued(locks, name, 0, secs(2)).await;

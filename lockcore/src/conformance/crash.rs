@@ -1,10 +1,10 @@
-//! Processes that die or stop without a word.
+//! Processes that die or stop without a release.
 
 use std::time::Duration;
 
 use super::stage::{EXPIRY, Stage, free_by, holder, millis, pause, queued, release, secs, ttl_of};
 use crate::conformance::Holder;
-use crate::{LockName, Moment};
+use crate::{LockName, Moment, Requirement};
 
 /// How long after the end of a dead holder's lease the lock may stay taken, on a busy machine.
 const SLACK: Duration = EXPIRY;
@@ -15,7 +15,7 @@ fn start(stage: &Stage, name: &LockName, ttl: Duration) -> Holder {
     Holder::start(&address, name, ttl)
 }
 
-/// kill -9; then another comes.
+/// kill -9 of a holder; another claim comes later.
 pub(super) async fn a_killed_holder_frees_the_lock_within_its_lease(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("killed");
@@ -27,7 +27,7 @@ pub(super) async fn a_killed_holder_frees_the_lock_within_its_lease(stage: Stage
     pause(TTL / 2).await;
     process.kill();
     let (guard, took) = free_by(&two, &name, ttl + SLACK, "after kill -9 of the holder").await;
-    assert!(guard.token() > token || !two.capabilities().fencing, "after {took:?}");
+    assert!(guard.token() > token || !two.capabilities().promises(Requirement::Fencing), "after {took:?}");
     release(guard).await;
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn a_killed_holder_frees_the_lock_for_a_waiter(stage: Stage) {
     let (guard, granted) = waiter.await.expect("no panic");
     let took = granted.since(killed);
     assert!(took <= ttl + SLACK, "the waiter's turn came {took:?} after the kill, with a ttl of {ttl:?}");
-    assert!(guard.token() > token || !one.capabilities().fencing);
+    assert!(guard.token() > token || !one.capabilities().promises(Requirement::Fencing));
     release(guard).await;
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn a_killed_holder_that_had_waited_frees_the_lock(stage: Stage)
 }
 
 /// kill -9 of the first in the queue: the next one does not wait for it for ever.
-pub(super) async fn a_killed_waiter_is_passed_over(stage: Stage) {
+pub(super) async fn a_killed_waiter_is_skipped(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("passed");
     let held = one.lock(&name).await.expect("a free lock");
@@ -102,7 +102,7 @@ pub(super) async fn a_holder_that_was_stopped_knows_that_it_lost(stage: Stage) {
     let token = process.held().await;
     process.stop();
     let (guard, _) = free_by(&two, &name, ttl + SLACK, "after SIGSTOP of the holder").await;
-    assert!(guard.token() > token || !two.capabilities().fencing);
+    assert!(guard.token() > token || !two.capabilities().promises(Requirement::Fencing));
     tokio::time::sleep(ttl * 2).await;
     process.go_on();
     process.lost().await;

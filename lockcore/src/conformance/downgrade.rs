@@ -1,9 +1,9 @@
 //! A writer that becomes a reader.
 
 use super::stage::{Stage, done, free_by, millis, pause, queued, release, secs, ttl_of};
-use crate::{ErrorKind, Mode};
+use crate::{ErrorKind, Mode, Requirement};
 
-/// Readers come in, writers do not, and the lock is the same one all the time.
+/// Readers are granted the lock, writers are not, and the hold is the same one all the time.
 pub(super) async fn a_writer_becomes_a_reader_without_a_gap(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("book");
@@ -17,7 +17,11 @@ pub(super) async fn a_writer_becomes_a_reader_without_a_gap(stage: Stage) {
     assert_eq!((reader.token(), reader.mode()), (token, Mode::Shared), "the hold is the same one");
     assert!(reader.is_held() && !view.is_held(), "the view was one of a writer");
     let other = done("a reader's turn", secs(5), reading).await.expect("no panic").expect("its turn comes");
-    assert!(other.token() > token || !one.capabilities().fencing, "{} after {token}", other.token());
+    assert!(
+        other.token() > token || !one.capabilities().promises(Requirement::Fencing),
+        "{} after {token}",
+        other.token()
+    );
     pause(100).await;
     assert!(!next.is_finished(), "a writer beside two readers");
     let again = reader.downgrade().await.expect("a reader stays what it is");
@@ -28,7 +32,7 @@ pub(super) async fn a_writer_becomes_a_reader_without_a_gap(stage: Stage) {
     release(again).await;
     let next =
         done("the next writer's turn", secs(5), next).await.expect("no panic").expect("its turn comes");
-    assert!(next.token() > token || !one.capabilities().fencing);
+    assert!(next.token() > token || !one.capabilities().promises(Requirement::Fencing));
     release(next).await;
 }
 
@@ -86,6 +90,6 @@ pub(super) async fn a_permit_that_cannot_be_downgraded_stays(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
     let permit = left.expect("the permit");
     assert!(permit.is_held() && permit.token() == token);
-    assert!(two.permit(&name, 1).try_now().await.expect("an answer").is_none(), "it was given up");
+    assert!(two.permit(&name, 1).try_now().await.expect("an answer").is_none(), "it was released");
     release(permit).await;
 }

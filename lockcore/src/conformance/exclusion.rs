@@ -1,4 +1,4 @@
-//! Never two at a time.
+//! Never two holders at a time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::history::{Violation, check};
 use super::stage::{Stage, millis, release, secs, ttl_of};
 use super::workload::{Plan, run};
-use crate::{Locks, Mode};
+use crate::{Locks, Mode, Requirement};
 
-/// A counter that loses updates as soon as two are at it.
+/// A counter that loses updates as soon as two tasks use it at the same time.
 pub(super) async fn a_counter_without_synchronisation_loses_nothing(stage: Stage) {
     const TASKS: u64 = 100;
     let clients: [_; 4] = stage.clients().await;
@@ -41,7 +41,7 @@ pub(super) async fn a_counter_without_synchronisation_loses_nothing(stage: Stage
     assert_eq!(counter.load(Ordering::SeqCst), TASKS, "updates were lost");
 }
 
-/// Everything at once, and the checker over it.
+/// All kinds of requests at the same time; the checker checks their history.
 pub(super) async fn a_busy_hour_has_a_clean_history(stage: Stage) {
     let clients: [_; 3] = stage.clients().await;
     busy(stage, clients, vec![Mode::Exclusive], false).await;
@@ -67,8 +67,8 @@ pub(super) async fn a_busy_hour_of_permits_has_a_clean_history(stage: Stage) {
 }
 
 async fn busy(stage: Stage, clients: [Locks; 3], modes: Vec<Mode>, passed_on: bool) {
-    let fencing = clients[0].capabilities().fencing;
-    let block = clients[0].capabilities().token_blocks;
+    let fencing = clients[0].capabilities().promises(Requirement::Fencing);
+    let block = clients[0].capabilities().promises(Requirement::TokenBlocks);
     let seed = rand::random();
     let plan = Plan {
         short: ttl_of(&clients[0], 150),

@@ -33,7 +33,7 @@ pub(super) async fn waiters_are_served_in_order_across_clients(stage: Stage) {
     assert!(served.is_sorted(), "served in the order {served:?}");
 }
 
-/// Somebody who asks just when the lock changes hands does not get it before those who wait.
+/// A claim that comes just when the lock changes hands does not get it before the waiters.
 pub(super) async fn a_newcomer_does_not_overtake_a_waiter(stage: Stage) {
     let [one, two, newcomer] = stage.clients().await;
     for round in 0..8 {

@@ -1,4 +1,4 @@
-//! A lock server as the suite uses it: its clients, its network, its switches.
+//! A lock server for the suite: its clients, its network, and its faults.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{Capabilities, Locks, Requirement, Result};
 
-/// Something that a case needs and that not every harness has.
+/// A feature that a case needs and that not every harness has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Need {
@@ -23,7 +23,7 @@ pub enum Need {
     TokenBlocks,
     /// Waiters are served in order.
     Fifo,
-    /// [`Locks::inspect`] counts those who wait.
+    /// [`Locks::inspect`] counts the waiters.
     Counted,
     /// [`LockStatus::longest_wait`](crate::LockStatus::longest_wait) is known.
     LongestWait,
@@ -35,7 +35,7 @@ pub enum Need {
     /// [`Harness::server`]: the server can be paused and restarted.
     Server,
     /// [`Server::fail_over`]: another server can take the place of one that dies. Without it, a promise of
-    /// [`failover_safe`](Capabilities::failover_safe) is not checked.
+    /// [`failover_safe`](Requirement::FailoverSafe) is not checked.
     Failover,
     /// [`Harness::link`]: a client can be put behind a network that fails.
     Link,
@@ -44,7 +44,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// The needs that a backend itself meets or does not.
+    /// The needs that depend on the backend alone.
     pub const OF_BACKENDS: [(Self, Requirement); 7] = [
         (Self::Shared, Requirement::Shared),
         (Self::Permits, Requirement::Permits),
@@ -62,20 +62,20 @@ impl Need {
     }
 }
 
-/// One lock server, as the suite uses it.
+/// One lock server for the suite.
 ///
-/// Only [`client`](Self::client) is required. The other methods are called only if [`offers`](Self::offers) names the
-/// need that they meet; a method that fails panics, which fails the case.
+/// Only [`client`](Self::client) is required. The suite calls another method only if [`offers`](Self::offers) lists its
+/// need. If a method fails, it should panic; the case then fails.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
-    /// The needs that this harness meets. It is called before any server runs, so it lists what the backend is known to promise;
-    /// a case checks that the backend promises exactly that.
+    /// The needs that this harness meets. This is called before any server runs, so the list is fixed. A case checks
+    /// that it agrees with the promises of the backend.
     fn offers(&self) -> Vec<Need>;
 
     /// `async fn client(&self) -> Result<Locks>`
     ///
-    /// A new client that shares nothing with the others but the server, as another process would have. It may be
-    /// asked for on any runtime, and must work there.
+    /// A new client that shares only the server with other clients, like a client in another process. The suite calls
+    /// this on any runtime, and the client must work there.
     async fn client(&self) -> Result<Locks>;
 
     /// The address at which another process finds the server ([`Need::Process`]).
@@ -83,7 +83,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
         None
     }
 
-    /// The server's switches ([`Need::Server`]).
+    /// The control of the server ([`Need::Server`]).
     fn server(&self) -> Option<&dyn Server> {
         None
     }
@@ -97,12 +97,12 @@ pub trait Harness: Debug + Send + Sync + 'static {
 
     /// `async fn purge(&self)`
     ///
-    /// Deletes the records of idle locks now, which the backend otherwise does at some later time
+    /// Deletes the records of idle locks now. Without this call the backend does so at some later time
     /// ([`Need::Purge`]).
     async fn purge(&self) {}
 }
 
-/// The switches of a server.
+/// Controls a server.
 #[async_trait]
 pub trait Server: Send + Sync {
     /// `async fn pause(&self)`
@@ -112,7 +112,7 @@ pub trait Server: Send + Sync {
 
     /// `async fn resume(&self)`
     ///
-    /// Continues stopped processes, and starts a server again that was killed.
+    /// Continues paused processes, and starts a killed server again.
     async fn resume(&self);
 
     /// `async fn restart(&self)`
@@ -122,15 +122,16 @@ pub trait Server: Send + Sync {
 
     /// `async fn fail_over(&self)`
     ///
-    /// Kills the server that serves the clients, without any notice, where another one takes its place
+    /// Kills the server that serves the clients, without a shutdown, so that another one takes its place
     /// ([`Need::Failover`]). [`resume`](Self::resume) starts it again.
     async fn fail_over(&self) {
         panic!("no other server can take the place of this one");
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Way {
     /// Requests.
     ToServer,
@@ -148,7 +149,7 @@ pub trait Link: Send + Sync {
     /// A new client all of whose connections go through this network.
     async fn client(&self) -> Result<Locks>;
 
-    /// From now on all bytes that go this way are lost. Connections stay open, and new ones hang.
+    /// From now on all bytes in this direction are lost. Connections stay open, and new ones hang.
     fn blackhole(&self, way: Way);
 
     /// Resets all connections, and all new ones, until [`heal`](Self::heal).
@@ -157,25 +158,27 @@ pub trait Link: Send + Sync {
     /// From now on bytes take this long, each way.
     fn delay(&self, each_way: Duration);
 
-    /// Swallows the reply to the `k`-th request from now on, counted over all connections, and resets that
-    /// connection.
+    /// Drops the reply to the `k`-th request from now on, counted over all connections, and resets the connection of
+    /// that request.
     fn drop_reply(&self, k: u64);
 
     /// How many requests have been sent so far over all connections, as [`drop_reply`](Self::drop_reply) counts them.
     fn requests(&self) -> u64;
 
-    /// How many replies [`drop_reply`](Self::drop_reply) has swallowed.
+    /// How many replies [`drop_reply`](Self::drop_reply) has dropped.
     fn dropped_replies(&self) -> u64;
 
-    /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as usual.
+    /// From now on holds back all bytes on the connections that are open now, in both directions. New connections work
+    /// as usual.
     fn hold_back(&self);
 
     /// `async fn deliver(&self) -> u64`
     ///
-    /// Delivers to the server what [`hold_back`](Self::hold_back) has kept, even of clients that have closed their
-    /// side meanwhile, and ends holding back. Returns how many bytes the server has got by that.
+    /// Delivers to the server the bytes that [`hold_back`](Self::hold_back) has held back, even those of clients that
+    /// have closed their connection meanwhile, and stops holding back. Returns the number of bytes that the server has
+    /// received by that.
     async fn deliver(&self) -> u64;
 
-    /// Back to normal. Connections that have lost something are reset, and what was held back is delivered.
+    /// Ends all faults. Resets connections that have lost bytes, and delivers bytes that were held back.
     fn heal(&self);
 }

@@ -1,8 +1,9 @@
-//! The checker: finds out from a history whether a lock ever had two holders, or tokens that did not rise.
+//! The checker: searches a history for locks with two holders at once, and for tokens that do not rise.
 //!
-//! All processes of one host share the boot clock, so exclusion needs no search through possible orders. The
-//! validity of a grant is an interval: from the return of the acquire to the call of release, the deadline, or the
-//! moment when the holder saw the loss, whichever came first. Sorted and swept, the intervals overlap or they do not.
+//! All processes of one host share the boot clock, so the check of exclusion need not search through possible orders.
+//! The validity of a grant is an interval. It begins at the return of the acquire. It ends at the call of release, at
+//! the deadline, or when the holder noticed the loss, whichever came first. The checker sorts the intervals and looks
+//! for overlaps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +11,8 @@ use std::fmt;
 use crate::{FencingToken, LockName, Mode, Moment};
 
 /// The interval in which a client considered itself the holder of a lock.
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Validity {
@@ -17,7 +20,7 @@ pub struct Validity {
     pub lock: LockName,
     /// How it was held.
     pub mode: Mode,
-    /// Who it was, for people.
+    /// The holder, as text for the report.
     pub who: String,
     /// The token of the grant.
     pub token: FencingToken,
@@ -25,19 +28,20 @@ pub struct Validity {
     pub asked: Moment,
     /// The return of the acquire.
     pub from: Moment,
-    /// The first of: release called, deadline, loss seen. The interval ends just before it.
+    /// The call of release, the deadline, or the noticed loss, whichever came first. The interval ends just before it.
     pub until: Moment,
 }
 
-/// What is wrong with a history.
+/// A violation in a history.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two were valid at a time when one of them had to be alone, or more than a semaphore has permits.
+    /// Two grants were valid at the same time although they exclude each other, or more grants than a semaphore has
+    /// permits.
     Overlap(Box<Validity>, Box<Validity>),
-    /// The second was granted after the first had ended, with a token that is not higher.
+    /// The second grant came after the end of the first, but its token is not higher.
     TokenFell(Box<Validity>, Box<Validity>),
-    /// Two grants have one token.
+    /// Two grants have the same token.
     TokenTwice(Box<Validity>, Box<Validity>),
 }
 
@@ -56,7 +60,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks a history. Empty if nothing is wrong; at most a few violations for each lock.
+/// Checks a history. Returns at most a few violations for each lock; empty if there are none.
 pub fn check(history: &[Validity]) -> Vec<Violation> {
     let mut by_lock: BTreeMap<&LockName, Vec<&Validity>> = BTreeMap::new();
     for interval in history {
@@ -72,7 +76,7 @@ pub fn check(history: &[Validity]) -> Vec<Violation> {
     violations
 }
 
-/// The first two that must not overlap and do.
+/// The first two intervals that must not overlap and do.
 fn overlap(sorted: &[&Validity]) -> Option<Violation> {
     let mut open: Vec<&Validity> = Vec::new();
     for &next in sorted {
@@ -88,7 +92,7 @@ fn overlap(sorted: &[&Validity]) -> Option<Violation> {
     None
 }
 
-/// The first two grants with one token.
+/// The first two grants with the same token.
 fn token_twice(sorted: &[&Validity]) -> Option<Violation> {
     let mut seen: BTreeMap<FencingToken, &Validity> = BTreeMap::new();
     for &next in sorted {
@@ -101,8 +105,9 @@ fn token_twice(sorted: &[&Validity]) -> Option<Violation> {
 
 /// The first grant whose token is not higher than that of one that came before.
 ///
-/// Which one came first is known if the other was asked for only after its end. Where one of the two had to be alone,
-/// it is known from the intervals themselves. Two readers that were asked for at the same time may come in either order.
+/// The order of two grants is known if one was requested after the end of the other. If one of the two excludes the
+/// other, it is also known from the intervals. Two readers that were requested at the same time may come in either
+/// order.
 fn token_fell(sorted: &[&Validity]) -> Option<Violation> {
     let is_alone = |interval: &Validity| interval.mode == Mode::Exclusive;
     let by_return = |next: &Validity| next.from;
@@ -113,7 +118,7 @@ fn token_fell(sorted: &[&Validity]) -> Option<Violation> {
     })
 }
 
-/// The first grant whose token is lower than that of one which had ended when the later one began, of the pairs that
+/// The first grant whose token is lower than that of a grant that had ended before it began, among the pairs that
 /// count. `sorted` is in the order of `begin`.
 fn fell(
     sorted: &[&Validity],

@@ -1,4 +1,4 @@
-//! Another process that holds a lock, to be killed and stopped.
+//! Another process that holds a lock, which cases kill or stop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ const ADDRESS: &str = "LOCKWELL_HOLDER_ADDRESS";
 const NAME: &str = "LOCKWELL_HOLDER_NAME";
 const TTL: &str = "LOCKWELL_HOLDER_TTL_MS";
 
-/// A process that waits for a lock and then holds it until it is killed. It dies with this handle.
+/// A process that waits for a lock and then holds it until it is killed. Dropping this handle kills it.
 #[derive(Debug)]
 pub struct Holder {
     child: Child,
@@ -21,7 +21,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Starts one: this program again, whose `main` calls [`serve_if_asked`].
+    /// Starts the process: this program again, whose `main` calls [`serve_if_asked`].
     ///
     /// # Panics
     /// If the program cannot be started.
@@ -51,7 +51,7 @@ impl Holder {
     /// Waits until it holds the lock, and returns its token.
     ///
     /// # Panics
-    /// If it prints something else, or nothing for long.
+    /// If it prints something else, or nothing for a long time.
     pub async fn held(&mut self) -> FencingToken {
         let word = self.word("held").await;
         FencingToken::new(word.parse().expect("a token"))
@@ -60,7 +60,7 @@ impl Holder {
     /// Waits until it has noticed that it lost the lock.
     ///
     /// # Panics
-    /// If it prints something else, or nothing for long.
+    /// If it prints something else, or nothing for a long time.
     pub async fn lost(&mut self) {
         self.word("lost").await;
     }
@@ -93,7 +93,7 @@ impl Holder {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues it with SIGCONT.
     ///
     /// # Panics
     /// If it has ended.
@@ -116,11 +116,11 @@ impl Drop for Holder {
     }
 }
 
-/// Acts as the other process, and never returns, if this process was started as one. Called first in `main` of the
-/// program that runs the suite.
+/// If this process was started by a case, acts as the other process and does not return. The `main` of the program that
+/// runs the suite calls this first.
 ///
 /// # Panics
-/// If the lock cannot be obtained: the case that started it gets no output.
+/// If the lock cannot be acquired; the case then gets no output.
 pub fn serve_if_asked<C, F>(connect: C)
 where
     C: FnOnce(String) -> F,

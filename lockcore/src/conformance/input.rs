@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::stage::{Stage, release, secs};
 use crate::conformance::Need;
+use crate::contract::REQUIREMENTS;
 use crate::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockConfig, LockGuard, LockName,
     LockStatus, Locks, Moment, Released, Renewal, Requirement, Result,
@@ -66,10 +67,10 @@ pub(super) async fn bad_input_is_refused_before_anything_is_sent(stage: Stage) {
     let name = || locks.lock("fine");
     let bounds = "it must be between";
     refused(name().ttl(Duration::ZERO).await, bad, bounds);
-    refused(name().ttl(promised.max_ttl + Duration::from_nanos(1)).await, bad, bounds);
+    refused(name().ttl(promised.max_ttl() + Duration::from_nanos(1)).await, bad, bounds);
     refused(name().ttl(Duration::MAX).await, bad, bounds);
     refused(
-        name().ttl(promised.min_ttl.saturating_sub(Duration::from_nanos(1))).try_now().await,
+        name().ttl(promised.min_ttl().saturating_sub(Duration::from_nanos(1))).try_now().await,
         bad,
         bounds,
     );
@@ -78,9 +79,9 @@ pub(super) async fn bad_input_is_refused_before_anything_is_sent(stage: Stage) {
     refused(name().label("a\tb").await, bad, "no control characters");
     let error = refused(name().ttl(Duration::ZERO).run(async |_| ()).await.map_err(Error::from), bad, bounds);
     assert_eq!(error.lock().map(LockName::as_str), Some("fine"), "{error:#}");
-    assert_eq!(error.backend(), Some(promised.backend), "{error:#}");
+    assert_eq!(error.backend(), Some(promised.backend()), "{error:#}");
     refused(locks.permit("fine", 0).await, bad, "at least one permit");
-    let too_long = promised.max_ttl + secs(1);
+    let too_long = promised.max_ttl() + secs(1);
     let config = LockConfig::new("unused://").ttl(too_long);
     refused(Locks::with_config(Arc::clone(locks.backend()), &config), bad, bounds);
 }
@@ -92,14 +93,14 @@ pub(super) async fn the_bounds_of_what_is_allowed_work(stage: Stage) {
     let longest =
         LockName::new("é".repeat(248) + &stage.unique[stage.unique.len() - 16..]).expect("512 bytes");
     assert_eq!(longest.as_str().len(), LockName::MAX_BYTES);
-    release(one.lock(&longest).ttl(promised.max_ttl).await.expect("the longest name and lease")).await;
+    release(one.lock(&longest).ttl(promised.max_ttl()).await.expect("the longest name and lease")).await;
     let label = "é".repeat(127) + "x";
     let guard = one.lock(stage.name("label")).label(&label).await.expect("the longest label");
     let shown = one.inspect(guard.name()).await.expect("an answer");
     assert_eq!(shown.holders[0].label, label, "the label was changed");
     release(guard).await;
     let (first, second) = (stage.name("shortest"), stage.name("no wait"));
-    let shortest = promised.min_ttl;
+    let shortest = promised.min_ttl();
     match one.lock(&first).ttl(shortest).await {
         // It may be over before it arrives, which must be said.
         Ok(guard) => drop(guard),
@@ -114,25 +115,14 @@ pub(super) async fn the_bounds_of_what_is_allowed_work(stage: Stage) {
 pub(super) async fn what_is_not_promised_is_refused(stage: Stage) {
     let locks = untouchable(&stage).await;
     let promised = locks.capabilities().clone();
-    if !promised.shared {
+    if !promised.promises(Requirement::Shared) {
         refused(locks.read("fine").await, ErrorKind::Unsupported, "no shared locks");
     }
-    if !promised.permits {
+    if !promised.promises(Requirement::Permits) {
         refused(locks.permit("fine", 2).await, ErrorKind::Unsupported, "no permit locks");
     }
-    let all = [
-        (Requirement::Shared, promised.shared),
-        (Requirement::Permits, promised.permits),
-        (Requirement::Fencing, promised.fencing),
-        (Requirement::Fifo, promised.fifo),
-        (Requirement::Push, promised.push),
-        (Requirement::LossPush, promised.loss_push),
-        (Requirement::HerdFree, promised.herd_free),
-        (Requirement::AcrossHosts, promised.across_hosts),
-        (Requirement::Durable, promised.durable),
-        (Requirement::FailoverSafe, promised.failover_safe),
-    ];
-    for (requirement, is_promised) in all {
+    for (requirement, _) in REQUIREMENTS {
+        let is_promised = promised.promises(requirement);
         let answer = promised.require(&[requirement]);
         assert_eq!(answer.is_ok(), is_promised, "{requirement}: {answer:?}");
         let config = LockConfig::new("unused://").require(requirement);
@@ -157,5 +147,5 @@ pub(super) async fn the_harness_offers_what_the_backend_promises(stage: Stage) {
     assert_eq!(offers.contains(&Need::Process), stage.harness.address().is_some(), "an address");
     assert_eq!(offers.contains(&Need::Server), stage.harness.server().is_some(), "switches of the server");
     assert_eq!(offers.contains(&Need::Link), stage.harness.link().await.is_some(), "a network that fails");
-    assert!(locks.capabilities().min_ttl <= secs(5), "the suite works with leases of a few seconds");
+    assert!(locks.capabilities().min_ttl() <= secs(5), "the suite works with leases of a few seconds");
 }

@@ -1,7 +1,7 @@
 //! What the server says about a lock is true.
 
 use super::stage::{EXPIRY, Stage, claim, millis, pause, queued, release, secs, status, ttl_of};
-use crate::{ErrorKind, Mode, Moment, Wait};
+use crate::{ErrorKind, Mode, Moment, Requirement, Wait};
 
 /// A lock that nobody ever used, one that is held, one with a queue, one that is free again.
 pub(super) async fn inspect_tells_the_truth(stage: Stage) {
@@ -39,7 +39,7 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     assert!(!free.is_held() && free.waiters == 0, "after a release: {free:?}");
 }
 
-/// How long the first in the queue has waited does not begin anew with its signs of life, and ends when it leaves.
+/// The waiting time of the first in the queue does not start again with its heartbeats, and ends when it leaves.
 pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("waited for");
@@ -51,7 +51,7 @@ pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
         let waiter = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
         queued(&one, &name, waiters.len() + 1, secs(5)).await;
         waiters.push((waiter, before, Moment::now()));
-        // Longer than a waiter goes without a sign of life.
+        // Longer than the time between two heartbeats of a waiter.
         pause(2000).await;
     }
     for (waiter, before, entered) in waiters {
@@ -72,7 +72,7 @@ pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
     release(guard).await;
 }
 
-/// Who asks for all locks that are held is told of each, however it is held and whatever its name.
+/// The list of held locks has each of them, however it is held and whatever its name.
 pub(super) async fn what_is_held_is_listed(stage: Stage) {
     let [one, two] = stage.clients().await;
     let promised = one.capabilities();
@@ -80,8 +80,8 @@ pub(super) async fn what_is_held_is_listed(stage: Stage) {
     let mut guards = Vec::new();
     for (index, name) in names.iter().enumerate() {
         let request = match index {
-            1 if promised.shared => one.read(name),
-            2 if promised.permits => one.permit(name, 3),
+            1 if promised.promises(Requirement::Shared) => one.read(name),
+            2 if promised.promises(Requirement::Permits) => one.permit(name, 3),
             _ => one.lock(name),
         };
         guards.push(request.await.expect("a free lock"));
@@ -98,7 +98,7 @@ pub(super) async fn what_is_held_is_listed(stage: Stage) {
     for name in &names {
         assert!(listed.contains(name), "{name:?} is held, and not among {listed:?}");
     }
-    // The server may list them for a while. Nobody is told that they are held.
+    // The server may list released locks for a while. They are not shown as held.
     let held = two.held().await.expect("a list");
     assert!(!held.iter().any(|status| names.contains(&status.name)), "{held:?}");
 }
@@ -170,7 +170,7 @@ pub(super) async fn a_forced_release_frees_all_readers(stage: Stage) {
     tokens.sort_unstable();
     assert_eq!(tokens, readers.iter().map(crate::LockGuard::token).collect::<Vec<_>>(), "{shown:?}");
     assert!(shown.holders.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
-    assert_eq!(two.force_release(&name).await.expect("an answer"), 3);
+    assert_eq!(two.force_release(&name).await.expect("an answer"), 3, "three readers were freed");
     let writer = one.write(&name).try_now().await.expect("an answer").expect("a freed lock is free");
     release(writer).await;
 }

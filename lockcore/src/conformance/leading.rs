@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::stage::{Stage, done, holder, millis, pause, queued, secs, ttl_of};
-use crate::{ErrorKind, Loss, Moment};
+use crate::{ErrorKind, Loss, Moment, Requirement};
 
 /// One leads, the next follows when it resigns, and observers see both.
 pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
@@ -22,7 +22,7 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
     let token = first.token();
     first.resign().await.expect("it leads");
     let second = done("the next leader", secs(5), second).await.expect("no panic").expect("its turn comes");
-    assert!(second.token() > token || !one.capabilities().fencing);
+    assert!(second.token() > token || !one.capabilities().promises(Requirement::Fencing));
     let end = crate::Moment::now().after(secs(5));
     loop {
         // It may have seen the moment between the two.
@@ -81,7 +81,7 @@ pub(super) async fn work_is_restarted_with_each_term(stage: Stage) {
     let (term, token) =
         done("the last term", ttl + secs(20), work).await.expect("no panic").expect("a value");
     assert_eq!((term, ended.load(Ordering::SeqCst)), (3, 1));
-    assert!(Some(token) > highest || !one.capabilities().fencing);
+    assert!(Some(token) > highest || !one.capabilities().promises(Requirement::Fencing));
     assert_eq!(holder(&two, &name).await, None, "leadership was resigned");
     let bad = one.run_as_leader("", |_| async {}).await.expect_err("not a name");
     assert_eq!(bad.kind(), ErrorKind::InvalidInput, "{bad:#}");

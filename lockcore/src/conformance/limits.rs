@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::stage::{Stage, claim, done, free_by, millis, pause, release, secs, ttl_of, within};
-use crate::{ErrorKind, Loss, Mode, Moment};
+use crate::{ErrorKind, Loss, Mode, Moment, Requirement};
 
 /// A guard is lost at the end of its longest hold, not much later, and the lock is free for the next.
 pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
@@ -16,16 +16,16 @@ pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
     assert_eq!(loss, Loss::HeldTooLong);
     assert!(Moment::now().since(began) + millis(100) >= longest, "lost too early");
     assert!(!guard.is_held());
-    // The default ttl is far longer than this: the lock has been given up, it did not run out.
+    // The default ttl is far longer than this: the lock was released, its lease did not end.
     let (next, _) = free_by(&two, &name, secs(3), "after the longest hold").await;
-    assert!(next.token() > guard.token() || !two.capabilities().fencing);
+    assert!(next.token() > guard.token() || !two.capabilities().promises(Requirement::Fencing));
     assert_eq!(guard.release().await.expect_err("lost").kind(), ErrorKind::Lost);
     assert!(next.is_held());
     release(next).await;
 }
 
 /// A worker that reports keeps its lock over many leases; one that is stuck loses it.
-pub(super) async fn a_lock_without_progress_is_given_up(stage: Stage) {
+pub(super) async fn a_lock_without_progress_is_released(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stuck");
     let progress = millis(1000);
@@ -68,9 +68,9 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
     let died = Moment::now();
     assert!(grant.deadline().since(died) <= ttl, "the validity does not last into the delay");
-    let heir = two.lock(&name).wait(ttl + delay + secs(8)).await.expect("the dead are followed");
+    let next = two.lock(&name).wait(ttl + delay + secs(8)).await.expect("the lease of the dead holder ends");
     was_delayed(died, delay);
-    release(heir).await;
+    release(next).await;
 }
 
 /// A guard that was lost does not end the delay by being dropped.
@@ -82,7 +82,7 @@ pub(super) async fn a_lost_guard_does_not_end_the_lock_delay(stage: Stage) {
     let guard = one.lock(&name).max_hold(longest).lock_delay(delay).await.expect("a free lock");
     done("the end of the hold", secs(5), guard.lost()).await;
     drop(guard);
-    let heir = two.lock(&name).wait(secs(15)).await.expect("its turn comes");
+    let next = two.lock(&name).wait(secs(15)).await.expect("its turn comes");
     was_delayed(asked, longest + delay);
-    release(heir).await;
+    release(next).await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::stage::{Stage, done, free_by, millis, pause, poll_once, queued, release, secs, status, ttl_of};
-use crate::{ErrorKind, FencingToken, HandOver, LockConfig, LockName, Locks, Moment};
+use crate::{ErrorKind, FencingToken, HandOver, LockConfig, LockName, Locks, Moment, Requirement};
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
 async fn crowd(
@@ -36,7 +36,7 @@ async fn in_order(locks: &Locks, crowd: Vec<tokio::task::JoinHandle<(u32, Fencin
     for (place, task) in (0..).zip(crowd) {
         let (turn, token) = done("a turn", secs(30), task).await.expect("no panic");
         assert_eq!(turn, place, "the tasks of a client come in order");
-        let fencing = locks.capabilities().fencing;
+        let fencing = locks.capabilities().promises(Requirement::Fencing);
         assert!(!fencing || !own_tokens || Some(token) > highest, "token {token} after {highest:?}");
         assert!(!fencing || Some(token) >= highest, "token {token} after {highest:?}");
         highest = highest.max(Some(token));
@@ -44,7 +44,7 @@ async fn in_order(locks: &Locks, crowd: Vec<tokio::task::JoinHandle<(u32, Fencin
 }
 
 /// One claim stands at the server for all tasks of a client, and they come in order.
-pub(super) async fn one_claim_stands_for_all_tasks(stage: Stage) {
+pub(super) async fn one_claim_serves_all_tasks(stage: Stage) {
     let [one, two] = stage.clients().await;
     let one = one.coalesce();
     let name = stage.name("crowd");
@@ -73,10 +73,14 @@ pub(super) async fn a_lock_is_passed_on_within_a_client(stage: Stage) {
     let view = first.handle();
     release(first).await;
     assert!(!view.is_held(), "the view was one of a hold that has ended");
-    in_order(&one, crowd, one.capabilities().token_blocks).await;
+    in_order(&one, crowd, one.capabilities().promises(Requirement::TokenBlocks)).await;
     let (last, _) = free_by(&two, &name, secs(2), "after the last of the crowd").await;
     let top = before.holders.first().map(|holder| holder.token);
-    assert!(Some(last.token()) > top || !two.capabilities().fencing, "{} after {top:?}", last.token());
+    assert!(
+        Some(last.token()) > top || !two.capabilities().promises(Requirement::Fencing),
+        "{} after {top:?}",
+        last.token()
+    );
     release(last).await;
 }
 
@@ -114,7 +118,7 @@ pub(super) async fn hand_overs_are_bounded(stage: Stage) {
     release(guard).await;
 }
 
-/// Tasks that give up or are dropped in the queue do not hold up the others, and leave nothing.
+/// Tasks whose wait ends, or that are dropped in the queue, do not delay the others, and leave nothing.
 pub(super) async fn tasks_may_leave_the_local_queue(stage: Stage) {
     let [one, two] = stage.clients().await;
     let one = one.hand_over(1000, secs(60));
@@ -157,7 +161,7 @@ pub(super) async fn a_lost_lock_is_not_passed_on(stage: Stage) {
     let next =
         done("the next task", ttl + secs(5), waiting).await.expect("no panic").expect("its turn comes");
     assert!(!stuck.is_held() && next.is_held());
-    assert!(next.token() > stuck.token() || !one.capabilities().fencing);
+    assert!(next.token() > stuck.token() || !one.capabilities().promises(Requirement::Fencing));
     drop(stuck);
     pause(50).await;
     assert!(next.is_held(), "the one that lost it frees nothing");

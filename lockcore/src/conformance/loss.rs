@@ -1,8 +1,8 @@
-//! A holder that loses its lock is told, and in time.
+//! A holder that loses its lock learns it in time.
 
 use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
 use crate::conformance::Way;
-use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment};
+use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment, Requirement};
 
 /// Takes the lock from its holder, as an operator does, and gives it to another.
 async fn steal(thief: &Locks, name: &LockName) -> LockGuard {
@@ -10,7 +10,7 @@ async fn steal(thief: &Locks, name: &LockName) -> LockGuard {
     thief.lock(name).try_now().await.expect("an answer").expect("a freed lock is free")
 }
 
-/// The old holder is told, and does no harm to the new one.
+/// The old holder learns of its loss, and does no harm to the new one.
 pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     for drops in [false, true] {
@@ -38,7 +38,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
     }
 }
 
-/// A holder that releases before it has heard of its loss hears of it then.
+/// A holder that releases before it knows of its loss learns it from the release.
 pub(super) async fn a_release_after_a_theft_says_lost(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stolen");
@@ -54,7 +54,7 @@ pub(super) async fn a_release_after_a_theft_says_lost(stage: Stage) {
 /// What a holder saw when its server fell silent.
 struct Seen {
     suspect: bool,
-    /// When it was told of the loss.
+    /// When the guard reported the loss.
     lost: Moment,
 }
 
@@ -63,7 +63,7 @@ async fn watch(held: &LockHandle, silent: Moment) -> Seen {
     let ttl = held.claim().ttl();
     let latest = silent.after(ttl + millis(150));
     let mut suspect = false;
-    let told = {
+    let loss = {
         let mut lost = std::pin::pin!(held.lost());
         loop {
             tokio::select! {
@@ -74,22 +74,22 @@ async fn watch(held: &LockHandle, silent: Moment) -> Seen {
             let (silent_for, left) = (Moment::now().since(silent), held.time_left());
             assert!(
                 !latest.has_passed(),
-                "not told after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}"
+                "no loss after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}"
             );
         }
     };
     let lost = Moment::now();
-    assert_eq!(told, Loss::Expired);
-    assert!(!held.is_held(), "told of the loss, but is_held");
+    assert_eq!(loss, Loss::Expired);
+    assert!(!held.is_held(), "the loss was reported, but is_held");
     assert_eq!(held.lease_state(), LeaseState::Lost(Loss::Expired));
     let after = lost.since(silent);
     // The last renewal before was sent a third of the ttl ago at most, and some time for its answer.
-    assert!(after >= ttl * 3 / 10, "given up {after:?} after the last sign of life, with a ttl of {ttl:?}");
+    assert!(after >= ttl * 3 / 10, "lost {after:?} after the last heartbeat, with a ttl of {ttl:?}");
     Seen { suspect, lost }
 }
 
 /// Somebody who waits for the lock. The result says when it was granted.
-fn heir(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard, Moment)> {
+fn waiter(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard, Moment)> {
     let request = locks.lock(name).wait(secs(40));
     tokio::spawn(async move {
         let guard = request.await.expect("its turn comes");
@@ -98,7 +98,7 @@ fn heir(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard, M
 }
 
 /// The server is stopped: no answer comes, but the deadline does.
-pub(super) async fn a_stopped_server_does_not_delay_the_news(stage: Stage) {
+pub(super) async fn a_stopped_server_does_not_delay_the_loss(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stopped");
     let ttl = ttl_of(&one, 2000);
@@ -108,17 +108,17 @@ pub(super) async fn a_stopped_server_does_not_delay_the_news(stage: Stage) {
     stage.server().pause().await;
     let seen = watch(&guard.handle(), silent).await;
     stage.server().resume().await;
-    assert!(seen.suspect, "no word of doubt before the loss");
+    assert!(seen.suspect, "not suspect before the loss");
     let (next, took) = free_by(&two, &name, ttl + secs(5), "after the server went on").await;
     assert!(!guard.is_held(), "a lost lock came back after {took:?}");
-    assert!(next.token() > guard.token() || !one.capabilities().fencing);
+    assert!(next.token() > guard.token() || !one.capabilities().promises(Requirement::Fencing));
     let error = guard.release().await.expect_err("the lock was lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     assert!(next.is_held());
     release(next).await;
 }
 
-/// The holder is cut off in each of these ways; its heir is not.
+/// The holder is cut off in each of these ways; the next holder is not.
 async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     let link = stage.link().await;
     let two = stage.client().await;
@@ -126,17 +126,17 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     let name = stage.name("island");
     let ttl = ttl_of(&one, 2000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
-    let waiting = heir(&two, &name);
+    let waiting = waiter(&two, &name);
     // At least one renewal has gone well.
     pause(1000).await;
     assert!(guard.is_held(), "lost on a network that works: {:?}", guard.lease_state());
     let silent = Moment::now();
     fault(&*link);
     let seen = watch(&guard.handle(), silent).await;
-    assert!(seen.suspect, "no word of doubt before the loss");
-    let (next, granted) = done("the heir's turn", ttl * 2 + secs(3), waiting).await.expect("no panic");
+    assert!(seen.suspect, "not suspect before the loss");
+    let (next, granted) = done("the next holder's turn", ttl * 2 + secs(3), waiting).await.expect("no panic");
     let early = seen.lost.since(granted);
-    assert!(early.is_zero(), "the heir was let in {early:?} before the holder was told");
+    assert!(early.is_zero(), "granted again {early:?} before the guard was lost");
     link.heal();
     pause(300).await;
     assert!(!guard.is_held(), "a lost lock came back");
@@ -148,26 +148,26 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
 }
 
 /// Neither requests nor replies arrive.
-pub(super) async fn a_holder_in_a_black_hole_is_told_in_time(stage: Stage) {
+pub(super) async fn a_holder_in_a_black_hole_loses_its_lock_in_time(stage: Stage) {
     cut_off(stage, |link| link.blackhole(Way::Both)).await;
 }
 
 /// Requests arrive and replies do not.
-pub(super) async fn a_holder_that_hears_nothing_is_told_in_time(stage: Stage) {
+pub(super) async fn a_holder_without_replies_loses_its_lock_in_time(stage: Stage) {
     cut_off(stage, |link| link.blackhole(Way::ToClient)).await;
 }
 
 /// Replies arrive and requests do not.
-pub(super) async fn a_holder_that_is_not_heard_is_told_in_time(stage: Stage) {
+pub(super) async fn a_holder_whose_requests_are_lost_loses_its_lock_in_time(stage: Stage) {
     cut_off(stage, |link| link.blackhole(Way::ToServer)).await;
 }
 
 /// Connections are reset.
-pub(super) async fn a_holder_that_is_cut_off_is_told_in_time(stage: Stage) {
+pub(super) async fn a_holder_that_is_cut_off_loses_its_lock_in_time(stage: Stage) {
     cut_off(stage, |link| link.cut()).await;
 }
 
-/// A task that waits for the end of a hold ends with it, however that comes.
+/// A task that waits for the end of a hold ends with the hold, whatever the reason of the end is.
 pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
     let one = stage.client().await;
     let mut watchers = Vec::new();
@@ -181,7 +181,7 @@ pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
         }
     }
     for watcher in watchers {
-        assert_eq!(done("a watcher", secs(5), watcher).await.expect("no panic"), None, "it was given up");
+        assert_eq!(done("a watcher", secs(5), watcher).await.expect("no panic"), None, "it was released");
     }
     let guard = one.lock(stage.name("lost")).max_hold(millis(50)).await.expect("a free lock");
     let loss = done("the loss", secs(5), guard.handle().ended()).await;

@@ -78,7 +78,7 @@ pub(super) async fn opposite_orders_do_not_deadlock(stage: Stage) {
     }
 }
 
-/// A caller who goes away leaves nothing, at whatever moment.
+/// A caller that leaves at any moment leaves nothing behind.
 pub(super) async fn several_locks_can_be_dropped_anywhere(stage: Stage) {
     let [one, two] = stage.clients().await;
     let names: Vec<LockName> = (0..3).map(|which| stage.name(which)).collect();
@@ -93,8 +93,8 @@ pub(super) async fn several_locks_can_be_dropped_anywhere(stage: Stage) {
     }
 }
 
-/// One that is taken away is told of, by its name.
-pub(super) async fn the_loss_of_one_of_several_is_told(stage: Stage) {
+/// The loss of one lock is reported with its name.
+pub(super) async fn the_loss_of_one_of_several_is_reported(stage: Stage) {
     let [one, two] = stage.clients().await;
     let names: Vec<LockName> = (0..3).map(|which| stage.name(which)).collect();
     let ttl = super::stage::ttl_of(&one, 600);

@@ -1,13 +1,13 @@
 //! The conformance suite: what every backend must do, as a table of named cases.
 //!
-//! The author of a backend writes a test program with a `main` that calls [`main`], with a [`Target`] for each kind of
-//! server: `docs/backend.md` shows one in full. Where the server is one process, [`Target::on_server`] does all of the
-//! rest; for others the author writes a [`Harness`].
+//! The author of a backend writes a test program whose `main` calls [`main`] with a [`Target`] for each kind of server;
+//! `docs/backend.md` has a complete example. If the server is one process, [`Target::on_server`] needs no more code.
+//! For other servers the author writes a [`Harness`].
 //!
 //! Each [`Case`] is an async function over a [`Harness`], which provides one lock server. Only
-//! [`client`](Harness::client) is required. The [`cases`] whose [needs](Case::needs) are met by what the harness
-//! [`offers`](Harness::offers) are run, each on a multi-threaded tokio runtime of its own. A case that fails panics,
-//! and says what happened.
+//! [`client`](Harness::client) is required. The suite runs the [`cases`] whose [needs](Case::needs) the harness
+//! [`offers`](Harness::offers), each on a separate multi-threaded tokio runtime. A case that fails panics with a
+//! message.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -37,8 +37,8 @@
 //!
 //! `tests/conformance.rs` of lockwell runs it on every backend, with real servers and faults.
 //!
-//! The cases are **not** covered by semantic versioning: a new version may bring more of them, and a backend may fail
-//! one that it never met.
+//! The cases are **not** covered by semantic versioning: a new version may add cases, and a backend may fail a new
+//! case.
 
 pub mod canary;
 mod cancellation;
@@ -88,27 +88,30 @@ pub use table::cases;
 
 use stage::Stage;
 
-/// No case takes longer. A case that hangs fails after this time.
+/// The time limit of a case. A case that hangs fails after this time.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Whether other cases may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pace {
     /// Other cases may run at the same time.
     Free,
-    /// It measures short times: no other case may run meanwhile.
+    /// The case measures short times: no other case may run at the same time.
     Quiet,
 }
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One thing that every backend must do.
+/// One property that every backend must have.
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
     /// Its name: what must hold.
     pub name: &'static str,
-    /// What the harness must offer for it.
+    /// The needs that the harness must offer for it.
     pub needs: &'static [Need],
     /// Whether it must run alone.
     pub pace: Pace,
@@ -121,7 +124,7 @@ impl Case {
         self.needs.iter().all(|need| offers.contains(need))
     }
 
-    /// Whether it stops or kills the server, so that it needs one which no other case uses meanwhile.
+    /// Whether it stops or kills the server, so that no other case may use the same server at the same time.
     pub fn disturbs_the_server(&self) -> bool {
         self.needs.contains(&Need::Server) || self.needs.contains(&Need::Failover)
     }

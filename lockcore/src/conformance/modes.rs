@@ -1,13 +1,13 @@
 //! Readers, writers and semaphores.
 
 use super::stage::{Stage, claim, done, free_by, pause, queued, release, secs, ttl_of, within};
-use crate::{ErrorKind, LockName, Locks, Mode, Moment};
+use crate::{ErrorKind, LockName, Locks, Mode, Moment, Requirement};
 
 async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
     locks.read(name).try_now().await.expect("an answer").is_some()
 }
 
-/// Readers meet; a writer is alone.
+/// Readers share the lock; a writer holds it alone.
 pub(super) async fn readers_meet_and_writers_are_alone(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("book");
@@ -27,7 +27,7 @@ pub(super) async fn readers_meet_and_writers_are_alone(stage: Stage) {
     assert!(!is_free_to_read(&two, &name).await, "a reader beside a writer");
     assert!(!is_free_to_read(&one, &name).await, "a reader beside a writer, of the same client");
     assert!(two.lock(&name).try_now().await.expect("an answer").is_none(), "two writers");
-    // All who wait to read come in together.
+    // All readers that wait get the lock together.
     let readers: Vec<_> = [&one, &two, &two]
         .into_iter()
         .map(|locks| tokio::spawn(locks.read(&name).wait(secs(20)).into_future()))
@@ -68,12 +68,16 @@ pub(super) async fn a_writer_is_not_starved_by_readers(stage: Stage) {
     release(held).await;
     let written = done("the writer", secs(5), writer).await.expect("no panic");
     let late = done("the late reader", secs(5), late).await.expect("no panic").expect("its turn comes");
-    assert!(late.token() > written || !one.capabilities().fencing, "{} after {written}", late.token());
+    assert!(
+        late.token() > written || !one.capabilities().promises(Requirement::Fencing),
+        "{} after {written}",
+        late.token()
+    );
     release(late).await;
 }
 
-/// A writer that gave up does not keep the readers behind it out.
-pub(super) async fn readers_move_up_when_a_writer_gives_up(stage: Stage) {
+/// A writer whose wait ended does not delay the readers behind it.
+pub(super) async fn readers_move_up_when_a_writer_leaves(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("book");
     let held = one.read(&name).await.expect("a free lock");
@@ -112,7 +116,7 @@ pub(super) async fn permits_are_counted(stage: Stage) {
     }
 }
 
-/// A permit whose holder died comes back; the others stay where they are.
+/// The permit of a dead holder is free again; the other permits stay held.
 pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("slots");
@@ -121,16 +125,16 @@ pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
     one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
     let began = Moment::now();
-    let heir = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
+    let next = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
     let took = Moment::now().since(began);
     assert!(took <= ttl + secs(2), "a lease of {ttl:?} was followed by the next after {took:?}");
     assert!(alive.is_held());
     assert!(one.permit(&name, 2).try_now().await.expect("an answer").is_none(), "a third permit of 2");
-    release(heir).await;
+    release(next).await;
     release(alive).await;
 }
 
-/// One name in use as two kinds of thing is a mistake, and said so.
+/// To use one name as two kinds of lock is an error that names both kinds.
 pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("clash");

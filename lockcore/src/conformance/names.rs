@@ -3,7 +3,7 @@
 use super::stage::{Stage, holder, is_refused, release};
 use crate::{FencingToken, LockName};
 
-/// Names that some server would mix up, or take for something else.
+/// Names that a server could mix up, or could interpret.
 fn odd_names(unique: &str) -> Vec<LockName> {
     // The unique part leaves room for odd beginnings and odd ends.
     let unique = &unique[unique.len() - 16..];

@@ -1,4 +1,4 @@
-//! Requests that get lost, or come late, and replies.
+//! Requests and replies that are lost or late.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::stage::{
 use crate::conformance::Way;
 use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Moment, Operation};
 
-/// Whether an error says honestly that the network failed, or that the time was over.
+/// Whether an error correctly reports a failure of the network or the end of the time.
 fn is_honest(error: &Error) -> bool {
     let honest = [ErrorKind::Unreachable, ErrorKind::UnknownOutcome, ErrorKind::TimedOut];
     honest.contains(&error.kind()) && error.is_retryable()
@@ -28,7 +28,7 @@ async fn black_hole(stage: Stage, way: Way) {
     let took = Moment::now().since(began);
     assert!(is_honest(&error), "{error:#}");
     assert!(took <= wait + LATE, "a wait of {wait:?} ended after {took:?}: {error:#}");
-    // The network stays as it is: what was granted unheard ends with its lease.
+    // The network stays as it is: a grant whose answer was lost ends with its lease.
     let (guard, _) = free_by(&two, &name, ttl + secs(1), "after an acquire into a black hole").await;
     link.heal();
     // The clean-up comes through now, and must not hit the new holder.
@@ -188,13 +188,13 @@ async fn granted_by(locks: &Locks, name: &LockName, limit: Duration, what: &str)
 
 /// An acquire gets no answer, is repeated on a new connection and granted, and the lock is released. Then the first
 /// copy arrives, of which nobody knows any more: it must not take the lock for nobody.
-pub(super) async fn a_late_copy_of_an_acquire_keeps_nobody_out(stage: Stage) {
+pub(super) async fn a_late_copy_of_an_acquire_does_not_block_the_lock(stage: Stage) {
     let link = stage.link().await;
     let two = stage.client().await;
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("late");
     // Long, so that a lock that nobody holds does not end by itself before the end of this case.
-    let ttl = secs(60).clamp(one.capabilities().min_ttl, one.capabilities().max_ttl);
+    let ttl = secs(60).clamp(one.capabilities().min_ttl(), one.capabilities().max_ttl());
     // This warms up the connection that a lock with such a lease uses, and the lock: the first request for one that
     // was never held may come to nothing.
     for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! The server goes away and comes back.
 
 use super::stage::{Stage, done, free_by, holder, is_refused, pause, queued, release, secs, ttl_of};
-use crate::{LockGuard, LockName, Locks, Moment};
+use crate::{LockGuard, LockName, Locks, Moment, Requirement};
 
 /// Takes the lock as an application would that tries again when a retry can help.
 async fn insist(locks: &Locks, name: &LockName) -> LockGuard {
@@ -69,7 +69,7 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     release(guard).await;
 }
 
-/// One who waited through the restart gets the lock, or an error that a retry can help. It does not hang.
+/// A claim that waited during the restart gets the lock, or an error that is retryable. It does not hang.
 pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("waiter");
@@ -84,7 +84,7 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     }
     match done("the waiter's end", secs(35), waiter).await.expect("no panic") {
         Ok(guard) => {
-            assert!(guard.token() > token || !one.capabilities().fencing);
+            assert!(guard.token() > token || !one.capabilities().promises(Requirement::Fencing));
             release(guard).await;
         }
         Err(error) => assert!(error.is_retryable(), "{error:#}"),
@@ -111,6 +111,6 @@ pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     let token = guard.token();
     release(guard).await;
     let next = done("the waiter's turn", secs(10), waiter).await.expect("no panic").expect("its turn comes");
-    assert!(next.token() > token || !one.capabilities().fencing);
+    assert!(next.token() > token || !one.capabilities().promises(Requirement::Fencing));
     release(next).await;
 }

@@ -99,7 +99,7 @@ pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     let guard = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
     let end = Moment::now().after(secs(5));
     loop {
-        // A renewal of a short lease is given up soon, which on a busy machine says nothing.
+        // A renewal of a short lease times out soon, which on a busy machine says nothing.
         let answers = one.backend().renew(std::slice::from_ref(&grant), soon()).await;
         if !matches!(answers[..], [Renewal::Unknown(_)]) || end.has_passed() {
             assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
@@ -148,12 +148,12 @@ pub(super) async fn validity_ends_before_the_lease(stage: Stage) {
 
 /// Releases that are asked for together may travel in one request. Each gets its own answer, even if some of them hold
 /// nothing, and even if others take the locks at once.
-pub(super) async fn releases_that_travel_together_are_told_apart(stage: Stage) {
+pub(super) async fn releases_in_one_request_have_their_own_answers(stage: Stage) {
     const MANY: usize = 24;
     let [one, two] = stage.clients().await;
     let ttl = ttl_of(&one, 20_000);
     for round in 0..3 {
-        let (mut claims, mut heirs) = (Vec::new(), Vec::new());
+        let (mut claims, mut next_holders) = (Vec::new(), Vec::new());
         for n in 0..MANY {
             let name = stage.name(format!("{round}/{n}"));
             let held = claim(&name, Mode::Exclusive, ttl, Wait::No);
@@ -163,7 +163,7 @@ pub(super) async fn releases_that_travel_together_are_told_apart(stage: Stage) {
                 continue;
             }
             one.backend().acquire(&held).await.expect("an answer").expect("a free lock");
-            heirs.push(tokio::spawn(two.lock(&name).wait(secs(30)).into_future()));
+            next_holders.push(tokio::spawn(two.lock(&name).wait(secs(30)).into_future()));
             super::stage::queued(&two, &name, 1, secs(10)).await;
             claims.push((held, Released::Released));
         }
@@ -178,8 +178,8 @@ pub(super) async fn releases_that_travel_together_are_told_apart(stage: Stage) {
             let (answer, expected, claim) = task.await.expect("no panic");
             assert_eq!(answer.expect("an answer"), expected, "round {round}: {claim:?}");
         }
-        for heir in heirs {
-            release(heir.await.expect("no panic").expect("its turn comes")).await;
+        for next in next_holders {
+            release(next.await.expect("no panic").expect("its turn comes")).await;
         }
     }
 }

@@ -4,8 +4,8 @@ use super::stage::{Stage, done, holder, pause, queued, release, secs, ttl_of};
 use crate::conformance::{Link, Need};
 use crate::{LockName, Locks, Loss, Moment, Requirement};
 
-/// A backend that promises to tell of losses does so at once, and not with the next renewal.
-pub(super) async fn a_loss_is_told_as_soon_as_promised(stage: Stage) {
+/// A backend that promises to notify holders of a loss does so at once, not with the next renewal.
+pub(super) async fn a_loss_is_notified_as_soon_as_promised(stage: Stage) {
     let [one, two] = stage.clients().await;
     if !one.capabilities().promises(Requirement::LossPush) {
         return;
@@ -19,14 +19,14 @@ pub(super) async fn a_loss_is_told_as_soon_as_promised(stage: Stage) {
     assert_eq!(two.force_release(&name).await.expect("an answer"), 1, "one holder was freed");
     let loss = done("the news of the loss, promised by loss_push", secs(5), guard.lost()).await;
     assert_eq!(loss, Loss::Taken);
-    // Those who lost nothing are told nothing.
+    // Other guards report no loss.
     let other = one.lock(stage.name("other")).ttl(ttl).await.expect("a free lock");
     pause(500).await;
     assert!(other.is_held(), "{:?}", other.lease_state());
     release(other).await;
 }
 
-/// A backend that promises to wake waiters does not let them find out by themselves, every second or so.
+/// A backend that promises to notify waiters does not let them poll once a second.
 pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
     const ROUNDS: u32 = 9;
     let [one, two] = stage.clients().await;
@@ -55,14 +55,14 @@ pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
     }
     took.sort_unstable();
     let median = took[took.len() / 2];
-    // Half of the time between two looks of one who looks twice in a second.
+    // Half of the pause of a waiter that polls twice a second.
     assert!(
         median < std::time::Duration::from_millis(250),
         "woken after {median:?}: {took:?}, promised is push"
     );
 }
 
-/// A backend that promises to be free of herds has one waiter ask when a lock becomes free, and not all of them: a
+/// If a backend promises to be herd-free, one waiter sends a request when a lock becomes free, and not all waiters: a
 /// hand-over takes no more requests with many waiters than with few.
 pub(super) async fn a_release_wakes_one_waiter_as_promised(stage: Stage) {
     const FEW: usize = 2;
@@ -132,7 +132,7 @@ async fn requests_of_hand_overs(
     link.requests() - before
 }
 
-/// A backend that promises to be safe over a failover has all grants when another server takes over.
+/// If a backend promises to be failover-safe, no grant is lost when another server takes over.
 pub(super) async fn a_failover_grants_nothing_twice_as_promised(stage: Stage) {
     const LOCKS: usize = 20;
     let [one, two] = stage.clients().await;

@@ -1,7 +1,7 @@
 //! Owners who take their own locks again.
 
 use super::stage::{Stage, done, free_by, holder, millis, pause, queued, secs, ttl_of};
-use crate::{ErrorKind, Mode};
+use crate::{ErrorKind, Mode, Requirement};
 
 /// Taken again it is the same lock, and free when the last guard goes.
 pub(super) async fn an_owner_takes_its_lock_again(stage: Stage) {
@@ -25,7 +25,7 @@ pub(super) async fn an_owner_takes_its_lock_again(stage: Stage) {
     let token = inner.token();
     inner.release().await.expect("it is held");
     let next = done("the other owner's turn", secs(5), waiting).await.expect("no panic").expect("its turn");
-    assert!(next.token() > token || !one.capabilities().fencing);
+    assert!(next.token() > token || !one.capabilities().promises(Requirement::Fencing));
     drop(next);
     let (guard, _) = free_by(&two, &name, secs(2), "after the last guard").await;
     drop(guard);
@@ -55,7 +55,7 @@ pub(super) async fn tasks_of_an_owner_share_its_lock(stage: Stage) {
 }
 
 /// What was lost is not held again just because a guard of it is still there.
-pub(super) async fn an_owner_is_told_of_its_loss(stage: Stage) {
+pub(super) async fn an_owner_learns_of_its_loss(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("again");
     let owner = one.owner();
@@ -71,7 +71,7 @@ pub(super) async fn an_owner_is_told_of_its_loss(stage: Stage) {
     again.release().await.expect("it is held");
 }
 
-/// A reader does not become a writer, and is told why.
+/// A reader does not become a writer, and the error says why.
 pub(super) async fn an_upgrade_is_refused(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("again");

@@ -105,7 +105,7 @@ pub(super) async fn many_leases_are_renewed_in_one_call(stage: Stage) {
     assert!(released.iter().all(Result::is_ok), "{:?}", released.iter().find(|one| one.is_err()));
 }
 
-/// One client, many guards: all are kept, in few calls.
+/// One client, many guards: all are renewed, in few calls.
 pub(super) async fn two_thousand_locks_are_kept(stage: Stage) {
     const MANY: u32 = 2000;
     let one = stage.client().await;

@@ -31,7 +31,7 @@ impl Drop for Flag {
     }
 }
 
-/// Work that goes on when the lock is lost is cancelled, and its caller is told.
+/// Work that goes on when the lock is lost is cancelled, and its caller gets an error.
 pub(super) async fn run_stops_the_work_when_the_lock_is_lost(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("run");

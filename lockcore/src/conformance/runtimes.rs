@@ -7,7 +7,7 @@ use super::dropping::elsewhere;
 use super::stage::{Stage, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
 use crate::{Locks, Moment};
 
-/// A thread with a runtime that is driven while it is told what to do, and is kept without being driven after that.
+/// A thread with a runtime that is driven while it runs some work, and is kept without being driven after that.
 struct Undriven {
     over: mpsc::Sender<()>,
 }
@@ -16,17 +16,17 @@ impl Undriven {
     /// Runs the work to its end; then the runtime is not driven any more, until this is dropped.
     async fn after<W: Future<Output = ()>>(work: impl FnOnce() -> W + Send + 'static) -> Self {
         let (over, waits) = mpsc::channel();
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (done, ended) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(work());
-            assert!(tell.send(()).is_ok(), "the case waits for it");
+            assert!(done.send(()).is_ok(), "the case waits for it");
             // An error says that the case is over, too.
             let _over = waits.recv();
             runtime.shutdown_background();
         });
-        told.await.expect("the other runtime's thread does not panic");
+        ended.await.expect("the other runtime's thread does not panic");
         Self { over }
     }
 
@@ -35,7 +35,7 @@ impl Undriven {
     }
 }
 
-/// Takes and releases locks of its own for so long. Any error is a failure.
+/// Takes and releases locks of its own for this time. Any error is a failure.
 async fn work(locks: Locks, stage: Stage, who: &'static str, span: Duration) -> u32 {
     let end = Moment::now().after(span);
     let mut cycles = 0;
@@ -74,7 +74,7 @@ pub(super) async fn the_end_of_a_runtime_costs_the_others_nothing(stage: Stage) 
 }
 
 /// A runtime that is kept but not driven, with requests and tasks under way, costs the others nothing.
-pub(super) async fn a_runtime_that_is_not_driven_holds_nobody_up(stage: Stage) {
+pub(super) async fn a_runtime_that_is_not_driven_blocks_no_other(stage: Stage) {
     let (give, take) = tokio::sync::oneshot::channel();
     let undriven = Undriven::after({
         let stage = stage.clone();
@@ -111,7 +111,7 @@ pub(super) async fn a_runtime_that_is_not_driven_holds_nobody_up(stage: Stage) {
 }
 
 /// A future that was polled and is kept without being polled any more costs the others nothing.
-pub(super) async fn a_future_that_is_not_polled_holds_nobody_up(stage: Stage) {
+pub(super) async fn a_future_that_is_not_polled_blocks_no_other(stage: Stage) {
     let locks = stage.client().await;
     release(locks.lock(stage.name("warm")).await.expect("a free lock")).await;
     let mut idle = Vec::new();

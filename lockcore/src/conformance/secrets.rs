@@ -50,5 +50,5 @@ pub(super) async fn debug_shows_no_owner(stage: Stage) {
 #[test]
 #[should_panic(expected = "shows its owner")]
 fn an_owner_that_is_shown_is_found() {
-    check("an owner", &crate::OwnerId::random().as_uuid());
+    check("an owner", &crate::OwnerId::random().as_u128().to_be_bytes());
 }

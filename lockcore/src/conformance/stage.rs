@@ -57,7 +57,7 @@ impl Stage {
 
 /// This lease, or the shortest that the backend allows.
 pub(super) fn ttl_of(locks: &Locks, millis: u64) -> Duration {
-    locks.capabilities().min_ttl.max(Duration::from_millis(millis))
+    locks.capabilities().min_ttl().max(Duration::from_millis(millis))
 }
 
 /// A claim as `lockcore` would make it, for cases that call the backend itself. Its grant is not renewed.
@@ -65,7 +65,7 @@ pub(super) fn claim(name: &LockName, mode: Mode, ttl: Duration, wait: Wait) -> C
     Claim::new(name.clone(), mode, ttl, wait, "conformance".into())
 }
 
-/// A wait that ends so long after now.
+/// A wait for at most this time.
 pub(super) fn within(span: Duration) -> Wait {
     Wait::Until(Moment::now().after(span))
 }
@@ -108,7 +108,7 @@ pub(super) async fn is_refused(other: &Locks, name: &LockName, held: &LockGuard,
     panic!("{when}: the lease of {name:?} ended, and it was granted again with token {two}");
 }
 
-/// Waits until just so many claims stand in the queue.
+/// Waits until exactly this number of claims is in the queue.
 pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit: Duration) {
     let end = Moment::now().after(limit);
     loop {

@@ -42,7 +42,7 @@ const ALL: &[Case] = cases! {
         a_repeated_permit_keeps_its_promise_before_waiters: Free [Counted, Permits];
         a_release_that_is_repeated_is_harmless: Free [];
         an_owner_who_is_late_changes_nothing: Free [];
-        releases_that_travel_together_are_told_apart: Free [Counted];
+        releases_in_one_request_have_their_own_answers: Free [Counted];
         validity_ends_before_the_lease: Free [];
     }
     fifo {
@@ -54,7 +54,7 @@ const ALL: &[Case] = cases! {
         try_now_answers_at_once: Quiet [];
         a_wait_that_ended_leaves_no_trace: Free [Counted];
         a_short_lease_after_a_long_one_ends_in_time: Free [Counted];
-        waiting_without_a_limit_gets_there: Free [Counted];
+        waiting_without_a_limit_ends_with_the_lock: Free [Counted];
     }
     cancellation {
         an_acquire_of_a_free_lock_can_be_dropped_anywhere: Quiet [];
@@ -82,11 +82,11 @@ const ALL: &[Case] = cases! {
         a_release_after_a_theft_says_lost: Free [];
         a_task_that_watches_a_lock_ends_with_it: Free [];
         every_loss_is_counted: Free [];
-        a_stopped_server_does_not_delay_the_news: Free [Server];
-        a_holder_in_a_black_hole_is_told_in_time: Free [Link];
-        a_holder_that_hears_nothing_is_told_in_time: Free [Link];
-        a_holder_that_is_not_heard_is_told_in_time: Free [Link];
-        a_holder_that_is_cut_off_is_told_in_time: Free [Link];
+        a_stopped_server_does_not_delay_the_loss: Free [Server];
+        a_holder_in_a_black_hole_loses_its_lock_in_time: Free [Link];
+        a_holder_without_replies_loses_its_lock_in_time: Free [Link];
+        a_holder_whose_requests_are_lost_loses_its_lock_in_time: Free [Link];
+        a_holder_that_is_cut_off_loses_its_lock_in_time: Free [Link];
     }
     network {
         an_acquire_into_a_black_hole_ends_with_its_wait: Free [Link];
@@ -96,7 +96,7 @@ const ALL: &[Case] = cases! {
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
         a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link, Counted];
-        a_late_copy_of_an_acquire_keeps_nobody_out: Free [Link];
+        a_late_copy_of_an_acquire_does_not_block_the_lock: Free [Link];
     }
     outage {
         a_client_comes_back_after_a_restart: Free [Server];
@@ -109,7 +109,7 @@ const ALL: &[Case] = cases! {
         a_killed_holder_frees_the_lock_within_its_lease: Quiet [Process];
         a_killed_holder_frees_the_lock_for_a_waiter: Quiet [Process, Counted];
         a_killed_holder_that_had_waited_frees_the_lock: Quiet [Process, Counted];
-        a_killed_waiter_is_passed_over: Free [Process, Counted];
+        a_killed_waiter_is_skipped: Free [Process, Counted];
         a_holder_that_was_stopped_knows_that_it_lost: Quiet [Process];
     }
     tokens {
@@ -139,7 +139,7 @@ const ALL: &[Case] = cases! {
         the_harness_offers_what_the_backend_promises: Free [];
     }
     promises {
-        a_loss_is_told_as_soon_as_promised: Free [];
+        a_loss_is_notified_as_soon_as_promised: Free [];
         waiters_are_woken_as_soon_as_promised: Quiet [];
         a_release_wakes_one_waiter_as_promised: Quiet [Link];
         a_failover_grants_nothing_twice_as_promised: Free [Failover];
@@ -151,7 +151,7 @@ const ALL: &[Case] = cases! {
     modes {
         readers_meet_and_writers_are_alone: Free [Shared];
         a_writer_is_not_starved_by_readers: Free [Shared, Fifo];
-        readers_move_up_when_a_writer_gives_up: Free [Shared, Fifo];
+        readers_move_up_when_a_writer_leaves: Free [Shared, Fifo];
         permits_are_counted: Free [Permits];
         a_permit_of_a_dead_holder_comes_back: Free [Permits];
         a_clash_of_kinds_is_an_error: Free [Permits];
@@ -165,12 +165,12 @@ const ALL: &[Case] = cases! {
     }
     limits {
         a_hold_ends_with_its_longest_time: Free [];
-        a_lock_without_progress_is_given_up: Free [];
+        a_lock_without_progress_is_released: Free [];
         a_lock_delay_follows_a_crash_only: Free [];
         a_lost_guard_does_not_end_the_lock_delay: Free [];
     }
     local {
-        one_claim_stands_for_all_tasks: Free [Counted];
+        one_claim_serves_all_tasks: Free [Counted];
         a_lock_is_passed_on_within_a_client: Free [];
         hand_overs_are_bounded: Free [];
         a_configuration_reserves_no_more_tokens_than_the_bound: Free [TokenBlocks];
@@ -181,13 +181,13 @@ const ALL: &[Case] = cases! {
         several_locks_are_taken_together: Free [Counted];
         opposite_orders_do_not_deadlock: Free [];
         several_locks_can_be_dropped_anywhere: Free [];
-        the_loss_of_one_of_several_is_told: Free [];
+        the_loss_of_one_of_several_is_reported: Free [];
         several_locks_are_taken_with_readers: Free [Counted, Shared];
     }
     reentrancy {
         an_owner_takes_its_lock_again: Free [Counted];
         tasks_of_an_owner_share_its_lock: Free [Counted];
-        an_owner_is_told_of_its_loss: Free [];
+        an_owner_learns_of_its_loss: Free [];
         an_upgrade_is_refused: Free [Shared];
     }
     leading {
@@ -205,8 +205,8 @@ const ALL: &[Case] = cases! {
     }
     runtimes {
         the_end_of_a_runtime_costs_the_others_nothing: Free [];
-        a_runtime_that_is_not_driven_holds_nobody_up: Free [];
-        a_future_that_is_not_polled_holds_nobody_up: Free [];
+        a_runtime_that_is_not_driven_blocks_no_other: Free [];
+        a_future_that_is_not_polled_blocks_no_other: Free [];
         a_guard_dropped_in_a_runtime_that_is_not_driven_is_released: Free [];
         a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves: Free [Counted];
         a_turn_in_a_runtime_that_is_not_driven_goes_on: Free [];

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::stage::{Stage, claim, pause, queued, release, secs, soon, within};
-use crate::{FencingToken, HandOver, LockGuard, Mode, Released, Renewal};
+use crate::{FencingToken, HandOver, LockGuard, Mode, Released, Renewal, Requirement};
 
 /// Remembers the highest token and complains about one that is not higher.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ pub(super) async fn tokens_rise_over_modes(stage: Stage) {
         highest.rises(&second, &format!("round {round}, second reader"));
         release(first).await;
         release(second).await;
-        if !one.capabilities().permits {
+        if !one.capabilities().promises(Requirement::Permits) {
             continue;
         }
         let first = one.permit(&name, 2).await.expect("an idle name can become a semaphore");
@@ -144,6 +144,6 @@ pub(super) async fn a_purge_spares_what_is_in_use(stage: Stage) {
     let token = held.token();
     release(held).await;
     let next = waiter.await.expect("no panic").expect("its turn comes");
-    assert!(next.token() > token || !one.capabilities().fencing);
+    assert!(next.token() > token || !one.capabilities().promises(Requirement::Fencing));
     release(next).await;
 }

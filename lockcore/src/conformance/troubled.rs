@@ -18,11 +18,11 @@ enum Trouble {
     None,
     /// A call that has this lock among its leases never ends.
     HangsWith(LockName),
-    /// So many calls panic.
+    /// This number of calls panics.
     Panics(AtomicU64),
 }
 
-/// A backend with trouble.
+/// A backend whose renewals fail.
 #[derive(Debug)]
 struct Troubled {
     inner: Arc<dyn DistributedLock>,

@@ -3,7 +3,7 @@
 use super::stage::{
     LATE, Stage, claim, done, free_by, is_refused, millis, queued, release, secs, ttl_of, within,
 };
-use crate::{ErrorKind, Mode, Moment, Wait};
+use crate::{ErrorKind, Mode, Moment, Requirement, Wait};
 
 /// A wait ends neither early nor much too late.
 pub(super) async fn timeouts_are_punctual(stage: Stage) {
@@ -40,7 +40,7 @@ pub(super) async fn try_now_answers_at_once(stage: Stage) {
     release(again.expect("a released lock is free")).await;
 }
 
-/// Whoever stops waiting leaves the queue, and those behind move up.
+/// A waiter that stops waiting leaves the queue, and those behind it move up.
 pub(super) async fn a_wait_that_ended_leaves_no_trace(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("held");
@@ -65,7 +65,7 @@ pub(super) async fn a_wait_that_ended_leaves_no_trace(stage: Stage) {
     release(free).await;
 }
 
-/// A waiter watches the lease of the holder of today, not of the one who held the lock when it came.
+/// A waiter watches the lease of the present holder, not of the one that held the lock when it came.
 pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("held");
@@ -90,12 +90,12 @@ pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
     let guard = done("the turn of the one behind", secs(20), behind).await.expect("no panic");
     let took = Moment::now().since(began);
     assert!(took <= short + secs(2), "a lease of {short:?} was followed by the next after {took:?}");
-    assert!(guard.token() > granted.token() || !one.capabilities().fencing);
+    assert!(guard.token() > granted.token() || !one.capabilities().promises(Requirement::Fencing));
     release(guard).await;
 }
 
 /// Without a limit one waits for as long as it takes.
-pub(super) async fn waiting_without_a_limit_gets_there(stage: Stage) {
+pub(super) async fn waiting_without_a_limit_ends_with_the_lock(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("held");
     let claim = claim(&name, Mode::Exclusive, ttl_of(&one, 5000), Wait::No);

@@ -1,4 +1,4 @@
-//! A busy hour in a few seconds: many holders who wait, try, give up, cancel and die, at random.
+//! A busy hour in a few seconds: many holders that wait, try, stop waiting, cancel and die, at random.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! What a backend promises, and what an application requires.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,65 +8,24 @@ use std::time::Duration;
 use crate::{Error, ErrorKind, Mode, Result};
 
 /// What a backend promises. `lockcore` refuses, before any request is sent, what a backend cannot honour.
+///
+/// A backend begins with [`minimal`](Self::minimal) and adds what it has. Which promises there are, [`Requirement`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-// Each flag is a promise of its own; they are not the states of one machine.
-#[allow(clippy::struct_excessive_bools)]
 pub struct Capabilities {
-    /// The backend's name: `memory`, `postgres`, `mysql`, `sqlite`, ...
-    pub backend: &'static str,
-    /// [`Mode::Shared`] works.
-    pub shared: bool,
-    /// [`Mode::Permit`] works.
-    pub permits: bool,
-    /// A writer can become a reader without a gap.
-    pub downgrade: bool,
-    /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
-    pub fencing: bool,
-    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that tasks which hand a lock on
-    /// within a process have one each.
-    pub token_blocks: bool,
-    /// Waiters are served in the order in which the server saw them.
-    pub fifo: bool,
-    /// The server notifies a waiter, which need not ask again and again.
-    pub push: bool,
-    /// The server itself tells a holder of its loss (see [`DistributedLock::lost`](crate::DistributedLock::lost)).
-    pub loss_push: bool,
-    /// How many waiters a release notifies does not grow with how many wait: one, two on some backends, and readers who come in
-    /// together.
-    pub herd_free: bool,
-    /// Processes on different hosts exclude each other.
-    pub across_hosts: bool,
-    /// A lock survives a clean restart of the server.
-    pub durable: bool,
-    /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every lease
-    /// does, that no clock steps forward.
-    pub failover_safe: bool,
-    /// A lock belongs to a session of its client and ends with it, so that it cannot outlive the process.
-    pub session_bound: bool,
-    /// The shortest lease.
-    pub min_ttl: Duration,
-    /// The longest lease.
-    pub max_ttl: Duration,
+    backend: &'static str,
+    promised: BTreeSet<Requirement>,
+    session_bound: bool,
+    min_ttl: Duration,
+    max_ttl: Duration,
 }
 
 impl Capabilities {
-    /// A backend that promises mutual exclusion and nothing else. A backend adds its other promises.
+    /// The promises of a backend that promises mutual exclusion only, for leases from 10 ms to a day. `backend` is the name
+    /// of the backend: `postgres`, `etcd`, ...
     pub fn minimal(backend: &'static str) -> Self {
         Self {
             backend,
-            shared: false,
-            permits: false,
-            downgrade: false,
-            fencing: false,
-            token_blocks: false,
-            fifo: false,
-            push: false,
-            loss_push: false,
-            herd_free: false,
-            across_hosts: false,
-            durable: false,
-            failover_safe: false,
+            promised: BTreeSet::new(),
             session_bound: false,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_hours(24),
@@ -81,8 +41,15 @@ impl Capabilities {
     /// ```
     #[must_use]
     pub fn promising(mut self, promised: impl IntoIterator<Item = Requirement>) -> Self {
+        self.promised.extend(promised);
+        self
+    }
+
+    /// Takes these promises back: for a backend that wraps another one.
+    #[must_use]
+    pub fn without(mut self, promised: impl IntoIterator<Item = Requirement>) -> Self {
         for requirement in promised {
-            *self.flag(requirement) = true;
+            self.promised.remove(&requirement);
         }
         self
     }
@@ -91,6 +58,20 @@ impl Capabilities {
     #[must_use]
     pub fn with_ttl(mut self, shortest: Duration, longest: Duration) -> Self {
         (self.min_ttl, self.max_ttl) = (shortest, longest);
+        self
+    }
+
+    /// Sets the backend's name: for a backend that wraps another one.
+    #[must_use]
+    pub fn with_backend(mut self, backend: &'static str) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Says that a lock belongs to a session of its client and ends with it, so that it cannot outlive the process.
+    #[must_use]
+    pub fn bound_to_session(mut self) -> Self {
+        self.session_bound = true;
         self
     }
 
@@ -109,27 +90,20 @@ impl Capabilities {
         self.max_ttl
     }
 
-    fn flag(&mut self, requirement: Requirement) -> &mut bool {
-        match requirement {
-            Requirement::Shared => &mut self.shared,
-            Requirement::Permits => &mut self.permits,
-            Requirement::Downgrade => &mut self.downgrade,
-            Requirement::Fencing => &mut self.fencing,
-            Requirement::TokenBlocks => &mut self.token_blocks,
-            Requirement::Fifo => &mut self.fifo,
-            Requirement::Push => &mut self.push,
-            Requirement::LossPush => &mut self.loss_push,
-            Requirement::HerdFree => &mut self.herd_free,
-            Requirement::AcrossHosts => &mut self.across_hosts,
-            Requirement::Durable => &mut self.durable,
-            Requirement::FailoverSafe => &mut self.failover_safe,
-        }
+    /// Whether a lock ends with the session of its client.
+    pub fn is_session_bound(&self) -> bool {
+        self.session_bound
+    }
+
+    /// Whether this is promised.
+    pub fn promises(&self, requirement: Requirement) -> bool {
+        self.promised.contains(&requirement)
     }
 
     /// Checks that all requirements are promised. The error names those that are not.
     ///
-    /// This makes a change of backend in the configuration safe: an application that relies on fencing fails
-    /// at start-up, not later.
+    /// This makes it safe to change the backend in the configuration: if an application relies on fencing and the new
+    /// backend does not promise it, the application fails when it starts, not later.
     ///
     /// ```
     /// use lockcore::{Capabilities, Requirement};
@@ -147,17 +121,12 @@ impl Capabilities {
         Err(Error::new(ErrorKind::Unsupported, message).on_backend(self.backend))
     }
 
-    /// Whether this one requirement is met.
-    pub fn promises(&self, requirement: Requirement) -> bool {
-        *self.clone().flag(requirement)
-    }
-
     /// Refuses a mode or a lease that the backend cannot honour.
     pub(crate) fn check(&self, mode: Mode, ttl: Duration) -> Result<()> {
         let supported = match mode {
             Mode::Exclusive => true,
-            Mode::Shared => self.shared,
-            Mode::Permit { .. } => self.permits,
+            Mode::Shared => self.promises(Requirement::Shared),
+            Mode::Permit { .. } => self.promises(Requirement::Permits),
         };
         if !supported {
             let message = format!("this backend has no {} locks", mode.name());
@@ -175,7 +144,7 @@ impl Capabilities {
         Ok(())
     }
 
-    /// Refuses a lock delay that makes the lease at the server longer than the backend's longest.
+    /// Refuses a lock delay that would make the lease at the server longer than the longest lease of the backend.
     pub(crate) fn check_lock_delay(&self, ttl: Duration, lock_delay: Duration) -> Result<()> {
         if ttl.saturating_add(lock_delay) <= self.max_ttl {
             return Ok(());
@@ -190,38 +159,43 @@ impl Capabilities {
     }
 }
 
-/// Something that an application can require of its backend, by its name in a configuration file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+/// Something that a backend can promise and an application can require, by its name in a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Reader locks.
+    /// Reader locks: [`Mode::Shared`] works.
     Shared,
-    /// Semaphores.
+    /// Semaphores: [`Mode::Permit`] works.
     Permits,
     /// A writer can become a reader without a gap.
     Downgrade,
-    /// Strictly rising tokens.
+    /// Tokens rise strictly for each name as long as the server keeps what it has acknowledged.
     Fencing,
-    /// Each of the tasks that hand a lock on within a process has a token of its own.
+    /// A claim can reserve several tokens ([`Claim::tokens`](crate::Claim::tokens)), so that each task has its own
+    /// token when a lock is passed from task to task within a process.
     TokenBlocks,
-    /// Waiters are served in order.
+    /// Waiters are served in the order in which the server saw them.
     Fifo,
-    /// The server notifies waiters.
+    /// The server notifies a waiter, so it need not poll.
     Push,
-    /// The server notifies a holder of its loss.
+    /// The server notifies a holder that has lost its lock (see
+    /// [`DistributedLock::lost`](crate::DistributedLock::lost)).
     LossPush,
-    /// How many waiters a release notifies does not grow with how many wait.
+    /// The number of waiters that a release notifies does not depend on the number of waiters. It is one, on some
+    /// backends two, or the readers that get the lock together.
     HerdFree,
-    /// Works across hosts.
+    /// Processes on different hosts exclude each other.
     AcrossHosts,
-    /// Locks survive a restart of the server.
+    /// A lock survives a clean restart of the server.
     Durable,
-    /// No double grant after a failover.
+    /// When a server fails and another one takes its place, no lock is granted twice. This assumes, as every lease
+    /// does, that no clock steps forward.
     FailoverSafe,
 }
 
-const REQUIREMENTS: [(Requirement, &str); 12] = [
+/// All of them, with their names.
+pub(crate) const REQUIREMENTS: [(Requirement, &str); 12] = [
     (Requirement::Shared, "shared"),
     (Requirement::Permits, "permits"),
     (Requirement::Downgrade, "downgrade"),
@@ -265,6 +239,15 @@ mod tests {
             assert_eq!(name.parse::<Requirement>().unwrap(), one);
         }
         assert!("speed".parse::<Requirement>().unwrap_err().to_string().contains("herd-free"));
+    }
+
+    #[test]
+    fn promises_are_added_and_taken_back() {
+        let promised = Capabilities::minimal("inner").promising([Requirement::Fifo, Requirement::Push]);
+        let wrapped = promised.clone().without([Requirement::Fifo]).with_backend("outer").bound_to_session();
+        assert!(wrapped.promises(Requirement::Push) && !wrapped.promises(Requirement::Fifo));
+        assert_eq!((wrapped.backend(), wrapped.is_session_bound()), ("outer", true));
+        assert_eq!((promised.backend(), promised.is_session_bound()), ("inner", false));
     }
 
     #[test]

@@ -11,20 +11,21 @@ use tokio::sync::Notify;
 
 use crate::{Clock, Error, ErrorKind, LockName, Mode, Moment, OwnerId, Result};
 
-/// How much longer than a lease a late copy of a request is expected.
+/// How long after the end of a lease a late copy of a request may still arrive.
 const COPY_MARGIN: Duration = Duration::from_secs(5);
 
-/// For how long a claim whose wait has ended still waits for an answer that is on its way.
+/// How long a claim whose wait has ended still waits for an answer that is on its way.
 const GRACE: Duration = Duration::from_millis(12);
 
-/// A request that has been under way for longer than this when the wait ends says that the server does not answer.
+/// If a request has been under way for longer than this when the wait ends, the error is that the server does not
+/// answer.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// How long an acquire may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Take the lock now or not at all. A refused claim leaves nothing at the server.
+    /// Take the lock only if it is free now. A refused claim leaves nothing at the server.
     No,
     /// Wait until this moment.
     Until(Moment),
@@ -34,8 +35,8 @@ pub enum Wait {
 
 /// One attempt to take a lock: the name, the mode, the owner, the lease, the wait, and whether it was cancelled.
 ///
-/// `lockcore` makes a claim before the first byte is sent, and releases by it: a backend can clean
-/// up after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles on the same claim.
+/// `lockcore` makes the claim before the first byte is sent. A release needs only the claim: so a backend can clean up
+/// after a claim that was granted, that was queued, or whose outcome is unknown. Clones are handles to the same claim.
 #[derive(Clone)]
 pub struct Claim(Arc<Inner>);
 
@@ -79,8 +80,8 @@ impl Claim {
         }))
     }
 
-    /// The claim of an owner that took a lock earlier, perhaps in another process, so that it can be released. It may
-    /// not be used to acquire.
+    /// The claim of an owner that took a lock earlier, perhaps in another process, to release that lock. It must not be
+    /// used to acquire.
     pub fn of_owner(name: LockName, mode: Mode, owner: OwnerId) -> Self {
         let mut claim = Self::new(name, mode, Duration::ZERO, Wait::No, "".into());
         if let Some(inner) = Arc::get_mut(&mut claim.0) {
@@ -89,8 +90,8 @@ impl Claim {
         claim
     }
 
-    /// The same claim with a lock delay: the lease at the server lasts for so much longer than the holder's validity.
-    /// A claim that others have a handle on already is left as it is.
+    /// The same claim with a lock delay: the lease at the server lasts longer than the holder's validity by this time.
+    /// A claim with other handles is not changed.
     #[must_use]
     pub fn with_lock_delay(mut self, lock_delay: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -100,9 +101,8 @@ impl Claim {
         self
     }
 
-    /// The same claim with this number of tokens to be reserved for it, for backends that promise
-    /// [`token_blocks`](crate::Capabilities::token_blocks). A claim that others have a handle on already is left as it
-    /// is.
+    /// The same claim with this number of tokens to reserve, for backends that promise
+    /// [`token_blocks`](crate::Requirement::TokenBlocks). A claim with other handles is not changed.
     #[must_use]
     pub fn reserving(mut self, tokens: NonZeroU32) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -111,8 +111,7 @@ impl Claim {
         self
     }
 
-    /// The same claim by another clock than the machine's. A claim that others have a handle on already is left as it
-    /// is.
+    /// The same claim with another clock than the machine's. A claim with other handles is not changed.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         if clock.is_system() && self.0.clock.is_system() {
@@ -125,7 +124,7 @@ impl Claim {
         self
     }
 
-    /// The claim of the same owner to the lock as a reader: what a writer holds after a downgrade.
+    /// The claim of the same owner as a reader, which a writer has after a downgrade.
     #[must_use]
     pub fn downgraded(&self) -> Self {
         let Inner { name, owner, ttl, lock_delay, tokens, label, clock, .. } = &*self.0;
@@ -169,8 +168,8 @@ impl Claim {
         self.0.ttl
     }
 
-    /// The lock delay: how long the lock stays taken after the lease of a holder that died. It is
-    /// the last part of the ttl, in which the lock is not held any more. Backends need not know of it.
+    /// The lock delay: how long a lock stays taken after its holder has died. It is the last part of the ttl, in which
+    /// the lock is not held any more. Backends can ignore it.
     pub fn lock_delay(&self) -> Duration {
         self.0.lock_delay
     }
@@ -187,55 +186,56 @@ impl Claim {
         self.0.wait
     }
 
-    /// A text for people that names the client: host and process, unless the application chose another.
+    /// A human-readable text that names the client: host and process, unless the application has set another.
     pub fn label(&self) -> &str {
         &self.0.label
     }
 
-    /// The clock that the claim's times are read from.
+    /// The clock for the times of the claim.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
-    /// When the claim was made, or its turn came in the queue of this process; before anything was sent.
+    /// When the claim was made, or when its turn came in the queue of this process. Nothing was sent before that.
     pub fn began(&self) -> Moment {
         Moment::from_nanos(self.0.began.load(Ordering::Acquire))
     }
 
-    /// The claim has waited in this process, and is going to the server now.
+    /// Notes that the claim has waited in this process, and is sent to the server now.
     pub(crate) fn begin_now(&self) {
         self.0.began.store(self.0.clock.now().as_nanos(), Ordering::Release);
     }
 
-    /// Notes that the server may now hold a place in a queue for this claim. A backend calls it *before* it sends
-    /// the request that queues, so that `lockcore` knows that the claim needs a clean-up.
+    /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it sends the
+    /// request that queues, so that `lockcore` knows that the claim needs a clean-up.
     pub fn note_queued(&self) {
         self.0.queued.store(true, Ordering::Release);
     }
 
-    /// Notes that another holds the lock, so that the claim has to wait for its turn from now on. It is for those who watch,
-    /// and changes nothing. [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that waits by itself does so.
+    /// Notes that the claim has to wait for its turn from now on. Only spans, events and metrics depend on it.
+    /// [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that does not use that function calls it
+    /// itself.
     pub fn note_waiting(&self) {
         self.0.waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has had to wait.
+    /// Whether the claim has had to wait.
     pub(crate) fn is_waiting(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Notes that the server holds no place in a queue for this claim any more, as it has just said.
+    /// Notes that the server has just confirmed that it has no place in a queue for this claim any more.
     pub fn note_left_queue(&self) {
         self.0.queued.store(false, Ordering::Release);
     }
 
-    /// Whether the server may hold a place in a queue for this claim.
+    /// Whether the server may have a place in a queue for this claim.
     pub fn may_be_queued(&self) -> bool {
         self.0.queued.load(Ordering::Acquire)
     }
 
-    /// Notes that a request which takes the lock is in doubt: it has no answer, and its connection was discarded, so a
-    /// copy of it may reach the server after the release. A backend calls it when it repeats such a request.
+    /// Notes that a request that takes the lock is in doubt: it has no answer, and its connection was discarded, so it
+    /// may reach the server after the release. A backend calls this when it repeats such a request.
     ///
     /// `lockcore` then repeats the release in the background, until the lease of such a copy has ended.
     pub fn note_in_doubt(&self) {
@@ -243,7 +243,8 @@ impl Claim {
         self.0.in_doubt_until.fetch_max(until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Until when a late copy of a request may take the lock although no guard holds it; `None` if no request was in doubt.
+    /// The time until which a late copy of a request may take the lock although no guard holds it; `None` if no request
+    /// was in doubt.
     pub fn in_doubt_until(&self) -> Option<Moment> {
         match self.0.in_doubt_until.load(Ordering::Acquire) {
             0 => None,
@@ -251,7 +252,7 @@ impl Claim {
         }
     }
 
-    /// Cancels the claim: its caller has left. The backend stops waiting.
+    /// Cancels the claim, because its caller was dropped. The backend stops waiting.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         self.0.bell.notify_waiters();
@@ -262,7 +263,7 @@ impl Claim {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Resolves when the wait is over: its end has come, or the claim was cancelled.
+    /// Resolves when the wait is over: its time has passed, or the claim was cancelled.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -290,8 +291,8 @@ impl Claim {
         }
     }
 
-    /// For backends: goes on with some work until the wait is over, plus a moment for an answer that
-    /// is on its way. `None`: that time was over first.
+    /// For backends: polls some work until the wait is over, plus a moment for an answer that is on its way. `None`:
+    /// that time was over before the work was done.
     pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         tokio::select! {
@@ -302,7 +303,7 @@ impl Claim {
         self.0.clock.timeout(GRACE, work).await
     }
 
-    /// For backends: the error of a wait that ended while a request was under way, which was sent at this moment.
+    /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at which that request was sent.
     pub fn wait_over_error(&self, asked: Moment) -> Error {
         if self.0.clock.now().since(asked) > SILENCE {
             Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
@@ -321,7 +322,7 @@ impl Claim {
         }
     }
 
-    /// Whether the wait is over: its end has come, or the claim was cancelled.
+    /// Whether the wait is over: its time has passed, or the claim was cancelled.
     pub fn is_wait_over(&self) -> bool {
         let over = match self.0.wait {
             Wait::No => true,
@@ -378,7 +379,7 @@ mod tests {
     #[test]
     fn debug_hides_the_owner() {
         let claim = claim(Wait::No);
-        let secret = claim.owner().as_uuid().simple().to_string();
+        let secret = format!("{:032x}", claim.owner().as_u128());
         assert!(!format!("{claim:?}").contains(&secret[..8]));
     }
 }

@@ -7,73 +7,71 @@ use crate::LockName;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in a form that a program can decide on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
+/// Declares the kinds and their words, so that no list of them leaves one out.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident: $words:literal,)*) => {
+        /// What went wrong, in a form that a program can handle.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$about])* $kind,)*
+        }
+
+        impl ErrorKind {
+            /// All kinds of this version. A program that decides on each kind can check by this list that it has missed none.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The kind in words.
+            pub fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $words,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// The wait ended before the lock was free. Nothing is held.
-    TimedOut,
-    /// The lock is held by another, and the operation does not wait.
-    Held,
-    /// The lock was held and has been lost: the server said so, or the lease ran out.
-    Lost,
+    TimedOut: "timed out",
+    /// The lock is held by another claim, and the operation does not wait.
+    Held: "held by another",
+    /// The lock was held and has been lost: the server reported it, or the lease ran out.
+    Lost: "lost",
     /// The operation needs a lock that this claim does not hold.
-    NotHeld,
-    /// The name is in use as another kind of lock: a mutex here, a semaphore there, or one with another limit.
-    KindClash,
+    NotHeld: "not held",
+    /// The name is in use as another kind of lock: as a mutex instead of a semaphore, or as a semaphore with another
+    /// limit.
+    KindClash: "clash of kinds",
     /// The claim would wait for its own owner, and so for ever. An upgrade of a reader to a writer is an example.
-    WouldDeadlock,
-    /// A name, duration, URL or option is not acceptable. Nothing was sent.
-    InvalidInput,
+    WouldDeadlock: "would deadlock",
+    /// A name, duration, URL or option is invalid. Nothing was sent.
+    InvalidInput: "invalid input",
     /// The backend cannot do this, or its feature is not compiled in. Nothing was sent.
-    Unsupported,
+    Unsupported: "unsupported",
     /// The server cannot be reached, or did not answer in time.
-    Unreachable,
-    /// The server refused us: authentication or permission.
-    Refused,
-    /// The server answers, but is not set up so that locks work: no table, wrong database, read only, full.
-    Misconfigured,
+    Unreachable: "unreachable",
+    /// The server refused the authentication or a permission.
+    Refused: "refused",
+    /// The server answers, but locks do not work because of its state or settings: no table, wrong database, read only,
+    /// full.
+    Misconfigured: "misconfigured server",
     /// The request may or may not have taken effect. It is being cleaned up in the background.
-    UnknownOutcome,
+    UnknownOutcome: "unknown outcome",
     /// The claim was cancelled before its request was sent. Nothing was sent.
-    Cancelled,
-    /// Too many requests wait already. Nothing was sent.
-    Overloaded,
+    Cancelled: "cancelled",
+    /// Too many requests are waiting. Nothing was sent.
+    Overloaded: "overloaded",
     /// The server refused because of concurrent requests: a serialization failure, a deadlock. Nothing was
     /// done, and the same may succeed when it is tried again.
-    Conflict,
+    Conflict: "conflict",
     /// The client was closed.
-    Closed,
+    Closed: "closed",
     /// A defect in lockwell or in a backend.
-    Internal,
+    Internal: "internal error",
 }
 
-impl ErrorKind {
-    /// The kind in words.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::TimedOut => "timed out",
-            Self::Held => "held by another",
-            Self::Lost => "lost",
-            Self::NotHeld => "not held",
-            Self::KindClash => "clash of kinds",
-            Self::WouldDeadlock => "would deadlock",
-            Self::InvalidInput => "invalid input",
-            Self::Unsupported => "unsupported",
-            Self::Unreachable => "unreachable",
-            Self::Refused => "refused",
-            Self::Misconfigured => "misconfigured server",
-            Self::UnknownOutcome => "unknown outcome",
-            Self::Cancelled => "cancelled",
-            Self::Overloaded => "overloaded",
-            Self::Conflict => "conflict",
-            Self::Closed => "closed",
-            Self::Internal => "internal error",
-        }
-    }
-}
-
-/// What lockwell was doing.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -89,7 +87,7 @@ pub enum Operation {
     Release,
     /// Reading the status of a lock.
     Inspect,
-    /// Freeing a lock from all its holders.
+    /// Releasing a lock from all its holders.
     ForceRelease,
     /// Creating the lock's tables or nodes.
     CreateSchema,
@@ -135,7 +133,7 @@ struct Report {
 }
 
 impl Error {
-    /// An error of this kind. `message` says what was wrong and what is allowed or can be done.
+    /// An error of this kind. `message` says what was wrong, and what is allowed or what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retryable = matches!(
             kind,
@@ -164,7 +162,7 @@ impl Error {
         self
     }
 
-    /// Adds what was being done, unless that is known already.
+    /// Adds the operation, unless it is known already.
     #[must_use]
     pub fn during(mut self, operation: Operation) -> Self {
         self.0.operation.get_or_insert(operation);
@@ -190,27 +188,27 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the same call may succeed later without any change by a person.
+    /// Whether the same call may succeed later without human intervention.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }
 
-    /// What was being done.
+    /// The operation that failed.
     pub fn operation(&self) -> Option<Operation> {
         self.0.operation
     }
 
-    /// The lock concerned.
+    /// The name of the lock.
     pub fn lock(&self) -> Option<&LockName> {
         self.0.lock.as_ref()
     }
 
-    /// The backend concerned.
+    /// The name of the backend.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
 
-    /// The explanation alone, without the operation, the lock and the backend.
+    /// The message alone, without the operation, the lock and the backend.
     pub fn message(&self) -> &str {
         &self.0.message
     }

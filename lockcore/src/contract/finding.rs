@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// How far the clock of a server may be from ours before a finding says so.
+/// The difference of two clocks from which on a finding reports it.
 const SKEW: Duration = Duration::from_secs(1);
 
 /// How much a finding matters.
@@ -12,7 +12,7 @@ const SKEW: Duration = Duration::from_secs(1);
 pub enum Severity {
     /// As it should be.
     Good,
-    /// Locks work, but something makes them weaker or slower than they could be, or could not be checked.
+    /// Locks work, but a setting makes them weaker or slower than they could be, or the setting could not be checked.
     Doubtful,
     /// Locks can be lost or granted twice.
     Bad,
@@ -29,6 +29,8 @@ impl fmt::Display for Severity {
 }
 
 /// One thing that was checked when a server was [examined](crate::DistributedLock::examine).
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -38,17 +40,17 @@ pub struct Finding {
     pub severity: Severity,
     /// What was found.
     pub message: String,
-    /// What to do about it. Empty for a good one.
+    /// What to do about it. Empty for a good finding.
     pub remedy: String,
 }
 
 impl Finding {
-    /// Something is as it should be.
+    /// The setting is as it should be.
     pub fn good(subject: &'static str, message: impl Into<String>) -> Self {
         Self { subject, severity: Severity::Good, message: message.into(), remedy: String::new() }
     }
 
-    /// Something is not as it should be, or is unknown.
+    /// The setting is not as it should be, or is unknown.
     pub fn doubtful(subject: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { subject, severity: Severity::Doubtful, message: message.into(), remedy: remedy.into() }
     }
@@ -58,9 +60,9 @@ impl Finding {
         Self { subject, severity: Severity::Bad, message: message.into(), remedy: remedy.into() }
     }
 
-    /// The clock of the server, which said `server` when ours was between `asked` and `answered`. Leases are counted by the
-    /// server's clock alone, so a difference breaks nothing by itself; a clock that is wrong is likely to be set right by a
-    /// step, and that does.
+    /// Compares the server's clock, which showed `server`, with the local clock, which was between `asked` and
+    /// `answered`. Leases depend on the server's clock only, so a difference does no harm by itself. But a wrong clock
+    /// is likely to be corrected by a step, and a step can end leases early.
     pub fn clock(server: SystemTime, asked: SystemTime, answered: SystemTime) -> Self {
         let ahead = server.duration_since(answered).unwrap_or_default();
         let behind = asked.duration_since(server).unwrap_or_default();

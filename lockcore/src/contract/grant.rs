@@ -25,8 +25,8 @@ impl Grant {
     /// `last_token` is the present value of the name's counter. If the claim [reserves](Claim::tokens) several
     /// tokens, the counter has been raised by this number, and the grant begins with the lowest of them.
     ///
-    /// `sent` must be read *before* the first byte of the request that set or extended the lease went out: the server
-    /// started the lease later than that, so the validity ends before the lease at the server does.
+    /// `sent` must be read *before* the first byte of the request that set or extended the lease is sent. The server
+    /// starts the lease later than that, so the validity ends before the lease at the server ends.
     pub fn new(claim: &Claim, last_token: FencingToken, sent: Moment) -> Self {
         let token = FencingToken::new(last_token.get().saturating_sub(u64::from(claim.tokens().get() - 1)));
         let grant = Self {
@@ -41,14 +41,14 @@ impl Grant {
         grant.with_deadline(lease::valid_until(sent, claim.ttl()))
     }
 
-    /// Attaches what the backend needs to find its own record again.
+    /// Attaches data that the backend needs to find its record at the server.
     #[must_use]
     pub fn with_record(mut self, record: Arc<dyn Any + Send + Sync>) -> Self {
         self.record = Some(record);
         self
     }
 
-    /// Sets another end of the lease than the one that follows from the claim's ttl, for backends whose lease is a
+    /// Sets the end of the lease, if it does not follow from the claim's ttl, for backends whose leases depend on a
     /// session. The validity ends earlier by the claim's [lock delay](Claim::lock_delay).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Moment) -> Self {
@@ -56,8 +56,8 @@ impl Grant {
         self
     }
 
-    /// Sets the end of a provisional lease: one that a release has set for a waiter, shorter than the claim's ttl. The
-    /// keeper extends it to the whole ttl soon, unless the lock is released before that.
+    /// Sets the end of a provisional lease, which a release has set for a waiter, and which is shorter than the claim's
+    /// ttl. The keeper soon extends it to the whole ttl, unless the lock is released before that.
     #[must_use]
     pub fn provisional(self, deadline: Moment) -> Self {
         Self { provisional: true, ..self.with_deadline(deadline) }
@@ -98,23 +98,23 @@ impl Grant {
         self.token
     }
 
-    /// The highest token that is reserved for this grant: what the server has in its record of the holder. It is the
-    /// [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
+    /// The highest token that is reserved for this grant, which the server has in its record of the holder. It equals
+    /// the [`token`](Self::token), unless the claim [reserves](Claim::tokens) more than one.
     pub fn last_token(&self) -> FencingToken {
         self.last_token
     }
 
-    /// When the request was sent that set the lease or extended it last: the start of its validity.
+    /// The start of the validity: when the latest request was sent that set or extended the lease.
     pub fn sent(&self) -> Moment {
         self.sent
     }
 
-    /// The end of the validity: the lock is not held any more from then on, unless the lease is renewed.
+    /// The end of the validity. From then on the lock is not held any more, unless the lease is renewed.
     pub fn deadline(&self) -> Moment {
         self.deadline
     }
 
-    /// What the backend attached, if it is a `T`.
+    /// The data that the backend attached, if it is a `T`.
     pub fn record<T: 'static>(&self) -> Option<&T> {
         self.record.as_deref().and_then(|record| (record as &dyn Any).downcast_ref())
     }
@@ -135,8 +135,8 @@ impl fmt::Debug for Grant {
 #[non_exhaustive]
 pub enum Renewal {
     /// The lease of [`Claim::ttl`] now lasts until this deadline, counted from *before* the request was sent (see
-    /// [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease: lockcore takes the
-    /// [lock delay](Claim::lock_delay) off.
+    /// [`valid_until`](crate::backend::valid_until)). It is the end of the whole lease; lockcore subtracts the [lock
+    /// delay](Claim::lock_delay).
     Renewed(Moment),
     /// The server says that the claim no longer holds the lock.
     Lost,
@@ -151,20 +151,22 @@ pub enum Released {
     /// The claim held the lock, or a place in its queue, and it was released, now or in an earlier call whose answer was
     /// lost.
     Released,
-    /// The claim holds nothing, and it is unknown whether an earlier call released it, whose answer was lost, or
-    /// whether the lock was lost before. If the lock was held when the release began, it counts as released.
+    /// The claim holds nothing. It is unknown whether an earlier call with a lost answer released it, or whether the
+    /// lock was lost before. If the lock was held when the release began, it counts as released.
     InDoubt,
     /// The claim held nothing.
     NotHeld,
 }
 
 /// One holder of a lock, as the server knows it.
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The fencing token of the grant.
     pub token: FencingToken,
-    /// A text for people that names the holder.
+    /// A human-readable text that names the holder.
     pub label: String,
     /// How it holds the lock.
     pub mode: Mode,
@@ -188,7 +190,8 @@ impl Holder {
     }
 }
 
-/// Who holds a lock and how many wait for it. It may be outdated when it is read: show it, do not decide by it.
+/// Who holds a lock and how many wait for it. It may be outdated when it is read: use it for display, not for
+/// decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStatus {
@@ -198,9 +201,9 @@ pub struct LockStatus {
     pub holders: Vec<Holder>,
     /// How many claims are in its queue.
     pub waiters: usize,
-    /// How long the one of them that has waited longest is in the queue, by the server's clock. `None` if nobody waits, or
-    /// where the server does not know. A waiter that lost its place, in a crash of the server for example, counts from
-    /// when it took a new one.
+    /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no claim
+    /// waits, or if the server does not know. If a waiter lost its place, for example in a crash of the server, the
+    /// time counts from its new place.
     pub longest_wait: Option<Duration>,
 }
 
@@ -210,14 +213,14 @@ impl LockStatus {
         Self { name, holders, waiters, longest_wait: None }
     }
 
-    /// Adds how long the one that has waited longest is in the queue.
+    /// Adds how long the waiter that has waited longest has been in the queue.
     #[must_use]
     pub fn longest_wait(mut self, longest_wait: Option<Duration>) -> Self {
         self.longest_wait = longest_wait;
         self
     }
 
-    /// Whether anybody holds the lock.
+    /// Whether the lock is held.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How sure a holder can be of its lock.
+//! The state of a held lock, and the reasons of a loss.
 
 /// Why a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,7 +8,7 @@ pub enum Loss {
     Expired,
     /// The server says that the claim no longer holds the lock.
     Taken,
-    /// The lock was held for the longest time that its request allows. It has been released.
+    /// The lock was held for the longest time that its request allows, and was released.
     HeldTooLong,
     /// The application has not reported progress for as long as its request allows. The lock has been released.
     NoProgress,
@@ -20,9 +20,9 @@ pub enum Loss {
 pub enum LeaseState {
     /// The lock is held.
     Held,
-    /// The lock is held until the deadline, but the last renewal is overdue or failed: pause what can be paused.
+    /// The lock is held until the deadline, but the last renewal is overdue or failed. Pause the work if possible.
     Suspect,
-    /// The lock is lost: stop.
+    /// The lock is lost. Stop the work.
     Lost(Loss),
     /// The lock was released.
     Released,

@@ -14,6 +14,8 @@ mod owner;
 mod stats;
 mod token;
 
+#[cfg(feature = "conformance")]
+pub(crate) use capabilities::REQUIREMENTS;
 pub use capabilities::{Capabilities, Requirement};
 pub use claim::{Claim, Wait};
 pub use error::{Error, ErrorKind, Operation, Result};

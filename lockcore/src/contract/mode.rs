@@ -17,16 +17,16 @@ pub enum Mode {
     Shared,
     /// One of `limit` permits: a semaphore. All claims on a name must name the same limit.
     Permit {
-        /// How many may hold the name at the same time.
+        /// The number of permits that can be held at the same time.
         limit: NonZeroU32,
     },
 }
 
 impl Mode {
-    /// Whether claims of the two modes can meet on one name at all, now or later.
+    /// Whether claims of the two modes can use one name at the same time.
     ///
-    /// A mutex and a reader-writer lock can: the mutex is a writer. A semaphore is another kind of lock, and so is a
-    /// semaphore with another limit: mixing them up is a mistake in the program, so the claim fails instead of waiting.
+    /// A mutex and a reader-writer lock can, since the mutex is a writer. A semaphore is another kind of lock, and each
+    /// limit is a kind of its own. To mix kinds is a mistake in the program, so the claim fails instead of waiting.
     pub fn is_same_kind(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permit { limit: a }, Self::Permit { limit: b }) => a == b,
@@ -45,7 +45,7 @@ impl Mode {
         }
     }
 
-    /// The error for a name that is in use in another mode: it names both.
+    /// The error for a name that is in use in another mode. It names both modes.
     pub fn clash(in_use: Self, asked: Self) -> Error {
         let message = format!("the name is in use as {in_use}, and was asked for as {asked}");
         Error::new(ErrorKind::KindClash, message)

@@ -26,14 +26,14 @@ impl LockName {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks `name` and keeps it.
+    /// Checks the name.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         check(name)?;
         Ok(Self(name.into()))
     }
 
-    /// The name as it was given.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -2,33 +2,32 @@
 
 use std::fmt;
 
-use uuid::Uuid;
-
 /// The identity of one acquisition: 128 random bits, made before the first byte is sent to a server.
 ///
-/// It belongs to the acquisition, never to a process, a task or an object: a holder that has lost its lock can then
-/// never release its successor's. Whoever knows it can release the lock, so it is a secret: `Debug` hides it, and it
-/// has no `Display`.
+/// It belongs to the acquisition, never to a process, a task or an object. So a holder that has lost its lock can never
+/// release the lock of its successor. Anyone who knows the id can release the lock, so it is secret: `Debug` hides it,
+/// and it has no `Display`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OwnerId(Uuid);
+pub struct OwnerId(u128);
 
 impl OwnerId {
     /// A new identity from the thread's cryptographic random generator.
     pub fn random() -> Self {
-        let owner = Self(Uuid::from_u128(rand::random()));
+        let owner = Self(rand::random());
         #[cfg(feature = "conformance")]
         crate::conformance::canary::note(owner.0);
         owner
     }
 
-    /// The 128 bits, for a backend to write to its server.
-    pub fn as_uuid(&self) -> Uuid {
+    /// The 128 bits, for a backend to write to its server: as a number, as [bytes](u128::to_be_bytes), or as the 32
+    /// hexadecimal digits of `format!("{:032x}", owner.as_u128())`.
+    pub fn as_u128(&self) -> u128 {
         self.0
     }
 
     /// The identity that a backend read back from its server.
-    pub fn from_uuid(uuid: Uuid) -> Self {
-        Self(uuid)
+    pub fn from_u128(bits: u128) -> Self {
+        Self(bits)
     }
 }
 
@@ -47,6 +46,6 @@ mod tests {
         let (a, b) = (OwnerId::random(), OwnerId::random());
         assert_ne!(a, b);
         assert_eq!(format!("{a:?}"), "OwnerId(..)");
-        assert_eq!(OwnerId::from_uuid(a.as_uuid()), a);
+        assert_eq!(OwnerId::from_u128(a.as_u128()), a);
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::LockGuard;
 use crate::background::{Armed, Background, Outcome, UnderWay};
 use crate::lease::{Left, Limits};
-use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Result};
+use crate::{Error, ErrorKind, ErrorWith, Grant, Mode, Operation, Requirement, Result};
 
 impl LockGuard {
-    /// Turns a writer into a reader without a gap: no other writer comes in between, and readers who wait at the head
-    /// of the queue come in. The token stays. Reports of progress and the longest hold begin anew.
+    /// Turns a writer into a reader without a gap: no other writer gets the lock in between, and readers at the head
+    /// of the queue are granted it. The token stays. Reports of progress and the longest hold begin anew.
     ///
     /// A reader stays a reader. There is no way from reader to writer: two readers that both wait for
     /// the other to leave would wait for ever. Release, take the lock as a writer, and read the data again.
@@ -54,7 +54,7 @@ fn check(guard: &LockGuard, background: &Background) -> Result<()> {
         let text = "only a writer can become a reader, this is a permit";
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
-    if !background.capabilities.downgrade {
+    if !background.capabilities.promises(Requirement::Downgrade) {
         return Err(Error::new(ErrorKind::Unsupported, "this backend cannot turn a writer into a reader"));
     }
     Ok(())

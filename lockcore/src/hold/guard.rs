@@ -15,24 +15,24 @@ use crate::{
     Error, ErrorKind, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released, Result,
 };
 
-/// The longest that a release may take before its caller is told that the keeper goes on with it.
+/// The longest time that a release may take. After that its caller gets an error, and the keeper goes on with it.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A held lock. Dropping it releases the lock.
 ///
-/// While the guard lives, the keeper thread renews the lease. If that fails, the guard shows it: [`lease_state`] turns
-/// `Suspect` and then `Lost`, [`is_held`] is false from the deadline on, [`lost`] resolves. After that another process
-/// may hold the lock: stop, and let the resource refuse stale writes by the [`token`].
+/// While the guard lives, the keeper thread renews the lease. If that fails, [`lease_state`] becomes `Suspect` and then
+/// `Lost`; from the deadline on [`is_held`] is false, and [`lost`] resolves. After that another process may hold the
+/// lock: stop the work, and let the resource refuse stale writes by the [`token`].
 ///
 /// # What drop does, and what it does not promise
 ///
 /// Dropping the guard starts a release in the background and returns at once. On a live runtime the lock is normally
-/// free within a round trip. On a runtime that is not driven any more the keeper releases it, after a tenth of a second.
-/// A failure of the release is not reported; the keeper tries again, and at worst the lock ends with its lease, since
-/// nothing renews it any more. A guard that is forgotten ([`std::mem::forget`]) is renewed for as long as the process
-/// lives. To know that the lock is free, call [`release`] and check the answer.
+/// free within a round trip. If the runtime is not driven any more, the keeper releases the lock after 100 ms. A
+/// failure of the release is not reported. The keeper tries again; at worst the lock is free when its lease ends, since
+/// nothing renews the lease any more. The lease of a forgotten guard ([`std::mem::forget`]) is renewed for as long as
+/// the process lives. To know that the lock is free, call [`release`] and check the answer.
 ///
-/// A program that ends right after a drop may end before the release was sent. So it should call
+/// If a program ends right after a drop, the release may not have been sent. So it should call
 /// [`Locks::close`](crate::Locks::close) at its end, which waits for the releases under way.
 ///
 /// A forked child has no keeper: guards are of no use in it, and must not be dropped there.
@@ -122,7 +122,7 @@ impl LockGuard {
         self.handle.progress();
     }
 
-    /// A handle that can be cloned and given to tasks. It shows the state of the lock, and does not keep it.
+    /// A handle that can be cloned and passed to tasks. It shows the state of the lock, but does not keep the lock.
     pub fn handle(&self) -> LockHandle {
         self.handle.clone()
     }
@@ -132,10 +132,10 @@ impl LockGuard {
         self.handle.grant()
     }
 
-    /// Gives the lock up and waits for the server's answer.
+    /// Releases the lock and waits for the server's answer.
     ///
-    /// An error of kind [`Lost`](ErrorKind::Lost) says that the lock was not held any more: what was done under it
-    /// may have overlapped with another holder. Any other error says that the answer is missing; the keeper goes on
+    /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under it may have
+    /// overlapped with that of another holder. Any other error means that the answer is missing; the keeper goes on
     /// trying in the background, and the lease is not renewed.
     ///
     /// # Cancel safety
@@ -174,7 +174,7 @@ impl LockGuard {
     }
 
     /// Ends the hold: hands the lock on to a waiting task of this process, or returns the claim that is to be
-    /// given up.
+    /// released.
     fn end_or_hand_on(&mut self) -> Option<(Armed, Option<Left>)> {
         let (armed, left) = self.end()?;
         let armed = match self.hand_off.take() {

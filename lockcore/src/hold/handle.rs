@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::lease::{Event, HeldLock};
 use crate::{Claim, FencingToken, Grant, LeaseState, LockName, Loss};
 
-/// A handle to a held lock: it shows the state of the lock, and does not keep the lock. Cloning is cheap.
+/// A handle to a held lock. It shows the state of the lock, but does not keep the lock. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct LockHandle {
     lock: Arc<HeldLock>,
@@ -51,8 +51,8 @@ impl LockHandle {
         self.lock.on(self.lock.clock().now(), Event::Progress);
     }
 
-    /// Resolves when the lock is lost. Pending for ever if it is released instead: a task that waits for nothing else
-    /// then never ends. Such a task should wait for the [end](Self::ended).
+    /// Resolves when the lock is lost. Pending for ever if it is released instead, so a task that only waits for this
+    /// never ends. Wait for the [end](Self::ended) of the hold in such a task.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.

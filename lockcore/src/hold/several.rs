@@ -10,8 +10,8 @@ use crate::{Error, FencingToken, LockGuard, LockName, Loss, Result};
 /// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it releases all of
 /// them.
 ///
-/// Each lock has its own token and can be lost by itself. What is done under several locks is right only while all are
-/// held.
+/// Each lock has its own token and can be lost separately. Work under several locks is protected only while all of them
+/// are held.
 #[must_use = "if unused the locks are released immediately"]
 #[clippy::has_significant_drop]
 pub struct LockAllGuard {
@@ -47,7 +47,7 @@ impl LockAllGuard {
         self.guards.iter().for_each(LockGuard::progress);
     }
 
-    /// Resolves when one of the locks is lost, and says which. Pending for ever if there are none.
+    /// Resolves when one of the locks is lost. Returns its name and the reason. Pending for ever if there are no locks.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -59,7 +59,7 @@ impl LockAllGuard {
         (self.guards[which].name().clone(), loss)
     }
 
-    /// The single guards, to be released one by one.
+    /// The single guards, so that the caller can release them one by one.
     pub fn into_guards(self) -> Vec<LockGuard> {
         self.guards
     }

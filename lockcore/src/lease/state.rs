@@ -48,7 +48,7 @@ pub(crate) enum Event {
 pub(crate) enum Advice {
     /// Nothing until this moment; then send [`Event::Tick`].
     Sleep(Moment),
-    /// Send a renewal, and tell by [`Event::Sent`].
+    /// Send a renewal, and report it by [`Event::Sent`].
     Renew,
     /// Nothing more: lost or released.
     Done,
@@ -201,7 +201,7 @@ impl Lease {
         match event {
             Event::Gone => self.state = LeaseState::Lost(Loss::Taken),
             // Past the deadline nothing counts any more, not even the success of a renewal whose answer came late: the
-            // holder may have been told already that the lock is lost.
+            // holder may have seen the loss already.
             _ if now >= self.deadline() => self.state = LeaseState::Lost(self.loss()),
             Event::Released => self.state = LeaseState::Released,
             Event::Tick => return self.advise(now),

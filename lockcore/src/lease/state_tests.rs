@@ -40,7 +40,7 @@ fn renews_when_a_third_is_gone_and_starts_anew() {
 
 #[test]
 fn a_provisional_lease_is_renewed_soon_and_then_like_any_other() {
-    // Counted from a sign of life that was sent a second ago.
+    // Counted from a heartbeat that was sent a second ago.
     let mut lease = Lease::new(at(0), at(3_000)).provisional(at(1_000));
     assert_eq!(lease.renew_at(), at(1_020));
     assert_eq!(lease.on(at(1_010), Event::Tick), Advice::Sleep(at(1_020)), "not even along with others");
@@ -78,6 +78,15 @@ fn an_idle_lock_is_renewed_at_most_six_times_in_its_validity() {
             assert!(window[6].since(window[0]) >= pause(extended), "{ttl}, {extended}: {window:?}");
         }
     }
+}
+
+#[test]
+fn a_renewal_that_extends_nothing_does_not_shorten_the_validity() {
+    let mut lease = Lease::new(at(0), at(9_000));
+    lease.on(at(3_000), Event::Sent);
+    lease.on(at(3_100), Event::Renewed(at(3_000), at(9_000)));
+    assert_eq!(lease.left(at(3_100)).map(|left| left.sent), Some(at(0)));
+    assert_eq!(lease.renewal_timeout(at(3_100)), pause(2_250));
 }
 
 #[test]
@@ -194,7 +203,7 @@ fn fresh_is_what_needs_no_renewal() {
     assert_eq!(left(&lease, at(301)), Some((at(8_908), false)), "in doubt");
     assert_eq!(left(&lease, at(5_000)), None, "held for too long");
     lease.on(at(5_000), Event::Released);
-    assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong), "what is lost is not given up");
+    assert_eq!(lease.state(), LeaseState::Lost(Loss::HeldTooLong), "what is lost stays lost");
 }
 
 /// With a validity whose parts are whole: a third is 8 s, a sixth 4 s, an eighth 3 s.

@@ -1,4 +1,4 @@
-//! The in-memory backend: the executable specification of the others, and the lower bound of the comparison.
+//! The in-memory backend: the executable specification of the other backends, and the lower bound of the comparison.
 
 mod store;
 
@@ -12,13 +12,13 @@ use self::store::{Answer, Place, Store};
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
-    Released, Renewal, Result, ServerUrl,
+    Released, Renewal, Requirement, Result, ServerUrl,
 };
 
 /// A lock server in the memory of this process.
 ///
-/// It has leases, queues and tokens like the others, so a program can be written and tested with it and
-/// then use a real server. It excludes the tasks and threads of one process from each other.
+/// It has leases, queues and tokens like the other backends, so a program can be tested with it and then use a real
+/// server. It excludes the tasks and threads of one process from each other.
 pub struct MemoryLock {
     store: Arc<Mutex<Store>>,
     clock: Clock,
@@ -30,13 +30,13 @@ impl MemoryLock {
         Self::with_clock(Clock::system())
     }
 
-    /// An empty server whose leases follow this clock: with a [`TestClock`](crate::TestClock), a test of an application
-    /// lets leases and waits end when it likes.
+    /// An empty server whose leases use this clock. With a [`TestClock`](crate::TestClock), a test of an application
+    /// decides when leases and waits end.
     pub fn with_clock(clock: Clock) -> Self {
         Self { store: Arc::default(), clock }
     }
 
-    /// The server of this process with the given name, for as long as anybody uses it.
+    /// The server of this process with the given name. It exists as long as it is used.
     pub fn named(name: &str) -> Self {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<Mutex<Store>>>>> = OnceLock::new();
         let mut named = lock(NAMED.get_or_init(Mutex::default));
@@ -71,8 +71,8 @@ impl fmt::Debug for MemoryLock {
     }
 }
 
-/// Waits in the queue. A release sends the turn as a message; the fallback is a timer on the
-/// leases of the holders, since holders that died send no message.
+/// Waits in the queue. A release notifies the next waiter; the fallback is a timer for the leases of the holders, since
+/// holders that died send no notification.
 async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Result<Option<Grant>> {
     let Place { mut turn, recheck } = place;
     loop {
@@ -96,18 +96,19 @@ async fn wait_for_turn(store: &Mutex<Store>, claim: &Claim, place: Place) -> Res
 #[async_trait]
 impl DistributedLock for MemoryLock {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("memory");
-        promised.shared = true;
-        promised.permits = true;
-        promised.downgrade = true;
-        promised.fencing = true;
-        promised.token_blocks = true;
-        promised.fifo = true;
-        promised.push = true;
-        promised.herd_free = true;
-        promised.failover_safe = true;
-        promised.session_bound = true;
-        promised
+        Capabilities::minimal("memory")
+            .promising([
+                Requirement::Shared,
+                Requirement::Permits,
+                Requirement::Downgrade,
+                Requirement::Fencing,
+                Requirement::TokenBlocks,
+                Requirement::Fifo,
+                Requirement::Push,
+                Requirement::HerdFree,
+                Requirement::FailoverSafe,
+            ])
+            .bound_to_session()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {

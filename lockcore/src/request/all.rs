@@ -34,7 +34,7 @@ impl All {
         Self { names: Ok(Vec::new()) }.and(names, Mode::Exclusive)
     }
 
-    /// These, too. Whoever wants a name alone and for reading wants it alone.
+    /// Adds these names. A name that is wanted both alone and for reading is held alone.
     fn and<I>(self, names: I, mode: Mode) -> Self
     where
         I: IntoIterator,
@@ -53,8 +53,8 @@ impl All {
 }
 
 impl LockRequest<All> {
-    /// These names too, for reading: together with other readers, never with a writer. A name that the request has already is
-    /// held alone.
+    /// Adds names that are locked for reading: together with other readers, never with a writer. If the request has a
+    /// name already, that lock stays exclusive.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -110,7 +110,7 @@ impl LockRequest<All> {
         let bad = |error: Error, name| self.background.decorate(error, Operation::Acquire, name);
         self.background.check_open().map_err(|error| bad(error, None))?;
         let names = self.what.names.as_ref().map_err(|error| bad(error.duplicate(), None))?;
-        // What makes no sense is refused for no locks, too.
+        // Invalid options are refused for an empty list of names, too.
         self.choices.check(&self.background, Mode::Exclusive).map_err(|error| bad(error, first(names)))?;
         for (name, mode) in names {
             self.choices.check(&self.background, *mode).map_err(|error| bad(error, Some(name)))?;
@@ -146,7 +146,7 @@ impl LockRequest<All> {
             .choices
             .until(&self.background)
             .map_err(|error| self.background.decorate(error, Operation::Acquire, first(&names)))?;
-        // The first questions do not know the end of the wait.
+        // The requests of `at_once` have no wait of their own.
         let all = within(&self.background.clock, wait, async {
             self.in_order(&names, wait, limits).await.map(Some)
         })
@@ -177,7 +177,7 @@ impl LockRequest<All> {
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {
-        timed_out(self.choices.wait, self.background.capabilities.backend, name)
+        timed_out(self.choices.wait, self.background.capabilities.backend(), name)
     }
 }
 
@@ -185,8 +185,7 @@ fn first(names: &[(LockName, Mode)]) -> Option<&LockName> {
     names.first().map(|(name, _)| name)
 }
 
-/// Waits until one of the locks is lost. It checks all of them now and then, which is cheap: there may be thousands, and
-/// this begins anew for each lock that the request waits for.
+/// Waits until one of the locks is lost. It checks all of them once a second, which is cheap even with thousands of locks.
 async fn first_lost<'a>(clock: &Clock, granted: &'a [LockGuard]) -> &'a LockGuard {
     loop {
         clock.sleep(CHECK_EVERY).await;

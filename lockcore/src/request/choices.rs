@@ -8,7 +8,7 @@ use super::operation::{self, Acquiring};
 use crate::background::Background;
 use crate::hold::LockQueues;
 use crate::lease::Limits;
-use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Result, Wait};
+use crate::{Claim, Error, ErrorKind, LockName, Mode, Moment, Requirement, Result, Wait};
 
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 255;
@@ -53,7 +53,7 @@ impl Choices {
         let local = self.local.clone().filter(|_| mode == Mode::Exclusive);
         let mut claim = self.claim(background, name, mode, wait);
         if let Some(hand_over) = local.as_ref().and_then(|local| local.hand_over())
-            && background.capabilities.token_blocks
+            && background.capabilities.promises(Requirement::TokenBlocks)
         {
             claim = claim.reserving(NonZeroU32::MIN.saturating_add(hand_over.max()));
         }

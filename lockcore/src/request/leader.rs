@@ -1,4 +1,4 @@
-//! Leader election: a lock whose holder leads.
+//! Leader election: the holder of a lock is the leader.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use crate::request::one::{Checked, timed_out};
 use crate::request::{Choices, LockRequest, One, running};
 use crate::{Error, ErrorKind, FencingToken, LockGuard, LockHandle, Loss, Operation, Result, Wait};
 
-/// A campaign for leadership: what [`Locks::campaign`](crate::Locks::campaign) asks for.
+/// A campaign for leadership: the kind of request of [`Locks::campaign`](crate::Locks::campaign).
 ///
-/// A campaign is a lock like any other, and its name one of the lock names: who leads holds the lock, and the
-/// candidates stand in its queue. So a leader has a fencing token, and two leaders at a time are what two holders are.
+/// A campaign uses a lock like any other, and its name is a lock name: the leader holds the lock, and the candidates
+/// wait in its queue. So a leader has a fencing token, and the guarantees of locks hold for leaders.
 #[derive(Debug)]
 pub struct Campaign(One);
 
@@ -34,7 +34,7 @@ impl LockRequest<Campaign> {
         LockRequest { background, choices, what }
     }
 
-    /// Leads if nobody else does now; `None` if somebody does.
+    /// Becomes the leader if there is none now; `None` if there is one.
     ///
     /// # Cancel safety
     /// Safe, as for the request.
@@ -43,14 +43,14 @@ impl LockRequest<Campaign> {
     }
 
     /// Campaigns, and runs `work` while leading. When leadership is lost, the future of `work` is dropped at its next
-    /// await, and the campaign begins anew; so `work` is called once for each term. When it comes to its end while
-    /// leading, leadership is resigned, and its value returned.
+    /// await, and a new campaign begins. So `work` is called once for each term. When `work` ends while this process
+    /// leads, leadership is resigned, and the value of `work` is returned.
     ///
-    /// A campaign goes on for as long as it takes, whatever the configuration says, unless this request says
-    /// [`wait`](LockRequest::wait): one that has no success within that time ends with an error of kind
-    /// [`TimedOut`](ErrorKind::TimedOut). A campaign that fails with a retryable error, as when the server cannot be
-    /// reached, is repeated after a pause of up to five seconds. Other errors are returned. Work whose end comes after
-    /// the loss of leadership does not count, and is done again.
+    /// Campaigns have no time limit, whatever the configuration says, unless the request sets
+    /// [`wait`](LockRequest::wait): a campaign without success within that time fails with
+    /// [`TimedOut`](ErrorKind::TimedOut). After a retryable error, for example if the server cannot be reached, the
+    /// campaign is repeated after a pause of up to five seconds. Other errors are returned. If `work` ends after the
+    /// loss of leadership, its value is dropped, and it is called again in the next term.
     ///
     /// # Cancel safety
     /// Dropping this future drops that of `work`, and leadership is resigned in the background.
@@ -83,7 +83,7 @@ impl Checked {
             let error = match self.begin().await {
                 Ok(Some(guard)) => return Ok(guard),
                 Ok(None) => {
-                    let backend = self.background.capabilities.backend;
+                    let backend = self.background.capabilities.backend();
                     return Err(timed_out(self.choices.wait, backend, Some(&self.name)));
                 }
                 Err(error) => error,
@@ -107,14 +107,15 @@ impl IntoFuture for LockRequest<Campaign> {
     }
 }
 
-/// A term of leadership. Dropping it resigns, as dropping a [`LockGuard`] releases.
+/// A term of leadership. Dropping it resigns, like dropping a [`LockGuard`] releases a lock.
 #[derive(Debug)]
 #[must_use = "if unused leadership is resigned immediately"]
 #[clippy::has_significant_drop]
 pub struct Leadership(LockGuard);
 
 impl Leadership {
-    /// The fencing token: higher than that of every earlier leader. Send it along with whatever a leader orders.
+    /// The fencing token: higher than that of every earlier leader. Send it with every request of the leader to a
+    /// resource.
     pub fn token(&self) -> FencingToken {
         self.0.token()
     }
@@ -132,12 +133,12 @@ impl Leadership {
         self.0.lost().await
     }
 
-    /// A handle that can be cloned and given to tasks. It does not keep leadership.
+    /// A handle that can be cloned and passed to tasks. It does not keep leadership.
     pub fn handle(&self) -> LockHandle {
         self.0.handle()
     }
 
-    /// The lock behind it.
+    /// The guard of its lock.
     pub fn guard(&self) -> &LockGuard {
         &self.0
     }

@@ -31,8 +31,8 @@ pub use owner::{Owner, Reentrant, ReentrantGuard};
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives for a caller who has
-/// gone is released at once, both in the background. What is lost is the place in the queue.
+/// Dropping the future at any point is safe: the claim leaves its queue, and a grant that arrives later is released at
+/// once, both in the background. Only the place in the queue is lost.
 #[must_use = "nothing happens until the request is awaited"]
 #[derive(Debug)]
 pub struct LockRequest<W = One> {
@@ -58,7 +58,7 @@ impl LockRequest<One> {
     }
 }
 
-/// The mode of one of so many permits.
+/// The mode of a semaphore with this number of permits.
 pub(crate) fn permit(limit: u32) -> Result<Mode> {
     NonZeroU32::new(limit).map(|limit| Mode::Permit { limit }).ok_or_else(|| {
         Error::new(ErrorKind::InvalidInput, "a semaphore has at least one permit, this one has 0")
@@ -70,10 +70,11 @@ impl<W> LockRequest<W> {
         Self { background: Arc::clone(background), choices: defaults.clone(), what }
     }
 
-    /// How long the lock outlives a holder that has died or lost its connection. The keeper renews the lease every
-    /// third of it.
+    /// The lease: how long the lock stays taken after its holder has died or lost its connection. The keeper renews the
+    /// lease after each third of this time.
     ///
-    /// Short leases free the locks of dead holders soon, and cost renewals; long leases survive long pauses and outages.
+    /// With short leases, the locks of dead holders are free soon, but more renewals are needed. Long leases survive
+    /// long pauses and outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.choices.ttl = ttl;
         self
@@ -87,14 +88,14 @@ impl<W> LockRequest<W> {
         self
     }
 
-    /// Waits for as long as it takes, whatever the configuration says.
+    /// Waits without a limit, whatever the configuration says.
     pub fn wait_forever(mut self) -> Self {
         self.choices.wait = None;
         self.choices.wait_is_chosen = true;
         self
     }
 
-    /// A text for people that names the holder. The default is host and process.
+    /// A human-readable text that names the holder. The default is host and process.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
         self.choices.label = label.as_ref().into();
         self
@@ -108,8 +109,8 @@ impl<W> LockRequest<W> {
     }
 
     /// Keeps the lock only while the application reports [progress](crate::LockGuard::progress) at least this often.
-    /// Without it the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does not keep its
-    /// lock for ever just because the process lives.
+    /// Otherwise the lock is [lost](crate::Loss::NoProgress) and released: a worker that is stuck does not keep its
+    /// lock as long as the process lives.
     pub fn progress(mut self, at_least_every: Duration) -> Self {
         self.choices.limits.progress = Some(at_least_every);
         self
@@ -119,8 +120,8 @@ impl<W> LockRequest<W> {
     /// gets it. Requests of that holder that are still on their way have time to arrive, or to fail. A release frees
     /// the lock at once.
     ///
-    /// It makes failures more expensive and proves nothing; where the resource can compare
-    /// [tokens](crate::FencingToken), let it. (The idea is that of Chubby and Consul.)
+    /// A lock delay makes failures more expensive and guarantees nothing. If the resource can compare
+    /// [tokens](crate::FencingToken), use them instead. (Chubby and Consul have lock delays as well.)
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.choices.lock_delay = delay;
         self

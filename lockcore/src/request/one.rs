@@ -22,19 +22,19 @@ pub struct One {
 }
 
 impl LockRequest<One> {
-    /// Takes the lock if it is free now; `None` if it is held by another.
+    /// Takes the lock if it is free now; `None` if another claim holds it.
     ///
     /// # Cancel safety
-    /// Safe, as for the request: a grant that arrives for a caller who has gone is released at once.
+    /// Safe, as for the request: a grant that arrives after the future was dropped is released at once.
     pub async fn try_now(self) -> Result<Option<LockGuard>> {
         self.begin(|_, _| Ok(Wait::No))?.await
     }
 
     /// Waits for the lock and runs `work` while it is held; the lock is released at the end.
     ///
-    /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await, and
-    /// the error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it check
-    /// [`LockHandle::is_held`]. If the loss is noticed when the work is done, its value is in the
+    /// `work` gets a [`LockHandle`]. If the lock is lost, the future of `work` is dropped at its next await, and the
+    /// error is of kind [`Lost`](ErrorKind::Lost). Work that never awaits cannot be stopped; let it check
+    /// [`LockHandle::is_held`]. If the loss is noticed after the end of the work, the value of the work is in the
     /// [error](ErrorWith::into_left).
     ///
     /// # Cancel safety
@@ -132,7 +132,7 @@ impl Future for Acquire {
             self.0 = State::UnderWay { work, background, wait, end: None };
         }
         let State::UnderWay { work, background, wait, end } = &mut self.0 else { unreachable!("set above") };
-        let backend = background.capabilities.backend;
+        let backend = background.capabilities.backend();
         let outcome = match Pin::new(&mut *work).poll(cx) {
             Poll::Ready(Ok(Some(guard))) => Ok(guard),
             Poll::Ready(Err(error)) => Err(error),

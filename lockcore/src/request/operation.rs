@@ -19,7 +19,7 @@ pub(crate) fn acquire(
     limits: Limits,
     local: Option<Arc<LockQueues>>,
 ) -> Acquiring {
-    // Only a claim with a turn in the queue of this process has a next task to tell.
+    // Only a claim with the turn of its local queue has a next task to pass it on to.
     let next = local.as_ref().map(|_| Next::default());
     let (shared, asked, known) = (Arc::clone(&background), claim.clone(), next.clone());
     let mut watch = background.telemetry.watch(&claim);
@@ -68,7 +68,7 @@ pub(crate) fn acquire_each(
     })
 }
 
-/// The acquire is over, and its guard goes to whoever asked.
+/// Ends the acquire, and returns its guard.
 fn end(watch: Watch, answer: Result<Option<LockGuard>>) -> Result<Option<LockGuard>> {
     watch.end(answer.as_ref().map(|guard| guard.as_ref().map(LockGuard::token)));
     Ok(answer?.map(LockGuard::with_span))

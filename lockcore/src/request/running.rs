@@ -4,19 +4,19 @@ use super::ReentrantGuard;
 use crate::background::Background;
 use crate::{Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
 
-/// What can be held while work is done.
+/// A guard that can be held while work is done.
 pub(super) trait Hold {
-    /// What of it is not held any more, by the clock, as the error.
+    /// Fails with the name of a lock that is not held any more, by the clock.
     fn check(&self) -> Result<(), LockName>;
 
-    /// Resolves when some of it is lost, and says what.
+    /// Resolves when a lock is lost, with its name.
     async fn lost(&self) -> LockName;
 
     async fn release(self) -> Result<()>;
 }
 
-/// Does `work`, which gets a view, while this is held, and releases it. All errors are of kind [`Lost`](ErrorKind::Lost): the work was dropped,
-/// or was not done under the lock to its end. Work that came to its end has its value in the error.
+/// Runs `work` while the guard is held, and releases it. `work` gets the view. All errors are of kind
+/// [`Lost`](ErrorKind::Lost): the work was dropped, or ended after the loss. Work that ended has its value in the error.
 pub(super) async fn run<G, V, F, W, T>(
     background: &Background,
     view: V,
@@ -43,7 +43,7 @@ where
     }
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
-        // The work was done under the lock. What became of the release is the keeper's business.
+        // The work was done under the lock. The keeper repeats a release that failed.
         _ => Ok(value),
     }
 }

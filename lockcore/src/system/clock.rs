@@ -14,8 +14,8 @@ const PIECE: Duration = Duration::from_secs(1);
 
 /// The clock of a client: the machine's boot clock or, in tests, a [`TestClock`].
 ///
-/// A backend provides its clock ([`DistributedLock::clock`](crate::DistributedLock::clock)), and everything that is done
-/// for its locks uses that one: leases, waits, renewals.
+/// A backend provides the clock ([`DistributedLock::clock`](crate::DistributedLock::clock)) for the leases, waits and
+/// renewals of its locks.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<TestTime>>);
 
@@ -53,13 +53,13 @@ impl Clock {
         }
     }
 
-    /// Sleeps for so long from now on; the future keeps nothing of this clock.
+    /// Sleeps for this time from now on; the future does not borrow this clock.
     pub(crate) fn sleep_for(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {
         let (clock, until) = (self.clone(), self.now().after(span));
         async move { clock.sleep_until(until).await }
     }
 
-    /// Sleeps for so long.
+    /// Sleeps for this time.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -76,7 +76,7 @@ impl Clock {
         }
     }
 
-    /// Waits for a future for so long; `None` if it is not ready by then.
+    /// Waits for a future for this time; `None` if it is not ready by then.
     pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.timeout_at(self.now().after(limit), future).await
     }
@@ -148,10 +148,9 @@ impl TestClock {
         Clock(Some(Arc::clone(&self.0)))
     }
 
-    /// Moves the clock. Tasks that sleep until then wake; they run when the test awaits something.
+    /// Moves the clock forward. Tasks that sleep until then wake up; they run when the test awaits something.
     ///
-    /// A renewal is due after a third of a lease. A clock that jumps over the whole lease ends it, as a pause of the
-    /// machine does.
+    /// A renewal is due after a third of a lease. A step over the whole lease ends it, like a pause of the machine.
     pub fn advance(&self, span: Duration) {
         let to = self.0.now().after(span);
         self.0.now.store(to.as_nanos(), Ordering::SeqCst);

@@ -8,7 +8,7 @@ mod sync;
 
 pub use clock::{Clock, TestClock};
 pub use moment::Moment;
-pub use own_runtime::{OwnRuntime, SharedRuntime};
+pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
 pub(crate) use sync::{lock, poll_once};
 
 /// The thread on which leases are renewed and releases are finished: one for each process.

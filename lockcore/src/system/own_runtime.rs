@@ -1,7 +1,9 @@
 //! A thread with a runtime of its own, for work that must not depend on the application's.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Mutex, mpsc};
+use std::task::{Context, Poll};
 
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::task::JoinHandle;
@@ -46,12 +48,10 @@ impl OwnRuntime {
         Ok(Self { handle })
     }
 
-    /// Runs a future on the thread. A panic in it ends this future alone.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.handle.spawn(future)
+    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it ends this
+    /// future alone.
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        Task { handle: self.handle.spawn(future) }
     }
 
     /// Waits for a future on the calling thread, which must not be one of a runtime; what it spawns, and its connections, are
@@ -63,6 +63,33 @@ impl OwnRuntime {
     /// What the calling thread spawns runs here, until the answer is dropped.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
+    }
+}
+
+/// A future that runs on the thread of an [`OwnRuntime`]: a future of its output.
+///
+/// # Errors
+/// [`Internal`](ErrorKind::Internal) if the future has panicked, or if its thread ended before it.
+///
+/// # Cancel safety
+/// Dropping it does not end the future, which runs to its end while nobody waits for it.
+#[derive(Debug)]
+pub struct Task<T> {
+    handle: JoinHandle<T>,
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.handle).poll(cx).map_err(|error| {
+            let text = if error.is_panic() {
+                "a background task has panicked"
+            } else {
+                "the thread of a background task has ended"
+            };
+            Error::new(ErrorKind::Internal, text).with_source(error)
+        })
     }
 }
 
@@ -96,14 +123,12 @@ impl SharedRuntime {
         }
     }
 
-    /// Runs a future on the thread. A panic in it ends this future alone.
+    /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it ends this
+    /// future alone.
     ///
     /// # Panics
     /// If the operating system refuses a thread. [`get`](Self::get) finds that out before.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
         self.get().expect("a thread").spawn(future)
     }
 }
@@ -118,7 +143,33 @@ mod tests {
         let runtime = SHARED.get().unwrap();
         let named = runtime.spawn(async { std::thread::current().name().map(str::to_owned) });
         assert_eq!(named.await.unwrap().as_deref(), Some("test-shared"));
-        assert!(runtime.spawn(async { panic!("as expected") }).await.unwrap_err().is_panic());
+        let error = runtime.spawn(async { panic!("as expected") }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(format!("{error:#}").contains("as expected"), "{error:#}");
         assert_eq!(SHARED.spawn(async { 7 }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_runs_to_its_end() {
+        let runtime = OwnRuntime::start("test-dropped").unwrap();
+        let (go, goes) = tokio::sync::oneshot::channel::<()>();
+        let (ended, ends) = tokio::sync::oneshot::channel();
+        drop(runtime.spawn(async move {
+            goes.await.unwrap();
+            ended.send("at its end").unwrap();
+        }));
+        go.send(()).unwrap();
+        assert_eq!(ends.await, Ok("at its end"));
+    }
+
+    #[test]
+    fn a_task_whose_runtime_ends_returns_an_error() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let own = OwnRuntime { handle: runtime.handle().clone() };
+        let task = own.spawn(std::future::pending::<()>());
+        drop(runtime);
+        let error = Builder::new_current_thread().build().unwrap().block_on(task).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+        assert!(error.message().contains("has ended"), "{error}");
     }
 }

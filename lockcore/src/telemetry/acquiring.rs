@@ -58,7 +58,7 @@ impl Watch {
 
     /// The acquire has come to this: a token, a lock that is not free, or an error.
     pub(crate) fn end(mut self, answer: Result<Option<FencingToken>, &Error>) {
-        // Whoever has gone gets nothing: the guard is dropped at once.
+        // The caller has left: the guard is dropped at once.
         let cancelled = self.claim.is_cancelled();
         (self.outcome, self.token) = match answer {
             Ok(Some(token)) if cancelled => (Outcome::Cancelled, Some(token)),

@@ -1,4 +1,4 @@
-//! The stream of what happens to the locks of a client.
+//! The stream of the events of a client's locks.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -16,13 +16,13 @@ use crate::{FencingToken, LockName, Loss, Mode};
 /// How many events are kept for streams that are behind.
 const KEPT: usize = 1024;
 
-/// What has happened to a lock of this client.
+/// An event of a lock of this client.
 ///
 /// A hold begins with `Granted` and ends with `Released` or `Lost`, never with both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockEvent {
-    /// Another holds the lock, and a request of this client waits for its turn.
+    /// Another claim holds the lock, and a request of this client waits for its turn.
     Waiting {
         /// The lock.
         name: LockName,
@@ -46,13 +46,13 @@ pub enum LockEvent {
         token: FencingToken,
     },
     /// A lock that was in doubt has been renewed.
-    SureAgain {
+    Recovered {
         /// The lock.
         name: LockName,
         /// The token of this hold.
         token: FencingToken,
     },
-    /// The lock is lost. Another may hold it now.
+    /// The lock is lost. Another claim may hold it now.
     Lost {
         /// The lock.
         name: LockName,
@@ -68,7 +68,7 @@ pub enum LockEvent {
         /// The token of this hold.
         token: FencingToken,
     },
-    /// The reader of this stream was too slow: it has missed this number of events, which are lost.
+    /// The reader of this stream was too slow, and has missed this number of events.
     Missed(u64),
 }
 
@@ -79,7 +79,7 @@ impl LockEvent {
             Self::Waiting { name, .. }
             | Self::Granted { name, .. }
             | Self::Suspect { name, .. }
-            | Self::SureAgain { name, .. }
+            | Self::Recovered { name, .. }
             | Self::Lost { name, .. }
             | Self::Released { name, .. } => Some(name),
             Self::Missed(_) => None,
@@ -116,7 +116,7 @@ impl Announcer {
     }
 }
 
-/// Calls wakers of the application. One that panics must not end the keeper.
+/// Calls wakers of the application. A waker that panics must not end the keeper.
 fn send(sender: &Sender<Message>, message: Message) {
     // It fails if there is no stream, which does not matter.
     if catch_unwind(AssertUnwindSafe(|| drop(sender.send(message)))).is_err() {
@@ -131,7 +131,7 @@ async fn receive(mut receiver: Receiver<Message>) -> Received {
     (message, receiver)
 }
 
-/// A stream of what happens to the locks of a client and its clones: see [`Locks::events`](crate::Locks::events).
+/// A stream of the events of a client and its clones: see [`Locks::events`](crate::Locks::events).
 ///
 /// A reader that is more than 1,024 events behind misses the oldest, and gets [`LockEvent::Missed`] with their number. Locks
 /// never wait for a reader.

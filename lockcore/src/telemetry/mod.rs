@@ -170,7 +170,7 @@ impl LockEvent {
             LeaseState::Lost(loss) => Self::Lost { name, token, loss },
             LeaseState::Released => Self::Released { name, token },
             LeaseState::Suspect => Self::Suspect { name, token },
-            LeaseState::Held => Self::SureAgain { name, token },
+            LeaseState::Held => Self::Recovered { name, token },
         }
     }
 }

@@ -144,7 +144,7 @@ async fn the_stream_tells_the_life_of_a_lock_in_order() {
     server.advance(Duration::from_secs(4));
     assert_eq!(events.next().await, Some(LockEvent::Suspect { name: name.clone(), token }));
     server.advance(Duration::from_secs(1));
-    assert_eq!(events.next().await, Some(LockEvent::SureAgain { name: name.clone(), token }));
+    assert_eq!(events.next().await, Some(LockEvent::Recovered { name: name.clone(), token }));
 
     server.lose("a").await.unwrap();
     assert_eq!(events.next().await, Some(LockEvent::Lost { name, token, loss: Loss::Taken }));

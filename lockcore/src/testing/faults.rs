@@ -12,12 +12,12 @@ pub(super) enum Fault {
     Takes(Duration),
 }
 
-/// The present faults: of each operation at most one of each sort, the latest.
+/// The present faults: at most one of each sort for each operation, the latest.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Mutex<Vec<(Operation, Fault, Option<u32>)>>);
 
 impl Faults {
-    /// Adds a fault, for good or for so many calls.
+    /// Adds a fault, for ever or for this number of calls.
     pub(super) fn add(&self, operation: Operation, fault: Fault, times: Option<u32>) {
         let mut all = lock(&self.0);
         let same = |other: &Fault| std::mem::discriminant(other) == std::mem::discriminant(&fault);

@@ -13,13 +13,13 @@ use self::faults::{Fault, Faults};
 pub use crate::system::TestClock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Locks,
-    MemoryLock, Moment, Operation, Released, Renewal, Result,
+    MemoryLock, Moment, Operation, Released, Renewal, Requirement, Result,
 };
 
-/// A lock server in memory, for tests of applications: it can be told to fail, to be slow, and to take locks away.
+/// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
 ///
-/// Its time stands still until the test [moves](Self::advance) it: leases, waits and renewals use that clock. So a test
-/// can check without a server and without sleeping what the application does when it cannot get a lock, or loses one.
+/// Leases, waits and renewals use a clock that stands still until the test [moves](Self::advance) it. So a test needs
+/// no real server and no sleeps to check what the application does when it cannot get a lock, or loses one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -35,7 +35,7 @@ use crate::{
 /// assert_eq!(locks.lock("orders/42").await.unwrap_err().kind(), ErrorKind::Unreachable);
 /// server.heal();
 ///
-/// // An operator takes the lock away: the holder is told at once.
+/// // An operator takes the lock away: the guard is lost at once.
 /// let guard = locks.lock("orders/42").await?;
 /// server.lose("orders/42").await?;
 /// assert_eq!(guard.lost().await, Loss::Taken);
@@ -53,7 +53,7 @@ struct Inner {
     memory: MemoryLock,
     clock: TestClock,
     faults: Faults,
-    /// Notified when locks have been taken away.
+    /// Notified when locks were taken away.
     taken: Notify,
 }
 
@@ -65,7 +65,7 @@ impl TestServer {
         Self(Arc::new(Inner { memory, clock, faults: Faults::default(), taken: Notify::new() }))
     }
 
-    /// A new client, like that of another process; all share the server and its clock.
+    /// A new client, like that of another process. All clients share the server and its clock.
     pub fn locks(&self) -> Result<Locks> {
         Locks::new(self.backend())
     }
@@ -80,16 +80,17 @@ impl TestServer {
         &self.0.clock
     }
 
-    /// Moves the clock. A renewal is due after a third of a lease; a step over a whole lease ends it, as a stop of the
-    /// process does. To let time pass for a holder that is alive, move in steps and await something in between.
+    /// Moves the clock forward. A renewal is due after a third of a lease. A step over a whole lease ends it, as if the
+    /// process had been stopped. To let time pass for a live holder, move the clock in smaller steps and await between
+    /// them.
     pub fn advance(&self, span: Duration) {
         self.0.clock.advance(span);
     }
 
-    /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind, and nothing is done.
+    /// From now on, until [`heal`](Self::heal), this operation fails with an error of this kind and has no effect.
     ///
-    /// Renewals that fail are tried again, and the guard is [`Suspect`](crate::LeaseState::Suspect) meanwhile; it is lost
-    /// at the end of its lease. With [`ErrorKind::Lost`] the server says that the lock is gone.
+    /// Failed renewals are tried again. Meanwhile the guard is [`Suspect`](crate::LeaseState::Suspect), and at the end
+    /// of its lease it is lost. With [`ErrorKind::Lost`] the server reports that the claim does not hold the lock.
     pub fn fail(&self, operation: Operation, kind: ErrorKind) {
         self.0.faults.add(operation, Fault::Fails(kind), None);
     }
@@ -100,7 +101,7 @@ impl TestServer {
     }
 
     /// From now on, until [`heal`](Self::heal), the answer to this operation takes this long, by the clock of the test.
-    /// [`Duration::MAX`] is a server that never answers.
+    /// With [`Duration::MAX`] there is never an answer.
     pub fn delay(&self, operation: Operation, span: Duration) {
         self.0.faults.add(operation, Fault::Takes(span), None);
     }
@@ -110,14 +111,14 @@ impl TestServer {
         self.0.faults.clear();
     }
 
-    /// Takes a lock away from its holders, as an operator does, and notifies them at once. Returns how many there were.
+    /// Releases a lock from its holders, as an operator does by force, and notifies them at once. Returns their number.
     pub async fn lose(&self, name: impl AsRef<str>) -> Result<usize> {
         let freed = self.0.memory.force_release(&LockName::new(name.as_ref())?).await?;
         self.0.taken.notify_waiters();
         Ok(freed)
     }
 
-    /// The fault that this operation meets now.
+    /// The present fault of this operation.
     async fn meet(&self, operation: Operation) -> Result<()> {
         let (takes, fails) = self.0.faults.of(operation);
         if !takes.is_zero() {
@@ -160,10 +161,7 @@ impl TestLock {
 #[async_trait]
 impl DistributedLock for TestLock {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = self.memory().capabilities();
-        promised.backend = "test";
-        promised.loss_push = true;
-        promised
+        self.memory().capabilities().with_backend("test").promising([Requirement::LossPush])
     }
 
     fn clock(&self) -> Clock {

@@ -11,31 +11,7 @@ use lockcore::backend::{
 };
 use lockcore::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
-/// What is wrong with a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Defect {
-    FreesByNameAlone,
-    GrantsTwice,
-    TokenStartsAgainAfterRelease,
-    TokenStaysTheSame,
-    LowerTokenWhenAskedAgain,
-    ValidTooLong,
-    ValidTooLongAfterRenewal,
-    ForgetsTheRelease,
-    SetsWithoutLookingAgain,
-    RenewsTheDead,
-    OvertakesTheQueue,
-    IgnoresCase,
-    KeepsThoseWhoGaveUp,
-    /// All is done by tasks of the runtime that was the first to use it.
-    BelongsToOneRuntime,
-    /// A release is answered before it is done.
-    ReleasesLater,
-    /// A renewal extends the lease by next to nothing.
-    ExtendsLittle,
-    /// A renewal answers for all leases or for none.
-    AnswersForAll,
-}
+use crate::defect::Defect;
 
 #[derive(Debug)]
 pub(crate) struct Broken {
@@ -88,7 +64,7 @@ impl Broken {
 
     /// The store that keeps this claim. Half of the claims go to a second one if the lock grants twice.
     fn store(&self, claim: &Claim) -> &Arc<MemoryLock> {
-        let odd = claim.owner().as_uuid().as_bytes()[15] % 2 == 1;
+        let odd = claim.owner().as_u128() % 2 == 1;
         if self.is(Defect::GrantsTwice) && odd { &self.second } else { &self.right }
     }
 
@@ -119,7 +95,7 @@ impl Broken {
                 let disguised = self.disguise(claim, self.seen_name(claim.name()), claim.wait());
                 self.right.acquire(&disguised).await
             }
-            Defect::KeepsThoseWhoGaveUp if claim.wait() != Wait::No => {
+            Defect::KeepsWaitersThatLeft if claim.wait() != Wait::No => {
                 let patient = self.disguise(claim, claim.name().clone(), Wait::Forever);
                 tokio::select! {
                     answer = self.right.acquire(&patient) => answer,
@@ -205,6 +181,13 @@ impl DistributedLock for Broken {
                 answer => answer,
             });
         }
+        if self.is(Defect::LosesAllOrNone) && answers.iter().any(|one| !matches!(one, Renewal::Lost)) {
+            for (grant, answer) in grants.iter().zip(&mut answers) {
+                if matches!(answer, Renewal::Lost) {
+                    *answer = Renewal::Renewed(valid_until(Moment::now(), grant.claim().ttl()));
+                }
+            }
+        }
         if self.is(Defect::AnswersForAll) && answers.iter().any(|one| matches!(one, Renewal::Lost)) {
             let unknown = || Renewal::Unknown(Error::new(ErrorKind::Unreachable, "one of them is lost"));
             return grants.iter().map(|_| unknown()).collect();
@@ -220,7 +203,7 @@ impl DistributedLock for Broken {
                 return Ok(Released::Released);
             }
             Defect::TokenStartsAgainAfterRelease => drop(lock(&self.tokens).remove(claim.name())),
-            Defect::KeepsThoseWhoGaveUp if self.inspect(claim.name()).await?.waiters > 0 => {
+            Defect::KeepsWaitersThatLeft if self.inspect(claim.name()).await?.waiters > 0 => {
                 return Ok(Released::NotHeld);
             }
             _ => (),

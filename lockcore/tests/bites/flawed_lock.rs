@@ -1,4 +1,4 @@
-//! The memory backend with one flaw, for what [`Broken`](super::broken_lock::Broken) does not break.
+//! The memory backend with one defect, for what [`Broken`](super::broken_lock::Broken) does not break.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,52 +13,7 @@ use lockcore::backend::{
     LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,
 };
 
-/// What is wrong with a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
-    /// A refusal of one who does not wait takes most of a second.
-    RefusesLate,
-    NeverRenews,
-    /// A renewal takes a while for each lease.
-    RenewsOneByOne,
-    CountsNoWaiters,
-    CutsLabels,
-    /// With each renewal the time for which a lock has been held begins anew.
-    HeldSinceNow,
-    /// The wait of the first in the queue begins anew with each second.
-    WaitsSinceNow,
-    /// Whoever held the lock last is shown as its holder.
-    ShowsTheDead,
-    CountsOneTooMany,
-    FreesOneReaderOfAll,
-    /// Every release says that something was released.
-    AlwaysReleased,
-    /// Readers are alone, too.
-    ReadersAreWriters,
-    /// There is one permit more than the limit.
-    OnePermitMore,
-    /// A permit and a mutex of one name do not meet.
-    MixesKinds,
-    ReservesOneToken,
-    ReadersHaveNoTokens,
-    ShowsItsOwners,
-    /// It promises less than it is known to.
-    PromisesNoOrder,
-    /// A downgrade is done by nobody.
-    NeverDowngrades,
-    /// Between the writer and the reader there is a gap.
-    DowngradesWithAGap,
-    /// It promises to tell of losses, and does not.
-    PromisesNews,
-    /// It promises to wake up, and asks every second.
-    PromisesWakeUps,
-    /// It promises to work across hosts, and does not leave the process.
-    PromisesOtherHosts,
-    /// It promises to be free of herds, and each release wakes all waiters.
-    WakesAll,
-    /// It promises to be safe over a failover, and the server that takes over knows of no lock.
-    ForgetsAtFailover,
-}
+use crate::defect::Defect;
 
 /// What the harness counts and does at the server of a lock.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +26,7 @@ pub(crate) struct Controls {
 
 /// A lock that works, but for one thing.
 pub(crate) struct Flawed {
-    flaw: Flaw,
+    defect: Defect,
     controls: Controls,
     first: MemoryLock,
     /// The server that takes over.
@@ -87,8 +42,10 @@ pub(crate) struct Flawed {
 
 impl fmt::Debug for Flawed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = lock(&self.last).filter(|_| self.is(Flaw::ShowsItsOwners));
-        f.debug_struct("Flawed").field("last", &last.map(|owner| owner.as_uuid())).finish_non_exhaustive()
+        let last = lock(&self.last).filter(|_| self.is(Defect::ShowsItsOwners));
+        f.debug_struct("Flawed")
+            .field("last", &last.map(|owner| owner.as_u128().to_be_bytes()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,9 +56,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 const LONG: Duration = Duration::from_millis(800);
 
 impl Flawed {
-    pub(crate) fn new(flaw: Flaw, controls: &Controls) -> Self {
+    pub(crate) fn new(defect: Defect, controls: &Controls) -> Self {
         Self {
-            flaw,
+            defect,
             controls: controls.clone(),
             first: MemoryLock::new(),
             second: MemoryLock::new(),
@@ -113,22 +70,34 @@ impl Flawed {
         }
     }
 
-    fn is(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
     }
 
     /// The server that serves now.
     fn right(&self) -> &MemoryLock {
-        let forgets = self.is(Flaw::ForgetsAtFailover) && self.controls.failed_over.load(Ordering::SeqCst);
+        let forgets = self.is(Defect::ForgetsAtFailover) && self.controls.failed_over.load(Ordering::SeqCst);
         if forgets { &self.second } else { &self.first }
     }
 
     /// Whether waiters ask again and again instead of queueing.
     fn asks_again(&self) -> bool {
-        matches!(self.flaw, Flaw::PromisesWakeUps | Flaw::WakesAll)
+        matches!(self.defect, Defect::PromisesWakeUps | Defect::WakesAll)
+    }
+
+    /// Whether the release of this claim is answered, and not done.
+    fn keeps(&self, claim: &Claim) -> bool {
+        match self.defect {
+            Defect::KeepsReaders => claim.mode() == Mode::Shared,
+            Defect::KeepsTheCancelled => claim.is_cancelled(),
+            _ => false,
+        }
     }
 
     async fn acquire_once(&self, alias: &Claim) -> Result<Option<Grant>> {
+        if self.is(Defect::KeepsTheCancelled) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         self.controls.requests.fetch_add(1, Ordering::SeqCst);
         self.right().acquire(alias).await
     }
@@ -136,8 +105,8 @@ impl Flawed {
     /// The claim as the memory backend gets it.
     fn alias(&self, claim: &Claim) -> Claim {
         let mode = match claim.mode() {
-            Mode::Shared if self.is(Flaw::ReadersAreWriters) => Mode::Exclusive,
-            Mode::Permit { limit } if self.is(Flaw::OnePermitMore) => {
+            Mode::Shared if self.is(Defect::ReadersAreWriters) => Mode::Exclusive,
+            Mode::Permit { limit } if self.is(Defect::OnePermitMore) => {
                 Mode::Permit { limit: limit.saturating_add(1) }
             }
             mode => mode,
@@ -148,7 +117,7 @@ impl Flawed {
         };
         let name = self.shelf(claim.name(), claim.mode());
         // Another claim, which reserves one token.
-        let reserves_less = self.is(Flaw::ReservesOneToken);
+        let reserves_less = self.is(Defect::ReservesOneToken);
         if mode == claim.mode() && wait == claim.wait() && name == *claim.name() && !reserves_less {
             return claim.clone();
         }
@@ -159,7 +128,7 @@ impl Flawed {
     /// Where a lock is kept.
     fn shelf(&self, name: &LockName, mode: Mode) -> LockName {
         match mode {
-            Mode::Permit { limit } if self.is(Flaw::MixesKinds) => {
+            Mode::Permit { limit } if self.is(Defect::MixesKinds) => {
                 LockName::new(format!("{name}/{limit}")).expect("a little longer")
             }
             _ => name.clone(),
@@ -168,13 +137,13 @@ impl Flawed {
 
     fn spoil(&self, claim: &Claim, grant: &Grant) -> Grant {
         let token = match claim.mode() {
-            _ if self.is(Flaw::ReservesOneToken) => {
+            _ if self.is(Defect::ReservesOneToken) => {
                 FencingToken::new(grant.last_token().get() + u64::from(claim.tokens().get()) - 1)
             }
-            Mode::Shared if self.is(Flaw::ReadersHaveNoTokens) => FencingToken::new(0),
+            Mode::Shared if self.is(Defect::ReadersHaveNoTokens) => FencingToken::new(0),
             _ => grant.last_token(),
         };
-        let spoiled = Grant::new(claim, token, grant.sent()).with_deadline(grant.deadline());
+        let spoiled = Grant::new(claim, token, grant.sent());
         lock(&self.last).replace(claim.owner());
         spoiled
     }
@@ -190,7 +159,7 @@ impl Flawed {
             let second = tokio::time::timeout(Duration::from_secs(1), claim.wait_over());
             tokio::select! {
                 ended = second => ended.unwrap_or_default(),
-                () = self.released.notified(), if self.is(Flaw::WakesAll) => (),
+                () = self.released.notified(), if self.is(Defect::WakesAll) => (),
             }
             answer = self.acquire_once(&alias).await?;
         }
@@ -202,29 +171,29 @@ impl Flawed {
 #[async_trait]
 impl DistributedLock for Flawed {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = self.right().capabilities();
-        promised.fifo &= !self.is(Flaw::PromisesNoOrder);
-        match self.flaw {
-            Flaw::PromisesNews => promised.promising([Requirement::LossPush]),
-            Flaw::PromisesOtherHosts => promised.promising([Requirement::AcrossHosts]),
+        let promised = self.right().capabilities();
+        match self.defect {
+            Defect::PromisesNoOrder => promised.without([Requirement::Fifo]),
+            Defect::PromisesNews => promised.promising([Requirement::LossPush]),
+            Defect::PromisesOtherHosts => promised.promising([Requirement::AcrossHosts]),
             _ => promised,
         }
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let answer = self.ask(claim).await?;
-        if answer.is_none() && claim.wait() == Wait::No && self.is(Flaw::RefusesLate) {
+        if answer.is_none() && claim.wait() == Wait::No && self.is(Defect::RefusesLate) {
             tokio::time::sleep(LONG).await;
         }
         Ok(answer.map(|grant| self.spoil(claim, &grant)))
     }
 
     async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-        if self.is(Flaw::NeverRenews) {
+        if self.is(Defect::NeverRenews) {
             let unknown = || Renewal::Unknown(Error::new(ErrorKind::Unreachable, "never"));
             return grants.iter().map(|_| unknown()).collect();
         }
-        if self.is(Flaw::RenewsOneByOne) {
+        if self.is(Defect::RenewsOneByOne) {
             tokio::time::sleep(Duration::from_millis(20) * u32::try_from(grants.len()).unwrap_or(u32::MAX))
                 .await;
         }
@@ -234,16 +203,19 @@ impl DistributedLock for Flawed {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         self.controls.requests.fetch_add(1, Ordering::SeqCst);
+        if self.keeps(claim) {
+            return Ok(Released::Released);
+        }
         let answer = self.right().release(&self.alias(claim)).await?;
         self.released.notify_waiters();
-        Ok(if self.is(Flaw::AlwaysReleased) { Released::Released } else { answer })
+        Ok(if self.is(Defect::AlwaysReleased) { Released::Released } else { answer })
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        if self.is(Flaw::NeverDowngrades) {
+        if self.is(Defect::NeverDowngrades) {
             return Ok(grant.downgraded());
         }
-        if self.is(Flaw::DowngradesWithAGap) {
+        if self.is(Defect::DowngradesWithAGap) {
             let reader = grant.downgraded();
             self.right().release(grant.claim()).await?;
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -256,7 +228,7 @@ impl DistributedLock for Flawed {
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
         let status = self.right().inspect(name).await?;
         let mut holders = status.holders;
-        if self.is(Flaw::MixesKinds) {
+        if self.is(Defect::MixesKinds) {
             let limits = (1..4).filter_map(NonZeroU32::new);
             for limit in limits {
                 let shelf = self.shelf(name, Mode::Permit { limit });
@@ -264,14 +236,14 @@ impl DistributedLock for Flawed {
             }
         }
         for holder in &mut holders {
-            if self.is(Flaw::CutsLabels) {
+            if self.is(Defect::CutsLabels) {
                 holder.label = holder.label.chars().take(20).collect();
             }
-            if self.is(Flaw::HeldSinceNow) {
+            if self.is(Defect::HeldSinceNow) {
                 holder.held_for = Duration::ZERO;
             }
         }
-        if self.is(Flaw::ShowsTheDead) {
+        if self.is(Defect::ShowsTheDead) {
             let mut seen = lock(&self.seen);
             match holders.first() {
                 Some(holder) => drop(seen.insert(name.clone(), holder.clone())),
@@ -282,13 +254,13 @@ impl DistributedLock for Flawed {
                 None => (),
             }
         }
-        let waiters = if self.is(Flaw::CountsNoWaiters) {
+        let waiters = if self.is(Defect::CountsNoWaiters) {
             0
         } else {
             status.waiters + self.waiting.load(Ordering::SeqCst)
         };
-        let waits = |waited: Duration| match self.flaw {
-            Flaw::WaitsSinceNow => Duration::from_nanos(waited.subsec_nanos().into()),
+        let waits = |waited: Duration| match self.defect {
+            Defect::WaitsSinceNow => Duration::from_nanos(waited.subsec_nanos().into()),
             _ => waited,
         };
         Ok(LockStatus::new(name.clone(), holders, waiters).longest_wait(status.longest_wait.map(waits)))
@@ -296,9 +268,9 @@ impl DistributedLock for Flawed {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         let freed = self.right().force_release(name).await?;
-        Ok(match self.flaw {
-            Flaw::CountsOneTooMany => freed + 1,
-            Flaw::FreesOneReaderOfAll => freed.min(1),
+        Ok(match self.defect {
+            Defect::CountsOneTooMany => freed + 1,
+            Defect::FreesOneReaderOfAll => freed.min(1),
             _ => freed,
         })
     }

@@ -5,11 +5,13 @@
 //! defect must pass: `right::CASE`.
 
 mod broken_lock;
+mod defect;
 mod flawed_lock;
 mod network;
 mod processes;
 mod proofs;
 mod remote_lock;
+mod session_lock;
 mod weak_lock;
 mod workshop;
 
@@ -24,12 +26,11 @@ use lockcore::conformance::{Case, Harness, Need, Pace, cases, serve_if_asked};
 use tokio::runtime::{Builder, Runtime};
 
 use broken_lock::Broken;
+use defect::Defect;
 use flawed_lock::Flawed;
-use processes::{Served, Slip};
-use proofs::{BROKEN, FLAWED, REMOTE, SERVED, UNPROVEN, WEAK};
-use remote_lock::Mistake;
-use weak_lock::Weakness;
-use workshop::{Laboratory, Purged, Workshop};
+use processes::Served;
+use proofs::{BROKEN, FLAWED, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
+use workshop::{Laboratory, Purged, Sessions, Workshop};
 
 /// Nearly all of them wait nearly all of the time.
 const THREADS: usize = 12;
@@ -73,18 +74,20 @@ fn proofs() -> Vec<Proof> {
     let broken = BROKEN.iter().map(|&(defect, case, words)| {
         proof(defect, case, words, move || Workshop::new(|_| Arc::new(Broken::new(defect))))
     });
-    let flawed = FLAWED.iter().map(|&(flaw, case, words)| {
-        proof(flaw, case, words, move || Workshop::new(|controls| Arc::new(Flawed::new(flaw, controls))))
+    let flawed = FLAWED.iter().map(|&(defect, case, words)| {
+        proof(defect, case, words, move || Workshop::new(|controls| Arc::new(Flawed::new(defect, controls))))
     });
-    let weak = WEAK
+    let weak =
+        WEAK.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Purged::new(defect)));
+    let session = SESSION
         .iter()
-        .map(|&(weakness, case, words)| proof(weakness, case, words, move || Purged::new(weakness)));
+        .map(|&(defect, case, words)| proof(defect, case, words, move || Sessions::new(defect)));
     let remote = REMOTE
         .iter()
-        .map(|&(mistake, case, words)| proof(mistake, case, words, move || Laboratory::new(mistake)));
+        .map(|&(defect, case, words)| proof(defect, case, words, move || Laboratory::new(defect)));
     let served =
-        SERVED.iter().map(|&(slip, case, words)| proof(slip, case, words, move || Served::start(slip)));
-    broken.chain(flawed).chain(weak).chain(remote).chain(served).collect()
+        SERVED.iter().map(|&(defect, case, words)| proof(defect, case, words, move || Served::start(defect)));
+    broken.chain(flawed).chain(weak).chain(session).chain(remote).chain(served).collect()
 }
 
 fn proof<H: Harness>(
@@ -103,7 +106,8 @@ fn boxed<H: Harness>(make: impl Fn() -> H + Send + 'static) -> Make {
 /// Every case is in one of the two lists, and both have none that does not exist.
 fn every_case() -> Result<(), Failed> {
     let all: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
-    let proven: BTreeSet<&str> = proofs().iter().map(|proof| proof.case).collect();
+    let proofs = proofs();
+    let proven: BTreeSet<&str> = proofs.iter().map(|proof| proof.case).collect();
     let listed: BTreeSet<&str> = UNPROVEN.iter().map(|(case, _)| *case).collect();
     println!("{} of {} cases find a defect; these do not:", proven.len(), all.len());
     for (case, why) in UNPROVEN {
@@ -115,6 +119,10 @@ fn every_case() -> Result<(), Failed> {
             all.iter().filter(|case| !proven.contains(*case) && !listed.contains(*case)).collect::<Vec<_>>(),
         ),
         ("they find a defect, and are listed as if not", proven.intersection(&listed).collect()),
+        (
+            "any panic would do as a proof",
+            proofs.iter().filter(|proof| proof.words.is_empty()).map(|proof| &proof.case).collect(),
+        ),
         ("there are no such cases", proven.union(&listed).filter(|case| !all.contains(*case)).collect()),
     ];
     let wrong: Vec<_> = wrong.iter().filter(|(_, cases)| !cases.is_empty()).collect();
@@ -160,20 +168,21 @@ fn complaint(case: Case, harness: Arc<dyn Harness>) -> Result<Option<String>, Fa
 fn right(case: &'static Case, gate: &Arc<RwLock<()>>) -> Option<Trial> {
     let needs = |need| case.needs.contains(&need);
     let make = if needs(Need::Process) {
-        boxed(|| Served::start(Slip::None))
+        boxed(|| Served::start(Defect::None))
     } else if needs(Need::Purge) {
-        boxed(|| Purged::new(Weakness::None))
+        boxed(|| Purged::new(Defect::None))
     } else if needs(Need::Link) || needs(Need::Server) {
-        boxed(|| Laboratory::new(Mistake::None))
+        boxed(|| Laboratory::new(Defect::None))
     } else {
         return None;
     };
     let gate = Arc::clone(gate);
     Some(Trial::test(format!("right::{}", case.name), move || {
         let (_shared, _alone);
-        match case.pace {
-            Pace::Free => _shared = gate.read().unwrap_or_else(PoisonError::into_inner),
-            Pace::Quiet => _alone = gate.write().unwrap_or_else(PoisonError::into_inner),
+        if case.pace == Pace::Free {
+            _shared = gate.read().unwrap_or_else(PoisonError::into_inner);
+        } else {
+            _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
         }
         let runtime = runtime("right").map_err(|error| format!("a runtime: {error}"))?;
         runtime.block_on(case.run(make()));

@@ -10,7 +10,7 @@ use lockcore::conformance::Way;
 use tokio::sync::watch;
 
 /// How long a client waits for an answer before it gives its connection up.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Why a call has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Machine {
     async fn runs(&self) -> Result<(), Lost> {
         let mut paused = self.paused.subscribe();
         let goes_on = paused.wait_for(|paused| !paused);
-        let in_time = tokio::time::timeout(PATIENCE, goes_on).await;
+        let in_time = tokio::time::timeout(TIMEOUT, goes_on).await;
         in_time.map_err(|_| Lost::Silent)?.map_err(|_| Lost::Reset)?;
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Machine {
         let mut paused = self.paused.subscribe();
         // The sender lives as long as the machine.
         while paused.wait_for(|paused| *paused).await.is_ok() {
-            let goes_on = tokio::time::timeout(PATIENCE, paused.wait_for(|paused| !paused)).await;
+            let goes_on = tokio::time::timeout(TIMEOUT, paused.wait_for(|paused| !paused)).await;
             if goes_on.is_err() {
                 return;
             }
@@ -182,7 +182,7 @@ impl Network {
             tokio::time::sleep(delay).await;
         }
         if self.is_dark(way) {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(TIMEOUT).await;
             return Err(Lost::Silent);
         }
         Ok(())
@@ -200,7 +200,7 @@ impl Network {
         let work = ask(machine.memory());
         if self.keeps() {
             lock(&self.kept).push(Box::pin(async move { drop(work.await) }));
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(TIMEOUT).await;
             return Err(Lost::Silent);
         }
         machine.runs().await?;

@@ -14,39 +14,26 @@ use lockcore::conformance::{Harness, Need};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is wrong with the lock of the other process, or with the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slip {
-    /// Nothing: it passes all cases.
-    None,
-    /// The server extends the leases of the dead for some seconds.
-    KeepsTheDead,
-    /// A waiter that died gets its turn, and keeps it for some seconds.
-    KeepsDeadWaiters,
-    /// The validity of a grant counts from the beginning of the wait.
-    CountsFromTheQuestion,
-    /// Its grants are valid for an hour.
-    ValidForAnHour,
-}
+use crate::defect::Defect;
 
 /// For how long the server does what it should not.
 const TOO_LONG: Duration = Duration::from_secs(9);
 
 #[derive(Debug)]
 pub(crate) struct Served {
-    slip: Slip,
+    defect: Defect,
     memory: Arc<MemoryLock>,
     addr: SocketAddr,
 }
 
 impl Served {
     /// Starts a server, on a thread that ends with this process.
-    pub(crate) fn start(slip: Slip) -> Self {
+    pub(crate) fn start(defect: Defect) -> Self {
         let memory = Arc::new(MemoryLock::new());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("its address");
         listener.set_nonblocking(true).expect("a socket for tokio");
-        let server = Arc::new(Server { slip, memory: Arc::clone(&memory), claims: Mutex::default() });
+        let server = Arc::new(Server { defect, memory: Arc::clone(&memory), claims: Mutex::default() });
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
@@ -58,7 +45,7 @@ impl Served {
                 }
             });
         });
-        Self { slip, memory, addr }
+        Self { defect, memory, addr }
     }
 }
 
@@ -73,12 +60,12 @@ impl Harness for Served {
     }
 
     fn address(&self) -> Option<String> {
-        Some(format!("{:?} {}", self.slip, self.addr))
+        Some(format!("{:?} {}", self.defect, self.addr))
     }
 }
 
 struct Server {
-    slip: Slip,
+    defect: Defect,
     memory: Arc<MemoryLock>,
     /// The claims of other processes, by their owners there.
     claims: Mutex<HashMap<String, Claim>>,
@@ -99,13 +86,13 @@ impl Server {
                 let granted = tokio::select! {
                     granted = self.memory.acquire(&claim) => granted,
                     // Nothing more is ever sent: it is the end of the connection.
-                    _ = stream.read(&mut end), if self.slip != Slip::KeepsDeadWaiters => {
+                    _ = stream.read(&mut end), if self.defect != Defect::KeepsDeadWaiters => {
                         // It died while it waited, and leaves the queue.
                         drop(self.memory.release(&claim).await);
                         return Ok(());
                     }
                 };
-                if matches!(self.slip, Slip::KeepsTheDead | Slip::KeepsDeadWaiters) {
+                if matches!(self.defect, Defect::KeepsTheDead | Defect::KeepsDeadWaiters) {
                     self.keep(&claim);
                 }
                 granted.ok().flatten().map_or_else(|| "refused".to_owned(), |grant| grant.token().to_string())
@@ -165,14 +152,14 @@ impl Asking {
         self.address.split_once(' ').expect("an address of this harness")
     }
 
-    fn is(&self, slip: Slip) -> bool {
-        self.parts().0 == format!("{slip:?}")
+    fn is(&self, defect: Defect) -> bool {
+        self.parts().0 == format!("{defect:?}")
     }
 
     async fn ask(&self, what: &str, claim: &Claim) -> Result<String> {
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unreachable, error.to_string());
-        let (owner, ttl) = (claim.owner().as_uuid(), claim.ttl().as_millis());
-        let question = format!("{what} {owner} {ttl} {}\n", claim.name());
+        let (owner, ttl) = (claim.owner().as_u128(), claim.ttl().as_millis());
+        let question = format!("{what} {owner:032x} {ttl} {}\n", claim.name());
         let asked = async {
             let mut stream = BufReader::new(TcpStream::connect(self.parts().1).await?);
             stream.write_all(question.as_bytes()).await?;
@@ -204,10 +191,10 @@ impl DistributedLock for Asking {
         let answer = self.ask("acquire", claim).await?;
         let Ok(token) = answer.parse() else { return Ok(None) };
         let grant = Grant::new(claim, FencingToken::new(token), sent);
-        if self.is(Slip::CountsFromTheQuestion) {
+        if self.is(Defect::CountsFromTheQuestion) {
             return Ok(Some(grant));
         }
-        if self.is(Slip::ValidForAnHour) {
+        if self.is(Defect::ValidForAnHour) {
             return Ok(Some(grant.with_deadline(Moment::now().after(Duration::from_hours(1)))));
         }
         // It may have waited: the lease is known to last from here.
@@ -221,7 +208,7 @@ impl DistributedLock for Asking {
         let mut answers = Vec::new();
         for grant in grants {
             answers.push(match self.renew_one(grant).await {
-                Renewal::Lost if self.is(Slip::ValidForAnHour) => {
+                Renewal::Lost if self.is(Defect::ValidForAnHour) => {
                     Renewal::Renewed(Moment::now().after(Duration::from_hours(1)))
                 }
                 answer => answer,

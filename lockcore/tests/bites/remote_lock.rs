@@ -1,43 +1,15 @@
-//! A lock at a server behind a network that fails, right or with one mistake.
+//! A lock at a server behind a network that fails, right or with one defect.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock, Moment,
-    Released, Renewal, Result, Wait, async_trait, valid_until,
+    Released, Renewal, Requirement, Result, Wait, async_trait, valid_until,
 };
 
+use crate::defect::Defect;
 use crate::network::{Lost, Machine, Network, Work};
-
-/// What is wrong with a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mistake {
-    /// None: it passes all cases.
-    None,
-    /// A renewal without an answer counts as done.
-    RenewsBlindly,
-    /// The error of a server that is silent says that the program is wrong.
-    CallsSilenceInternal,
-    /// The error of a connection that breaks says that the lock was lost.
-    CallsResetsLosses,
-    /// A call has no limit.
-    WaitsForEver,
-    /// A release that is repeated says that nothing was held.
-    DeniesWhatItRepeats,
-    /// It repeats an acquire, and does not say that it is in doubt.
-    ForgetsLateCopies,
-    /// A free lock takes three round trips.
-    AsksThreeTimes,
-    /// The connection is never replaced.
-    NeverReconnects,
-    /// A restart of the server ends all leases, and tokens begin anew.
-    ForgetsAtRestart,
-    /// A waiter whose server is silent gives up.
-    GivesUpInSilence,
-    /// An acquire goes on after the end of its wait.
-    KeepsAsking,
-}
 
 /// For how long a call is repeated.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -46,7 +18,7 @@ const AFTERWARDS: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(crate) struct Remote {
-    mistake: Mistake,
+    defect: Defect,
     machine: Arc<Machine>,
     network: Arc<Network>,
     /// How often the server had been restarted when the client was made.
@@ -54,27 +26,27 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    pub(crate) fn new(mistake: Mistake, machine: &Arc<Machine>, network: &Arc<Network>) -> Self {
+    pub(crate) fn new(defect: Defect, machine: &Arc<Machine>, network: &Arc<Network>) -> Self {
         let (machine, network) = (Arc::clone(machine), Arc::clone(network));
-        Self { mistake, restarts: machine.restarts(), machine, network }
+        Self { defect, restarts: machine.restarts(), machine, network }
     }
 
-    fn is(&self, mistake: Mistake) -> bool {
-        self.mistake == mistake
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
     }
 
     fn error(&self, lost: Lost) -> Error {
         let (kind, text) = match lost {
-            Lost::Silent if self.is(Mistake::CallsSilenceInternal) => (ErrorKind::Internal, "no answer"),
+            Lost::Silent if self.is(Defect::CallsSilenceInternal) => (ErrorKind::Internal, "no answer"),
             Lost::Silent => (ErrorKind::Unreachable, "the server does not answer"),
-            Lost::Reset if self.is(Mistake::CallsResetsLosses) => (ErrorKind::Lost, "the connection is lost"),
+            Lost::Reset if self.is(Defect::CallsResetsLosses) => (ErrorKind::Lost, "the connection is lost"),
             Lost::Reset => (ErrorKind::Unreachable, "the connection was reset"),
         };
         Error::new(kind, text)
     }
 
     fn check_connection(&self) -> Result<()> {
-        if self.is(Mistake::NeverReconnects) && self.machine.restarts() != self.restarts {
+        if self.is(Defect::NeverReconnects) && self.machine.restarts() != self.restarts {
             return Err(Error::new(ErrorKind::Internal, "the connection has ended"));
         }
         Ok(())
@@ -83,10 +55,10 @@ impl Remote {
     /// Whether a call without an answer is repeated after a pause.
     async fn tries_again(&self, lost: Lost, until: Moment) -> bool {
         let hasty = match lost {
-            Lost::Silent => self.is(Mistake::CallsSilenceInternal) || self.is(Mistake::GivesUpInSilence),
-            Lost::Reset => self.is(Mistake::CallsResetsLosses),
+            Lost::Silent => self.is(Defect::CallsSilenceInternal) || self.is(Defect::GivesUpInSilence),
+            Lost::Reset => self.is(Defect::CallsResetsLosses),
         };
-        if hasty || (until.has_passed() && !self.is(Mistake::WaitsForEver)) {
+        if hasty || (until.has_passed() && !self.is(Defect::WaitsForEver)) {
             return false;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -116,7 +88,7 @@ impl Remote {
             self.network.call(&self.machine, |memory| Box::pin(async move { memory.acquire(&wanted).await }));
         tokio::select! {
             answer = call => answer,
-            () = self.machine.is_silent(), if self.is(Mistake::GivesUpInSilence) => Err(Lost::Silent),
+            () = self.machine.is_silent(), if self.is(Defect::GivesUpInSilence) => Err(Lost::Silent),
         }
     }
 
@@ -145,13 +117,11 @@ impl Remote {
 #[async_trait]
 impl DistributedLock for Remote {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = MemoryLock::new().capabilities();
-        promised.downgrade = false;
-        promised
+        MemoryLock::new().capabilities().without([Requirement::Downgrade])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
-        if self.is(Mistake::AsksThreeTimes) {
+        if self.is(Defect::AsksThreeTimes) {
             for _ in 0..2 {
                 self.inspect(claim.name()).await?;
             }
@@ -167,13 +137,13 @@ impl DistributedLock for Remote {
                 Ok(answer) => return answer,
                 Err(lost) => lost,
             };
-            if self.is(Mistake::KeepsAsking) {
+            if self.is(Defect::KeepsAsking) {
                 self.keep_asking(claim);
             }
             if claim.is_cancelled() || !self.tries_again(lost, until).await {
                 return Err(self.error(lost));
             }
-            if !self.is(Mistake::ForgetsLateCopies) {
+            if !self.is(Defect::ForgetsLateCopies) {
                 claim.note_in_doubt();
             }
         }
@@ -194,7 +164,7 @@ impl DistributedLock for Remote {
                 };
                 answers.into_iter().zip(grants).map(|(answer, grant)| from(answer, grant)).collect()
             }
-            Err(_) if self.is(Mistake::RenewsBlindly) => {
+            Err(_) if self.is(Defect::RenewsBlindly) => {
                 let blind = |grant: &Grant| Renewal::Renewed(valid_until(sent, grant.claim().ttl()));
                 grants.iter().map(blind).collect()
             }
@@ -211,7 +181,7 @@ impl DistributedLock for Remote {
             })
             .await?;
         Ok(match answer? {
-            Released::NotHeld if repeated && !self.is(Mistake::DeniesWhatItRepeats) => Released::InDoubt,
+            Released::NotHeld if repeated && !self.is(Defect::DeniesWhatItRepeats) => Released::InDoubt,
             answer => answer,
         })
     }

@@ -1,4 +1,4 @@
-//! The memory backend with one weakness, most of them in what few calls or few claims do.
+//! The memory backend with one defect, most of them in what few calls or few claims do.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,49 +7,14 @@ use std::time::Duration;
 
 use lockcore::backend::{
     Capabilities, Claim, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment, OwnerId,
-    Released, Renewal, Result, Wait, async_trait,
+    Released, Renewal, Result, Wait, async_trait, valid_until,
 };
 
-/// What is wrong with a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weakness {
-    /// Nothing: it passes all cases.
-    None,
-    /// An acquire that is repeated is promised a whole lease anew, and the server extends nothing.
-    PromisesAnewWhenAskedAgain,
-    /// A wait ends when half of it is over.
-    EndsWaitsEarly,
-    /// A claim that has to wait blocks its thread, until after the end of the wait.
-    BlocksItsThread,
-    /// A waiter is woken by releases, and looks for leases that ran out every four seconds only.
-    LooksSeldom,
-    /// A wait without a limit is no wait at all.
-    ForeverIsNoWait,
-    /// Only locks that are held alone are listed.
-    ListsWritersOnly,
-    /// Its promises allow leases of any length.
-    AllowsAnyTtl,
-    /// A reader joins other readers, whoever waits.
-    ReadersOvertake,
-    /// The lease at the server is a tenth of what was asked for.
-    LeasesTooShort,
-    /// Each claim has a lock of its own.
-    ExcludesNobody,
-    /// A claim gets one token, however many it reserves.
-    ReservesNothing,
-    /// A claim keeps all others out while it is on its way to the server.
-    OneAtATime,
-    /// A release is done, and says that nothing was held.
-    DeniesTheRelease,
-    /// With the records of idle locks the purge deletes the counter of their tokens.
-    PurgeForgetsTokens,
-    /// The purge deletes the records of all locks.
-    PurgeFreesAll,
-}
+use crate::defect::Defect;
 
 #[derive(Debug)]
 pub(crate) struct Weak {
-    weakness: Weakness,
+    defect: Defect,
     right: Mutex<Arc<MemoryLock>>,
     /// Where those go who should have waited.
     second: MemoryLock,
@@ -67,9 +32,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Weak {
-    pub(crate) fn new(weakness: Weakness) -> Self {
+    pub(crate) fn new(defect: Defect) -> Self {
         Self {
-            weakness,
+            defect,
             right: Mutex::default(),
             second: MemoryLock::new(),
             aliases: Mutex::default(),
@@ -81,8 +46,8 @@ impl Weak {
         }
     }
 
-    fn is(&self, weakness: Weakness) -> bool {
-        self.weakness == weakness
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
     }
 
     fn right(&self) -> Arc<MemoryLock> {
@@ -91,9 +56,9 @@ impl Weak {
 
     /// Deletes what idle locks leave behind: nothing, if all is well.
     pub(crate) async fn purge(&self) {
-        match self.weakness {
-            Weakness::PurgeForgetsTokens => drop(std::mem::take(&mut *lock(&self.right))),
-            Weakness::PurgeFreesAll => {
+        match self.defect {
+            Defect::PurgeForgetsTokens => drop(std::mem::take(&mut *lock(&self.right))),
+            Defect::PurgeFreesAll => {
                 let right = self.right();
                 for name in right.names().await.expect("a list") {
                     right.force_release(&name).await.expect("an answer");
@@ -106,12 +71,13 @@ impl Weak {
     /// The claim as the memory backend knows it.
     fn alias(&self, claim: &Claim) -> Claim {
         let (mut name, mut ttl, mut wait) = (claim.name().clone(), claim.ttl(), claim.wait());
-        match self.weakness {
-            Weakness::LeasesTooShort => ttl /= 10,
-            Weakness::ReservesNothing => (),
-            Weakness::LooksSeldom => wait = Wait::No,
-            Weakness::ForeverIsNoWait if wait == Wait::Forever => wait = Wait::No,
-            Weakness::ExcludesNobody => {
+        match self.defect {
+            Defect::LeasesTooShort => ttl /= 10,
+            Defect::ForgetsTheLockDelay => ttl -= claim.lock_delay(),
+            Defect::ReservesNothing => (),
+            Defect::LooksSeldom => wait = Wait::No,
+            Defect::ForeverIsNoWait if wait == Wait::Forever => wait = Wait::No,
+            Defect::ExcludesNobody => {
                 let number = self.numbers.fetch_add(1, Ordering::SeqCst);
                 name = LockName::new(format!("{name}/{number}")).expect("a little longer");
             }
@@ -124,12 +90,12 @@ impl Weak {
     async fn ask(&self, claim: &Claim) -> Result<Option<Grant>> {
         let (right, alias) = (self.right(), self.alias(claim));
         let held = right.acquire(&alias);
-        match self.weakness {
-            Weakness::EndsWaitsEarly | Weakness::BlocksItsThread => {
+        match self.defect {
+            Defect::EndsWaitsEarly | Defect::BlocksItsThread => {
                 let Wait::Until(end) = claim.wait() else { return held.await };
-                let blocks = self.is(Weakness::BlocksItsThread);
-                let patience = if blocks { Duration::ZERO } else { end.remaining() / 2 };
-                let Ok(answer) = tokio::time::timeout(patience, held).await else {
+                let blocks = self.is(Defect::BlocksItsThread);
+                let limit = if blocks { Duration::ZERO } else { end.remaining() / 2 };
+                let Ok(answer) = tokio::time::timeout(limit, held).await else {
                     right.release(&alias).await?;
                     if blocks {
                         std::thread::sleep(end.remaining() + Duration::from_millis(900));
@@ -138,14 +104,14 @@ impl Weak {
                 };
                 answer
             }
-            Weakness::LooksSeldom => {
+            Defect::LooksSeldom => {
                 drop(held);
                 self.waiting.fetch_add(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
                 let answer = self.look_until_granted(claim, &alias).await;
                 self.waiting.fetch_sub(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
                 answer
             }
-            Weakness::ReadersOvertake if claim.mode() == Mode::Shared => {
+            Defect::ReadersOvertake if claim.mode() == Mode::Shared => {
                 let holders = right.inspect(claim.name()).await?.holders;
                 if holders.iter().any(|holder| holder.mode == Mode::Shared) {
                     self.second.acquire(claim).await
@@ -153,7 +119,7 @@ impl Weak {
                     held.await
                 }
             }
-            Weakness::OneAtATime => {
+            Defect::OneAtATime => {
                 let _inside = self.door.lock().await;
                 tokio::task::yield_now().await;
                 held.await
@@ -179,9 +145,9 @@ impl Weak {
     /// The grant as the caller gets it.
     fn spoil(&self, claim: &Claim, grant: Grant) -> Grant {
         let is_new = lock(&self.granted).insert(claim.owner());
-        match self.weakness {
-            Weakness::ReservesNothing => grant,
-            Weakness::PromisesAnewWhenAskedAgain if !is_new => {
+        match self.defect {
+            Defect::ReservesNothing => grant,
+            Defect::PromisesAnewWhenAskedAgain if !is_new => {
                 Grant::new(claim, grant.last_token(), Moment::now())
             }
             _ => Grant::new(claim, grant.last_token(), grant.sent()),
@@ -193,7 +159,7 @@ impl Weak {
 impl DistributedLock for Weak {
     fn capabilities(&self) -> Capabilities {
         let promised = self.right().capabilities();
-        if self.is(Weakness::AllowsAnyTtl) {
+        if self.is(Defect::AllowsAnyTtl) {
             promised.with_ttl(Duration::ZERO, Duration::MAX)
         } else {
             promised
@@ -209,7 +175,16 @@ impl DistributedLock for Weak {
             let alias = lock(&self.aliases).get(&grant.claim().owner()).cloned();
             alias.map_or_else(|| grant.clone(), |alias| Grant::new(&alias, grant.token(), grant.sent()))
         };
-        self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
+        let sent = Moment::now();
+        let mut answers = self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await;
+        if self.is(Defect::ForgetsTheLockDelay) {
+            for (grant, answer) in grants.iter().zip(&mut answers) {
+                if let Renewal::Renewed(deadline) = answer {
+                    *deadline = valid_until(sent, grant.claim().ttl());
+                }
+            }
+        }
+        answers
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
@@ -219,7 +194,7 @@ impl DistributedLock for Weak {
             answer = self.second.release(&alias).await?;
         }
         self.released.notify_one();
-        Ok(if self.is(Weakness::DeniesTheRelease) { Released::NotHeld } else { answer })
+        Ok(if self.is(Defect::DeniesTheRelease) { Released::NotHeld } else { answer })
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
@@ -237,7 +212,7 @@ impl DistributedLock for Weak {
         for name in self.right().names().await? {
             let holders = self.right().inspect(&name).await?.holders;
             let alone = holders.iter().any(|holder| holder.mode == Mode::Exclusive);
-            if alone || !self.is(Weakness::ListsWritersOnly) {
+            if alone || !self.is(Defect::ListsWritersOnly) {
                 listed.push(name);
             }
         }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockcore::backend::{DistributedLock, async_trait};
+use lockcore::backend::{DistributedLock, MemoryLock, async_trait};
 use lockcore::conformance::{Harness, Link, Need, Server, Way};
 use lockcore::{Locks, Result};
 
+use crate::defect::Defect;
 use crate::flawed_lock::Controls;
 use crate::network::{Machine, Network};
-use crate::remote_lock::{Mistake, Remote};
-use crate::weak_lock::{Weak, Weakness};
+use crate::remote_lock::Remote;
+use crate::session_lock::Session;
+use crate::weak_lock::Weak;
 
 /// What the memory backend meets.
 const OFFERS: [Need; 8] = [
@@ -127,8 +129,8 @@ impl Link for Workshop {
 pub(crate) struct Purged(Arc<Weak>);
 
 impl Purged {
-    pub(crate) fn new(weakness: Weakness) -> Self {
-        Self(Arc::new(Weak::new(weakness)))
+    pub(crate) fn new(defect: Defect) -> Self {
+        Self(Arc::new(Weak::new(defect)))
     }
 }
 
@@ -147,20 +149,44 @@ impl Harness for Purged {
     }
 }
 
+/// A session for each client, at one server.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    defect: Defect,
+    server: Arc<MemoryLock>,
+}
+
+impl Sessions {
+    pub(crate) fn new(defect: Defect) -> Self {
+        Self { defect, server: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Harness for Sessions {
+    fn offers(&self) -> Vec<Need> {
+        OFFERS.to_vec()
+    }
+
+    async fn client(&self) -> Result<Locks> {
+        Locks::new(Arc::new(Session::new(self.defect, &self.server)))
+    }
+}
+
 /// A lock behind networks that fail, at a server that can be stopped.
 #[derive(Debug)]
 pub(crate) struct Laboratory {
-    mistake: Mistake,
+    defect: Defect,
     machine: Arc<Machine>,
 }
 
 impl Laboratory {
-    pub(crate) fn new(mistake: Mistake) -> Self {
-        Self { mistake, machine: Arc::new(Machine::new(mistake == Mistake::ForgetsAtRestart)) }
+    pub(crate) fn new(defect: Defect) -> Self {
+        Self { defect, machine: Arc::new(Machine::new(defect == Defect::ForgetsAtRestart)) }
     }
 
     fn line(&self) -> Line {
-        Line { mistake: self.mistake, machine: Arc::clone(&self.machine), network: Arc::default() }
+        Line { defect: self.defect, machine: Arc::clone(&self.machine), network: Arc::default() }
     }
 }
 
@@ -203,7 +229,7 @@ impl Server for Laboratory {
 
 /// A network in the laboratory.
 struct Line {
-    mistake: Mistake,
+    defect: Defect,
     machine: Arc<Machine>,
     network: Arc<Network>,
 }
@@ -211,7 +237,7 @@ struct Line {
 #[async_trait]
 impl Link for Line {
     async fn client(&self) -> Result<Locks> {
-        Locks::new(Arc::new(Remote::new(self.mistake, &self.machine, &self.network)))
+        Locks::new(Arc::new(Remote::new(self.defect, &self.machine, &self.network)))
     }
 
     fn blackhole(&self, way: Way) {

@@ -1,12 +1,12 @@
 //! The hand-over by a release, model-checked: a release grants the lock to the first in the queue, under a provisional
 //! lease, and tells it.
 //!
-//! Every order of messages, late ones and lost ones (those that are never delivered) included: signs of life before, within
+//! Every order of messages, late ones and lost ones (those that are never delivered) included: heartbeats before, within
 //! and after a release, grants that come after their lease has lapsed, waiters that enrol again, are cancelled or die,
 //! holders that die, connections that are replaced, and a clock of the server that is set forward or back. Until when the
 //! grant is valid is not modelled: it is `backend/hand_over.rs`, the code that production runs.
 //!
-//! `clock_before_commit` is the form of the SQL backends: a release reads the clock, and a sign of life may be served
+//! `clock_before_commit` is the form of the SQL backends: a release reads the clock, and a heartbeat may be served
 //! before it commits. On Redis both are one step.
 //!
 //! The searches of every day take seconds. The others say how big they are:
@@ -39,11 +39,11 @@ enum Extent {
 struct World {
     clock_before_commit: bool,
     twist: Option<Twist>,
-    /// The first holder gives up at the start: its release is under way.
+    /// The release of the first holder is under way at the start.
     released: bool,
     /// How long to look.
     ticks: u8,
-    /// The most signs of life and renewals of each process.
+    /// The most heartbeats and renewals of each process.
     asks: [u8; PROCESSES],
     extent: Extent,
     crashes: u8,
@@ -56,7 +56,7 @@ enum Action {
     Tick,
     SetClock { forward: bool },
     Ask(usize),
-    GiveUp(usize),
+    Leave(usize),
     Crash(usize),
     Reconnect(usize),
     Deliver(Message),
@@ -107,7 +107,7 @@ impl Model for World {
                 actions.push(Action::Ask(who));
             }
             if self.extent == Extent::Whole || !waits {
-                actions.push(Action::GiveUp(who));
+                actions.push(Action::Leave(who));
             }
             if state.crashes < self.crashes {
                 actions.push(Action::Crash(who));
@@ -128,7 +128,7 @@ impl Model for World {
             Action::Tick => state.tick(),
             Action::SetClock { forward } => state.set_clock(forward),
             Action::Ask(who) => state.ask(who),
-            Action::GiveUp(who) => state.give_up(who),
+            Action::Leave(who) => state.leave(who),
             Action::Crash(who) => {
                 state.crashes += 1;
                 state.processes[who].phase = Phase::Crashed;
@@ -242,7 +242,7 @@ fn twisted(twist: Twist) -> World {
 }
 
 #[test]
-fn a_sign_of_life_without_an_answer_may_be_younger_than_the_grant() {
+fn a_heartbeat_without_an_answer_may_be_younger_than_the_grant() {
     breaks(twisted(Twist::Unanswered), EXCLUSIVE);
 }
 
@@ -251,14 +251,14 @@ fn the_arrival_of_a_message_says_nothing() {
     breaks(twisted(Twist::Arrival), EXCLUSIVE);
 }
 
-/// The server's clock was set forward between the sign of life and the release.
+/// The server's clock was set forward between the heartbeat and the release.
 #[test]
 fn a_difference_of_two_readings_is_not_enough() {
     breaks(World { clock_steps: 1, ..twisted(Twist::ClockOnly) }, EXCLUSIVE);
 }
 
-/// The clock was read, the sign of life was served, and then the release saw the queue. In one step that cannot be: there
-/// the sign of life that the release has seen is proof enough.
+/// The clock was read, the heartbeat was served, and then the release saw the queue. In one step that cannot be: there
+/// the heartbeat that the release has seen is proof enough.
 #[test]
 fn the_length_of_the_lease_is_not_enough() {
     holds(twisted(Twist::LengthOnly));
@@ -267,7 +267,7 @@ fn the_length_of_the_lease_is_not_enough() {
 
 /// The grant has lapsed, the waiter has enrolled again, and the clock was set back: the old grant looks fresh.
 #[test]
-fn a_sign_of_life_that_the_release_has_not_seen_proves_nothing() {
+fn a_heartbeat_that_the_release_has_not_seen_proves_nothing() {
     breaks(World { clock_steps: 1, ..twisted(Twist::AnySign) }, EXCLUSIVE);
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockcore::backend::{PushedGrant, SignOfLife, valid_until};
+use lockcore::backend::{Heartbeat, PushedGrant, valid_until};
 use lockcore::{FencingToken, Moment};
 
 /// A step of time. Nothing happens in between, so the margins of a lease, which are shorter, do not show.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a lease lasts, a provisional one, and a place in the queue without a sign of life, in ticks.
+/// How long a lease lasts, a provisional one, and a place in the queue without a heartbeat, in ticks.
 const TTL: u8 = 3;
 const PROVISIONAL: u8 = 2;
 const KEEP: u8 = 3;
@@ -37,7 +37,7 @@ fn clock_of(clock: u8) -> u64 {
 /// A rule that looks right and is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Twist {
-    /// Validity counts from the last sign of life, answered or not.
+    /// Validity counts from the last heartbeat, answered or not.
     Unanswered,
     /// It counts from the arrival of the message.
     Arrival,
@@ -45,7 +45,7 @@ pub(crate) enum Twist {
     ClockOnly,
     /// Only the length of the lease counts, not the two readings of the clock.
     LengthOnly,
-    /// The last answered sign of life counts, also if it is not the one that the release saw.
+    /// The last answered heartbeat counts, also if it is not the one that the release saw.
     AnySign,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Message {
         sent: u8,
         generation: u8,
     },
-    /// Refused: the answer to a sign of life.
+    /// Refused: the answer to a heartbeat.
     Waits {
         who: usize,
         number: u8,
@@ -73,7 +73,7 @@ pub(crate) enum Message {
     Release {
         who: usize,
     },
-    /// `seen`: the number of the last sign of life that the server had when it granted.
+    /// `seen`: the number of the last heartbeat that the server had when it granted.
     Push {
         who: usize,
         token: u8,
@@ -98,7 +98,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) phase: Phase,
-    /// The answered signs of life: their numbers, when they were sent, the clock in the answer, the connection.
+    /// The answered heartbeats: their numbers, when they were sent, the clock in the answer, the connection.
     signs: Vec<(u8, u8, u8, u8)>,
     /// When it last sent one.
     sent: Option<u8>,
@@ -118,7 +118,7 @@ struct Lock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Waiter {
     who: usize,
-    /// Until when it is kept without a sign of life, by the server's clock.
+    /// Until when it is kept without a heartbeat, by the server's clock.
     until: u8,
     /// The number of the last one.
     seen: u8,
@@ -167,7 +167,7 @@ impl State {
             fell: false,
         };
         if released {
-            state.give_up(0);
+            state.leave(0);
         }
         state
     }
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// A sign of life of a waiter, or a renewal.
+    /// A heartbeat of a waiter, or a renewal.
     pub(crate) fn ask(&mut self, who: usize) {
         let sent = self.now;
         let process = &mut self.processes[who];
@@ -232,8 +232,8 @@ impl State {
         });
     }
 
-    /// Gives up what it has: the lock, or its place.
-    pub(crate) fn give_up(&mut self, who: usize) {
+    /// Releases the lock, or leaves the queue.
+    pub(crate) fn leave(&mut self, who: usize) {
         self.processes[who].phase = Phase::Done;
         self.messages.insert(Message::Release { who });
     }
@@ -242,7 +242,7 @@ impl State {
         self.lock.filter(|lock| self.clock < lock.ends)
     }
 
-    /// The first in the queue who shows signs of life. Those before it lose their places.
+    /// The first in the queue who shows heartbeats. Those before it lose their places.
     fn first(&mut self) -> Option<Waiter> {
         let clock = self.clock;
         // One that lasts longer than any can is from before the clock was set back.
@@ -341,10 +341,10 @@ impl State {
         let counted = |from| Some(valid_until(from, pushed.lease())).filter(|end| now < *end);
         let named = signs.iter().find(|(number, ..)| u64::from(*number) == pushed.seen());
         let sign = named.or(signs.last()).map(|&(number, sent, clock, generation)| {
-            SignOfLife::new(number.into(), moment(sent), clock_of(clock)).over(generation.into())
+            Heartbeat::new(number.into(), moment(sent), clock_of(clock)).over(generation.into())
         });
-        let like = |sign: SignOfLife, number, clock| {
-            SignOfLife::new(number, sign.sent(), clock).over(sign.generation())
+        let like = |sign: Heartbeat, number, clock| {
+            Heartbeat::new(number, sign.sent(), clock).over(sign.generation())
         };
         let sign = match (twist, sign) {
             (Some(Twist::Unanswered), _) => return counted(moment((*sent)?)),

@@ -17,8 +17,8 @@ use super::{Batcher, Inner, Reply, Service, no_answer};
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// How often a waiting caller polls the calls of its key, at first and later on. They belong to other callers, whose
-/// futures may not be polled any more although they have not been dropped.
+/// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other callers,
+/// whose futures may exist without being polled.
 const POLL_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A request under way: a future of its answer. See [`Batcher::call`].
@@ -57,7 +57,7 @@ impl<S: Service> Call<S> {
         }
     }
 
-    /// Does this caller's part for the calls of the key: begins one, polls one, or waits.
+    /// Takes part in the calls of the key: begins a call, polls one, or waits.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.drives.is_none() {
             let part = lock(&self.inner.queues).part(&self.inner, &self.entry.key, self.has_yielded);
@@ -86,7 +86,7 @@ impl<S: Service> Call<S> {
         Poll::Ready(())
     }
 
-    /// A call has ended. Others may begin the next.
+    /// A call has ended. Other callers may begin the next.
     fn finish(&self, flight: &Arc<Flight<S>>) {
         let mut queues = lock(&self.inner.queues);
         queues.finish(&self.entry.key, flight);
@@ -104,7 +104,7 @@ impl<S: Service> Call<S> {
         next.iter().any(|entry| !Arc::ptr_eq(entry, &self.entry) && entry.wake());
     }
 
-    /// Polls a call of other callers, in case that they do not. The call wakes whoever polled it last, so
+    /// Polls a call of other callers, in case they do not poll it. The call wakes the caller that polled it last, so
     /// this caller goes on polling it to its end.
     fn poll_for_others(&mut self) {
         let flights = lock(&self.inner.queues).flights(&self.entry.key);
@@ -174,7 +174,7 @@ impl<S: Service> Future for Call<S> {
 }
 
 impl<S: Service> Call<S> {
-    /// The caller leaves, with or without its answer. The call that it has begun goes on.
+    /// The caller is dropped, with or without its answer. The call that it has begun goes on.
     fn end(&mut self) {
         if self.state != State::Asking {
             return;

@@ -1,4 +1,4 @@
-//! A call under way: its requests, and the future that carries it out.
+//! A call under way: its requests, and the future that executes it.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -13,8 +13,8 @@ use crate::backend::Backoff;
 use crate::system::lock;
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
-/// How often a request that collided with others is tried again at most. A deadlock that comes back twenty times is a
-/// failure of its own.
+/// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as
+/// a failure.
 const TRIES: u32 = 20;
 /// The first and the longest pause between two tries.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
@@ -25,22 +25,22 @@ pub(super) struct Entry<S: Service> {
     pub(super) request: S::Request,
     pub(super) deadline: Moment,
     in_doubt: AtomicBool,
-    /// Whether it waits in the queue of its key.
+    /// Whether the request waits in the queue of its key.
     pub(super) queued: AtomicBool,
-    /// When it was put there.
+    /// When it was put into the queue.
     pub(super) since: Moment,
     slot: Mutex<Slot<S::Answer>>,
 }
 
-/// Where the answer is left for the caller.
+/// The place of the answer for the caller.
 struct Slot<T> {
     answer: Option<Result<Reply<T>>>,
-    /// It has, or had, its answer. A second one does not replace it.
+    /// The request has, or had, its answer. A second answer does not replace it.
     settled: bool,
     /// The last failure.
     last: Option<Error>,
     waker: Option<Waker>,
-    /// The caller has left.
+    /// The caller was dropped.
     left: bool,
 }
 
@@ -58,7 +58,7 @@ impl<S: Service> Entry<S> {
         })
     }
 
-    /// The answer, if it is there. Otherwise the caller is woken by it.
+    /// The answer, if there is one. Otherwise the answer will wake the caller.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Result<Reply<S::Answer>>> {
         let mut slot = lock(&self.slot);
         if let Some(answer) = slot.answer.take() {
@@ -71,8 +71,8 @@ impl<S: Service> Entry<S> {
         Poll::Pending
     }
 
-    /// The answer, if it is there. Until it is polled again the caller is not woken by it: one that polls its call itself
-    /// would wake itself, which makes a runtime poll it once more, on another thread.
+    /// The answer, if there is one. Otherwise a later answer does not wake the caller. For a caller that polls its call
+    /// itself: it would wake itself, and a runtime would poll it once more, on another thread.
     pub(super) fn take(&self) -> Poll<Result<Reply<S::Answer>>> {
         let mut slot = lock(&self.slot);
         slot.waker = None;
@@ -93,7 +93,7 @@ impl<S: Service> Entry<S> {
         }
     }
 
-    /// Wakes the caller to take part in the call. False if it has left.
+    /// Wakes the caller to take part in the call. False if it was dropped.
     pub(super) fn wake(&self) -> bool {
         let slot = lock(&self.slot);
         let (left, waker) = (slot.left, slot.waker.clone());
@@ -141,7 +141,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Flight<S: Service> {
     work: Mutex<Option<Work>>,
     pub(super) batch: Vec<Arc<Entry<S>>>,
-    /// Whether a caller polls it, and has not left since.
+    /// Whether a caller polls it, and was not dropped since.
     pub(super) driven: AtomicBool,
 }
 
@@ -151,7 +151,7 @@ impl<S: Service> Flight<S> {
         Arc::new(Self { work: Mutex::new(Some(Box::pin(work))), batch, driven: AtomicBool::new(true) })
     }
 
-    /// Polls the call. Pending also if another caller is polling it in this moment.
+    /// Polls the call. Also pending if another caller is polling it at this moment.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
@@ -201,7 +201,8 @@ async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
     }
 }
 
-/// The same for a batch, or for a part of one that is tried apart. Returns parts that are to be tried apart.
+/// The same for a batch, or for a part of a batch that is tried separately. Returns parts that must be tried
+/// separately.
 async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let service = &inner.service;
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
@@ -279,7 +280,7 @@ fn is_wanted<S: Service>(service: &S, entry: &Entry<S>) -> bool {
     !entry.deadline.has_passed() && !entry.has_left()
 }
 
-/// Groups the requests that want the same thing, the first to be tried last.
+/// Groups the requests that want the same resource; the first to try comes last.
 fn apart<S: Service>(service: &S, entries: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let mut parts: Vec<Vec<Arc<Entry<S>>>> = Vec::new();
     for entry in entries {

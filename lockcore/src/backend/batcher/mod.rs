@@ -1,12 +1,12 @@
-//! Natural batching: requests that meet share a call.
+//! Batching: requests that arrive at about the same time share a call.
 //!
 //! A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
 //! request waits for others to come.
 //!
-//! There is no task behind it: *the callers drive the calls*. The caller that begins a call polls it; the others of its
-//! batch wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller goes
-//! on with the same call. If no caller is left, a task finishes it, so that a connection is not left with half of an
-//! answer.
+//! A batcher has no task: *the callers poll the calls*. The caller that begins a call polls it; the other callers of
+//! its batch wait for their answers. If the future of a caller is dropped, or is not polled any more, another caller
+//! goes on with the same call. If no caller is left, a task finishes the call, so that no connection is left with a
+//! part of an answer.
 //!
 //! A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 
@@ -38,28 +38,29 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Whether a request can share a call with the first of a batch. Both have the same key.
     fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
 
-    /// Whether two requests want the same thing, so that one that is [blocked](Outcome::Blocked) blocks the other.
+    /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other is, too.
     fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
         false
     }
 
-    /// Of several requests that wait, those with the lowest number are sent first.
+    /// Of several waiting requests, those with the lowest number are sent first.
     fn urgency(&self, _request: &Self::Request) -> u8 {
         0
     }
 
-    /// Whether a request is still worth sending. One that queues is not, once its claim was cancelled.
+    /// Whether a request should still be sent. A request that queues should not, once its claim was cancelled.
     fn is_wanted(&self, _request: &Self::Request) -> bool {
         true
     }
 
-    /// Notes that a request may have been carried out although its answer was lost, and is about to be repeated.
+    /// Notes that a request may have been executed although its answer was lost, and will be repeated.
     fn note_in_doubt(&self, _request: &Self::Request) {}
 
-    /// Makes sure that there is a connection. It is a step of its own, since it may take long: a request that is not
-    /// wanted any more by then is not sent, so that it does not follow the release that cleans up after it.
+    /// Makes sure that there is a connection. It is a separate step, since it may take long. A request that was
+    /// cancelled meanwhile is not sent, so that it does not arrive after the release that cleans up after it.
     ///
-    /// A [retryable](Error::is_retryable) error lets it be tried again; any other ends all requests of the batch.
+    /// After a [retryable](Error::is_retryable) error this is tried again; any other error ends all requests of the
+    /// batch.
     fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
         let _: (&Self::Key, Attempt) = (key, attempt);
         std::future::ready(Ok(()))
@@ -67,8 +68,8 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Sends a batch at once, and returns an outcome for each request, in order.
     ///
-    /// It should return by [`Attempt::until`]. When all callers have left, its future is dropped: a connection that
-    /// it uses must then not be used any more.
+    /// It should return by [`Attempt::until`]. If all callers are dropped, its future is dropped, too: the connection
+    /// of that future must then not be used any more.
     fn call(
         &self,
         key: &Self::Key,
@@ -90,29 +91,30 @@ impl Attempt {
         self.began
     }
 
-    /// When the last of the callers stops waiting.
+    /// When the last caller stops waiting.
     pub fn until(&self) -> Moment {
         self.until
     }
 }
 
-/// What became of one request of a batch.
+/// The outcome of one request of a batch.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<T> {
     /// It was answered.
     Answered(T),
-    /// It failed, and trying again will not help.
+    /// It failed, and another try would not help.
     Failed(Error),
-    /// The server cannot do it now, for instance while it starts, and has not carried it out. It is tried again until its
-    /// caller stops waiting.
+    /// The server cannot execute it now, for instance while it starts, and has not executed it. It is tried again until
+    /// its caller stops waiting.
     Unavailable(Error),
-    /// It collided with others, for instance in a deadlock, and was not carried out. It is tried again, but not for ever.
+    /// It collided with others, for instance in a deadlock, and was not executed. It is tried again a limited number of
+    /// times.
     Again(Error),
-    /// Nobody knows whether it was carried out. It is tried again after a pause, in doubt.
+    /// It is unknown whether it was executed. It is tried again after a pause, in doubt.
     Unknown(Error),
-    /// It was not carried out, since something that a request of the batch wants is blocked. Each request is tried
-    /// again apart from those that want something else.
+    /// It was not executed, since a resource that a request of the batch wants is blocked. Requests for different
+    /// resources are tried again separately.
     Blocked,
 }
 
@@ -124,23 +126,24 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// What the server said.
+    /// The answer of the server.
     pub fn into_answer(self) -> T {
         self.answer
     }
 
-    /// Whether an earlier try, whose answer was lost, may have been carried out.
+    /// Whether an earlier try, whose answer was lost, may have been executed.
     pub fn in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// What the server said, and whether an earlier try may have been carried out as well.
+    /// The answer of the server, and whether an earlier try may have been executed as well.
     pub fn into_parts(self) -> (T, bool) {
         (self.answer, self.in_doubt)
     }
 }
 
-/// The bounds of a batcher: without other choices 500 requests in a call, one call of a key at a time, 65,536 that wait.
+/// The bounds of a batcher. By default there are at most 500 requests in a call, one call of a key at a time, and
+/// 65,536 waiting requests.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Bounds {
@@ -150,7 +153,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The usual bounds.
+    /// The default bounds.
     pub const fn new() -> Self {
         Self { batch: 500, under_way: 1, waiting: 65_536 }
     }
@@ -165,7 +168,7 @@ impl Bounds {
         Self { under_way: most, ..self }
     }
 
-    /// The most requests that wait, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
+    /// The most waiting requests, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
     pub const fn waiting(self, most: usize) -> Self {
         Self { waiting: most, ..self }
     }
@@ -177,13 +180,13 @@ impl Default for Bounds {
     }
 }
 
-/// Natural batching: requests that meet share a call. Clones are handles on the same batcher.
+/// Batching: requests that arrive at about the same time share a call. Clones are handles to the same batcher.
 ///
 /// A request that finds no call under way is sent at once, alone; requests that arrive meanwhile go into the next call. No
 /// request waits for others to come. Requests with different [keys](Service::Key) never wait for each other.
 ///
-/// There is no task behind it: the callers themselves poll the calls. If the future of a caller is dropped, or is not
-/// polled any more, another caller goes on with the same call.
+/// A batcher has no task: the callers poll the calls. If the future of a caller is dropped, or is not polled any more,
+/// another caller goes on with the same call.
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Inner<S>>);
@@ -205,21 +208,21 @@ impl<S: Service> Batcher<S> {
         &self.0.service
     }
 
-    /// Sends a request with its answer wanted within `limit`. It is in the queue when this returns, and is sent when
-    /// the call is first polled, by the latest.
+    /// Sends a request that must be answered within `limit`. When this returns, the request is in the queue. It is sent
+    /// when the returned call is first polled, at the latest.
     ///
     /// # Errors of the call
-    /// [`Overloaded`](ErrorKind::Overloaded) if too many wait already, [`Unreachable`](ErrorKind::Unreachable) if there
-    /// is no answer in time, and whatever the service says.
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many requests are waiting, [`Unreachable`](ErrorKind::Unreachable)
+    /// if there is no answer in time, and all errors of the service.
     ///
     /// # Cancel safety
-    /// Dropping the call takes a request that was not sent out of the queue. One that was sent is carried out all the
-    /// same.
+    /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be executed
+    /// all the same.
     pub fn call(&self, key: S::Key, request: S::Request, limit: Duration) -> Call<S> {
         Call::new(self, key, request, limit)
     }
 
-    /// Sends a request whose answer nobody waits for. It needs a runtime.
+    /// Sends a request without waiting for its answer. It needs a runtime.
     pub fn send(&self, key: S::Key, request: S::Request, limit: Duration) {
         let call = self.call(key, request, limit);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

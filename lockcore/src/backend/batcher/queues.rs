@@ -11,14 +11,14 @@ use super::flight::{Entry, Flight};
 use super::{Inner, Service};
 use crate::Moment;
 
-/// A request that has waited for so long is sent before more urgent ones: none waits for ever.
+/// A request that has waited for this time is sent before more urgent ones, so that no request waits for ever.
 const LONG: Duration = Duration::from_millis(250);
 
-/// How many waiting requests are considered for the next batch: a queue that a silent server has made long must not cost
-/// more for each call.
+/// How many waiting requests are considered for the next batch, so that a long queue, as at a silent server, does not
+/// make each call expensive.
 const SCAN: usize = 1024;
 
-/// How many keys are kept while nothing waits for them: the same ones come again and again.
+/// How many keys without waiting requests are kept, since the same keys are used again.
 const IDLE_KEPT: usize = 64;
 
 /// The state of all keys.
@@ -29,9 +29,9 @@ pub(super) struct Queues<S: Service> {
 }
 
 struct KeyQueue<S: Service> {
-    /// The requests that wait, and some whose callers have [left](Self::gone).
+    /// The waiting requests, and some whose callers were [dropped](Self::gone).
     waiting: VecDeque<Arc<Entry<S>>>,
-    /// For how many the caller has left. They are removed together, since each would have to be searched for.
+    /// The number of requests whose callers were dropped. They are removed together, since each removal needs a search.
     gone: usize,
     flights: Vec<Arc<Flight<S>>>,
     /// The callers of the last batch have just been answered, and often ask again at once. The next call begins when
@@ -41,7 +41,7 @@ struct KeyQueue<S: Service> {
 
 /// What a caller is to do.
 pub(super) enum Part<S: Service> {
-    /// Poll this call. The flag: other callers wait, which may begin another.
+    /// Poll this call. The flag: other callers are waiting and may begin another call.
     Drive(Arc<Flight<S>>, bool),
     /// Let other tasks run first, and check again.
     Yield,
@@ -74,7 +74,7 @@ impl<S: Service> KeyQueue<S> {
         }
     }
 
-    /// Removes the request at this position, if its caller has not left.
+    /// Removes the request at this position, if its caller was not dropped.
     fn take(&mut self, at: usize) -> Option<Arc<Entry<S>>> {
         let entry = self.waiting.remove(at)?;
         if entry.queued.swap(false, Ordering::Relaxed) {
@@ -143,12 +143,12 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// A call whose caller has left.
+    /// A call whose caller was dropped.
     pub(super) fn take_left(&mut self, key: &S::Key) -> Option<Arc<Flight<S>>> {
         self.queues.get(key)?.take_left()
     }
 
-    /// What a caller with this key, which polls no call yet, is to do.
+    /// The next step of a caller with this key that polls no call yet.
     pub(super) fn part(&mut self, inner: &Arc<Inner<S>>, key: &S::Key, has_yielded: bool) -> Part<S> {
         let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
         // A call whose caller has left comes first: other callers wait for it.
@@ -184,7 +184,12 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// The callers that could begin the next call, if there is something to send and room for another call.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The callers that could begin the next call, if a request waits and another call is allowed.
     pub(super) fn next(&self, key: &S::Key, under_way: usize) -> Vec<Arc<Entry<S>>> {
         match self.queues.get(key) {
             Some(queue) if queue.flights.len() < under_way => queue.live().take(8).cloned().collect(),
@@ -192,7 +197,8 @@ impl<S: Service> Queues<S> {
         }
     }
 
-    /// The callers that could go on with a call whose caller has left: those of its batch, and some that wait behind it.
+    /// The callers that could go on with a call whose caller was dropped: those of its batch, and some that wait for
+    /// the next call.
     pub(super) fn next_pollers(&self, key: &S::Key, flight: &Flight<S>) -> Vec<Arc<Entry<S>>> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| queue.live().take(64));
         flight.batch.iter().chain(waiting).cloned().collect()

@@ -1,3 +1,6 @@
+mod driving;
+mod failures;
+
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,18 +11,18 @@ use super::target::{Connect, Missing, Target};
 use crate::conformance::{Case, Pace, cases, serve_if_asked};
 use crate::{Locks, Result};
 
-/// Most cases wait most of the time, so more of them than there are processors can run at a time.
+/// Most cases wait most of the time, so more cases than processors run at the same time.
 const THREADS: usize = 6;
 
-/// How long the tasks that a case has left running may take to end.
+/// How long the remaining tasks of a case may take to end.
 const AFTER: Duration = Duration::from_secs(5);
 
 /// The `main` of a test program that runs the suite: `tests/conformance.rs` with `harness = false`.
 ///
 /// It takes the arguments of `cargo test` (a filter, `--list`, `--skip`, `--test-threads`); cases are called
-/// `TARGET::CASE`. Cases that measure time run alone, those that stop a server have one of their own, and those whose
-/// needs the target does not meet are left out. Cases of servers that are not installed are ignored, or fail with
-/// `LOCKWELL_REQUIRE_SERVERS=1`. Some cases start this very program again, as another process that holds a lock.
+/// `TARGET::CASE`. Cases that measure time run alone. Cases that stop a server use a separate one. Cases whose needs
+/// the target does not meet are left out. If a server is not installed, its cases are ignored, or fail with
+/// `LOCKWELL_REQUIRE_SERVERS=1`. Some cases start this program again, as another process that holds a lock.
 ///
 /// `connect` makes a client from an address.
 pub fn main<F>(

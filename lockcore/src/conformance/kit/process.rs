@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::target::Missing;
 
-/// Runs its arguments, says their process id, and kills them when its input ends: with this process, however that ends.
+/// A shell script: runs its arguments as a command, prints the process id, and kills the command when its input ends,
+/// that is when this process ends in any way.
 const KEEPER: &str = r#"exec 3<&0
 "$@" </dev/null 3<&- >&2 &
 server=$!
@@ -24,13 +25,13 @@ status=$?
 kill $watch 2>/dev/null
 exit $status"#;
 
-/// What a shell says of a program that is not there.
+/// The exit status of a shell if the program does not exist.
 const NOT_FOUND: i32 = 127;
 
-/// How long a server may take to end in good order.
+/// How long a clean shutdown of a server may take.
 const STOPPING: Duration = Duration::from_secs(30);
 
-/// Where a server lives: given to what starts it, at each start the same.
+/// The address and the folder of a server, for the command that starts it. They are the same at each start.
 #[derive(Debug)]
 pub struct Site {
     addr: SocketAddr,
@@ -39,7 +40,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Where it takes the connections of clients: a free port on this machine.
+    /// The address for clients: a free port on this machine.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -49,7 +50,8 @@ impl Site {
         self.peer_addr
     }
 
-    /// Its folder: empty at the first start, removed at the end. In memory where the machine has a file system there.
+    /// Its folder: empty at the first start, and removed at the end. It is in memory if the machine has such a file
+    /// system.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -75,7 +77,7 @@ impl Drop for Site {
 
 pub(super) type MakeCommand = Arc<dyn Fn(&Site) -> Command + Send + Sync>;
 
-/// A server process, started anew at the same place after each stop.
+/// A server process, which is started again at the same site after each stop.
 pub(super) struct ServerProcess {
     command: MakeCommand,
     running: Mutex<Option<Running>>,
@@ -85,12 +87,12 @@ pub(super) struct ServerProcess {
 struct Running {
     keeper: Child,
     server: Pid,
-    /// Kept open: the keeper must not fail when it writes.
+    /// Kept open, so that the shell script does not fail when it writes.
     _words: BufReader<ChildStdout>,
 }
 
 impl ServerProcess {
-    /// A place for a server, which is not started yet.
+    /// A site for a server, which is not started yet.
     pub(super) fn new(command: MakeCommand) -> Result<Self, Missing> {
         let site =
             Site::choose().map_err(|error| Missing::Broken(format!("a place for a server: {error}")))?;
@@ -128,7 +130,7 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Why it has ended, if it has.
+    /// If it has ended: the reason.
     pub(super) fn ended(&self) -> Option<Missing> {
         let status = self.running().as_mut()?.keeper.try_wait().ok()??;
         if status.code() == Some(NOT_FOUND) {
@@ -160,7 +162,7 @@ impl ServerProcess {
         kill_process(server, signal).expect("the server is there");
     }
 
-    /// Ends it in good order.
+    /// Shuts it down cleanly.
     ///
     /// # Panics
     /// If it does not end.

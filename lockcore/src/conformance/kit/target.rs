@@ -15,15 +15,15 @@ use crate::{Locks, Result};
 pub(super) type Connect = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
 pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Locks>> + Send>>;
 
-/// A harness, or why there is none.
+/// A harness, or the reason why there is none.
 pub(super) type Started = Result<Arc<dyn Harness>, Missing>;
 type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
 
-/// Why a target cannot be tested here.
+/// The reason why a target cannot be tested here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Its server is not on this machine. Its cases are ignored, and fail with `LOCKWELL_REQUIRE_SERVERS=1`.
+    /// Its server is not installed. Its cases are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
     NotInstalled(String),
     /// It did not start. Its cases fail.
     Broken(String),
@@ -35,15 +35,15 @@ pub struct Target {
     pub(super) offers: Vec<Need>,
     start: Box<dyn Fn(Connect) -> Starting + Send + Sync>,
     ordinary: OnceLock<Started>,
-    /// A server of its own for the cases that stop it.
+    /// A separate server for the cases that stop it.
     disturbed: OnceLock<Started>,
-    /// Locked by the case that stops the server.
+    /// Locked while a case stops the server.
     pub(super) turn: Mutex<()>,
 }
 
 impl Target {
-    /// A target with its own harness. `start` is called twice at most: the cases that stop the server have one
-    /// of their own.
+    /// A target with its own harness. `start` is called twice at most: the cases that stop the server use a separate
+    /// one.
     pub fn new<F>(
         name: impl Into<String>,
         offers: impl Into<Vec<Need>>,
@@ -55,13 +55,14 @@ impl Target {
         Self::starting(name.into(), offers.into(), move |_| Box::pin(start()))
     }
 
-    /// A target on a server that is one process and speaks TCP: the kit starts it, pauses and restarts it, and puts a
-    /// network that fails before it.
+    /// A target on a server that is one process and speaks TCP. The kit starts, pauses and restarts it, and puts a
+    /// network that fails on demand in front of it.
     ///
-    /// `backend` is what the backend itself meets, as in `[Need::Shared, Need::Fifo]`; [`Need::Process`], [`Need::Server`] and
-    /// [`Need::Link`] are met by the kit. `command` starts the server in the foreground, listening where the [`Site`]
-    /// says, with its data in the folder of the site. It ends in good order on SIGTERM. `url` is the address for clients
-    /// that reach the server, or what is put before it, at this place. The server is ready when a client can connect.
+    /// `backend` lists the needs that the backend itself meets, such as `[Need::Shared, Need::Fifo]`; the kit meets
+    /// [`Need::Process`], [`Need::Server`] and [`Need::Link`]. `command` starts the server in the foreground. The
+    /// server listens at the address of the [`Site`], stores its data in the folder of the site, and ends cleanly on
+    /// SIGTERM. `url` makes the address for clients from a socket address, which is that of the server or of the
+    /// network in front of it. The server is ready when a client can connect.
     pub fn on_server(
         name: impl Into<String>,
         backend: impl Into<Vec<Need>>,
@@ -94,7 +95,7 @@ impl Target {
         }
     }
 
-    /// The harness for a case, whose server is started by the first who asks.
+    /// The harness for a case. The first call starts its server.
     pub(super) fn harness(&self, case: &Case, connect: &Connect) -> Started {
         let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
         let start = || {

@@ -21,14 +21,14 @@ tokio::task_local! {
 /// An owner of re-entrant locks: it may take a lock again that it holds. [`Locks::owner`](crate::Locks::owner) makes
 /// one; clones are the same owner.
 ///
-/// Taking a name again succeeds at once, without a request to the server, and yields the same [token]; it is the same hold,
-/// with the ttl and the limits of the first request. The lock is free when the last guard of the owner is dropped. Two
-/// owners exclude each other, in one process as in two. An owner can be shared by tasks: then they are one holder
-/// together, and are *not* excluded from each other.
+/// Taking a name again succeeds at once, without a request to the server, and yields the same [token]. It is the same
+/// hold, with the ttl and the limits of the first request. The lock is released when the last guard of the owner is
+/// dropped. Two owners exclude each other, in one process or in two. Tasks can share an owner: they are one holder
+/// then, and do *not* exclude each other.
 ///
-/// A writer may take its lock again as a reader; it stays a writer. A reader that wants to become a writer is refused
-/// by an error of kind [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): two readers that both wait for the other to
-/// leave would wait for ever.
+/// A writer may take its lock again as a reader; it stays a writer. A reader cannot become a writer: the request fails
+/// with [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), since two readers that wait for each other would wait for
+/// ever.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {
@@ -113,7 +113,7 @@ impl Owner {
         CURRENT.scope(self, future).await
     }
 
-    /// The owner in whose [`scope`](Self::scope) this runs.
+    /// The owner of the current [`scope`](Self::scope).
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
     }

@@ -54,7 +54,7 @@ impl LockRequest<Reentrant> {
         let (table, checked) = self.checked(Choices::until)?;
         // Another task of the owner that takes the lock may wait for longer than this one.
         within(&checked.background.clock, checked.wait, take(&table, &checked)).await?.ok_or_else(|| {
-            timed_out(checked.choices.wait, checked.background.capabilities.backend, Some(&checked.name))
+            timed_out(checked.choices.wait, checked.background.capabilities.backend(), Some(&checked.name))
         })
     }
 

@@ -1,0 +1,154 @@
+//! Which caller begins a call, which polls it, and how often.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+/// A batcher whose calls wait for permits.
+fn gated(bounds: Bounds) -> (Arc<Semaphore>, Batcher<Server>) {
+    let go = Arc::new(Semaphore::new(0));
+    let server = Server { go: Some(Arc::clone(&go)), ..Server::default() };
+    (go, batcher(server, bounds))
+}
+
+/// Lets the other tasks run, for a shorter time than a caller waits before it checks by itself.
+async fn let_others_run() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_is_woken_when_a_call_ends() {
+    let (go, batcher) = gated(Bounds::new().batch(1));
+    let asked: Vec<_> = [2, 4].map(|one| tokio::spawn(batcher.call(0, one, LONG))).into();
+    let_others_run().await;
+    assert_eq!(calls(&batcher), [[2]]);
+    go.add_permits(1);
+    let_others_run().await;
+    assert_eq!(calls(&batcher), [[2], [4]]);
+    go.add_permits(1);
+    for task in asked {
+        answer(task.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn callers_that_wait_begin_as_many_calls_as_have_ended() {
+    let (go, batcher) = gated(Bounds::new().under_way(2).batch(1));
+    let asked: Vec<_> = [2, 4, 6, 8].map(|one| tokio::spawn(batcher.call(0, one, LONG))).into();
+    let_others_run().await;
+    assert_eq!(calls(&batcher), [[2], [4]]);
+    go.add_permits(2);
+    let_others_run().await;
+    assert_eq!(calls(&batcher), [[2], [4], [6], [8]]);
+    go.add_permits(2);
+    for task in asked {
+        answer(task.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn callers_that_ask_again_at_once_share_a_call() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    let first = [2, 4].map(|one| (one, batcher.call(0, one, LONG)));
+    let tasks = first.map(|(one, call)| {
+        let batcher = batcher.clone();
+        tokio::spawn(async move {
+            answer(call.await);
+            answer(batcher.call(0, one + 10, LONG).await)
+        })
+    });
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(calls(&batcher), [[2, 4], [12, 14]]);
+}
+
+#[tokio::test]
+async fn a_caller_that_is_alone_never_waits_for_others() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    answer(batcher.call(0, 2, LONG).await);
+    let mut next = pin!(batcher.call(0, 4, LONG));
+    assert!(poll_once(&mut next).await.is_pending());
+    assert_eq!(calls(&batcher), [[2], [4]], "it is sent when it is first polled");
+    answer(next.await);
+}
+
+#[tokio::test]
+async fn there_is_room_again_for_what_was_withdrawn_and_for_what_was_sent() {
+    let batcher = batcher(Server::default(), Bounds::new().waiting(2));
+    let overloaded = async || batcher.call(0, 6, LONG).await.unwrap_err().kind() == ErrorKind::Overloaded;
+    for round in 0..5 {
+        let (sent, withdrawn) = (batcher.call(0, 2, LONG), batcher.call(0, 4, LONG));
+        assert!(overloaded().await, "two wait in round {round}");
+        drop(withdrawn);
+        let in_its_place = batcher.call(0, 8, LONG);
+        assert!(overloaded().await, "two wait again in round {round}");
+        assert_eq!([answer(sent.await), answer(in_its_place.await)], [20, 80]);
+    }
+}
+
+#[tokio::test]
+async fn not_all_keys_that_were_ever_used_are_kept() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    for key in 0..100 {
+        assert_eq!(answer(batcher.call(key, 2, LONG).await), 20);
+    }
+    assert_eq!(lock(&batcher.0.queues).keys(), 64);
+}
+
+/// A server that does not answer, and notes how often its calls are polled and whether one was dropped.
+#[derive(Clone, Default)]
+struct Silent {
+    polls: Arc<AtomicUsize>,
+    dropped: Arc<AtomicBool>,
+}
+
+struct NotesItsDrop(Arc<AtomicBool>);
+
+impl Drop for NotesItsDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Service for Silent {
+    type Key = ();
+    type Request = ();
+    type Answer = ();
+
+    fn shares(&self, (): &(), (): &()) -> bool {
+        true
+    }
+
+    async fn call(&self, (): &(), _: &[&()], _: Attempt) -> Vec<Outcome<()>> {
+        let _noted = NotesItsDrop(Arc::clone(&self.dropped));
+        std::future::poll_fn(|_| {
+            self.polls.fetch_add(1, Ordering::SeqCst);
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_long_polls_seldom() {
+    let silent = Silent::default();
+    let batcher = Batcher::new(silent.clone(), Bounds::default());
+    let mut first = pin!(batcher.call((), (), LONG));
+    assert!(poll_once(&mut first).await.is_pending());
+    // It checks after 20 ms, and each time after twice as long.
+    batcher.call((), (), Duration::from_millis(1500)).await.unwrap_err();
+    let polls = silent.polls.load(Ordering::SeqCst);
+    assert!((2..20).contains(&polls), "{polls} polls");
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_ends_at_the_deadline() {
+    let silent = Silent::default();
+    let batcher = Batcher::new(silent.clone(), Bounds::default());
+    let error = batcher.call((), (), Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(silent.dropped.load(Ordering::SeqCst), "no task has to run first");
+}

@@ -1,0 +1,112 @@
+//! What is tried again, how often, and for whom.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// A server that does as a test says, and answers then.
+#[derive(Default)]
+struct Scripted {
+    /// What the connection attempts fail with.
+    connections: Mutex<VecDeque<Error>>,
+    /// The outcomes of the next requests.
+    outcomes: Mutex<VecDeque<Outcome<u32>>>,
+    calls: Mutex<Vec<Vec<u32>>>,
+}
+
+impl Service for Scripted {
+    type Key = ();
+    type Request = u32;
+    type Answer = u32;
+
+    fn shares(&self, _: &u32, _: &u32) -> bool {
+        true
+    }
+
+    async fn prepare(&self, (): &(), _: Attempt) -> Result<()> {
+        lock(&self.connections).pop_front().map_or(Ok(()), Err)
+    }
+
+    async fn call(&self, (): &(), batch: &[&u32], _: Attempt) -> Vec<Outcome<u32>> {
+        lock(&self.calls).push(batch.iter().map(|one| **one).collect());
+        tokio::task::yield_now().await;
+        let mut outcomes = lock(&self.outcomes);
+        batch.iter().map(|one| outcomes.pop_front().unwrap_or(Outcome::Answered(**one * 10))).collect()
+    }
+}
+
+fn unreachable() -> Error {
+    Error::new(ErrorKind::Unreachable, "the connection broke")
+}
+
+fn deadlock() -> Outcome<u32> {
+    Outcome::Again(Error::new(ErrorKind::Conflict, "a deadlock"))
+}
+
+fn scripted(
+    connections: impl IntoIterator<Item = Error>,
+    outcomes: impl IntoIterator<Item = Outcome<u32>>,
+) -> Batcher<Scripted> {
+    let connections = Mutex::new(connections.into_iter().collect());
+    let outcomes = Mutex::new(outcomes.into_iter().collect());
+    Batcher::new(Scripted { connections, outcomes, ..Scripted::default() }, Bounds::default())
+}
+
+fn sent(batcher: &Batcher<Scripted>) -> Vec<Vec<u32>> {
+    lock(&batcher.service().calls).clone()
+}
+
+#[tokio::test]
+async fn a_connection_is_tried_again_after_a_failure_that_may_pass() {
+    let batcher = scripted([unreachable(), unreachable()], []);
+    let reply = batcher.call((), 2, LONG).await.unwrap();
+    assert_eq!(reply.into_parts(), (20, false));
+    assert_eq!(sent(&batcher), [[2]]);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_for_good_is_not_tried_again() {
+    let batcher = scripted([Error::new(ErrorKind::Refused, "a wrong password")], []);
+    let error = batcher.call((), 2, LONG).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(sent(&batcher).is_empty());
+}
+
+#[tokio::test]
+async fn a_collision_is_tried_again() {
+    let batcher = scripted([], [deadlock(), deadlock()]);
+    let reply = batcher.call((), 2, LONG).await.unwrap();
+    assert_eq!(reply.into_parts(), (20, false));
+    assert_eq!(sent(&batcher), [[2], [2], [2]]);
+}
+
+#[tokio::test]
+async fn a_collision_is_not_tried_again_for_ever() {
+    let batcher = scripted([], (0..100).map(|_| deadlock()));
+    let error = batcher.call((), 2, LONG).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(sent(&batcher).len(), 20);
+}
+
+#[tokio::test]
+async fn one_that_failed_beside_a_blocked_one_is_tried_again() {
+    let batcher = scripted([], [Outcome::Blocked, Outcome::Unknown(unreachable())]);
+    let (blocked, failed) = (batcher.call((), 2, LONG), batcher.call((), 4, LONG));
+    let (blocked, failed) = tokio::join!(blocked, failed);
+    assert_eq!(blocked.unwrap().into_parts(), (20, false));
+    assert_eq!(failed.unwrap().into_parts(), (40, true), "its first answer was lost");
+}
+
+#[tokio::test]
+async fn nothing_is_tried_again_for_a_caller_that_has_left() {
+    let go = Arc::new(Semaphore::new(0));
+    let server = Server { go: Some(Arc::clone(&go)), failures: AtomicUsize::new(1), ..Server::default() };
+    let batcher = batcher(server, Bounds::default());
+    let mut leaves = Box::pin(batcher.call(0, 2, LONG));
+    let mut stays = pin!(batcher.call(0, 4, LONG));
+    assert!(poll_once(&mut leaves).await.is_pending() && poll_once(&mut stays).await.is_pending());
+    drop(leaves);
+    go.add_permits(2);
+    assert_eq!(answer(stays.await), 40);
+    assert_eq!(calls(&batcher), [vec![2, 4], vec![4]]);
+}

@@ -1,0 +1,130 @@
+//! Which leases are renewed together, and what becomes of a batch whose answers do not come.
+
+use super::*;
+use crate::background::renewal::{Batch, Renewer, batches};
+use crate::lease::{Event, HeldLock, Limits};
+use crate::telemetry::Telemetry;
+use crate::{FencingToken, Mode, TestClock, Wait};
+
+/// A server and its leases, on a clock that only the test moves.
+struct Ground {
+    clock: TestClock,
+    server: Arc<Chosen>,
+    renewer: Arc<Renewer>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let clock = TestClock::new();
+        let inner = MemoryLock::with_clock(clock.clock());
+        let server = Arc::new(Chosen { inner, ..Chosen::default() });
+        let backend = Arc::clone(&server) as Arc<dyn DistributedLock>;
+        let renewer = Arc::new(Renewer::new(&backend, &Telemetry::new("test")));
+        Self { clock, server, renewer }
+    }
+
+    fn held(&self, name: &str) -> Arc<HeldLock> {
+        self.held_for(name, LEASE)
+    }
+
+    fn held_for(&self, name: &str, ttl: Duration) -> Arc<HeldLock> {
+        let (name, clock) = (LockName::new(name).unwrap(), self.clock.clock());
+        let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into()).with_clock(clock.clone());
+        let grant = Grant::new(&claim, FencingToken::new(1), clock.now());
+        Arc::new(HeldLock::new(grant, Limits::default(), None, &Telemetry::new("test")))
+    }
+
+    /// A lease whose renewals have no answer.
+    fn hung(&self, name: &str) -> Arc<HeldLock> {
+        lock(&self.server.hung).insert(LockName::new(name).unwrap());
+        self.held(name)
+    }
+
+    /// The sizes of the batches in which these are renewed.
+    fn sizes(&self, due: Batch) -> Vec<usize> {
+        batches(due, self.clock.clock().now()).iter().map(Vec::len).collect()
+    }
+
+    fn renew(&self, batch: Batch) -> tokio::task::JoinHandle<()> {
+        let renewer = Arc::clone(&self.renewer);
+        tokio::spawn(async move { renewer.renew(batch).await })
+    }
+
+    fn asked(&self) -> u32 {
+        self.server.renewals.load(Ordering::SeqCst)
+    }
+}
+
+/// Lets the other tasks run until they wait.
+async fn let_others_run() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The end of a task, which must not depend on the clock of the test.
+async fn ends(task: tokio::task::JoinHandle<()>) {
+    tokio::time::timeout(LEASE / 4, task).await.expect("it ends").unwrap();
+}
+
+#[test]
+fn leases_that_are_alike_are_renewed_together() {
+    let ground = Ground::new();
+    let held = ["a", "b", "c"].map(|name| ground.held(name));
+    assert_eq!(ground.sizes(held.to_vec()), [3]);
+    held[1].set_batch_limit(2);
+    assert_eq!(ground.sizes(held.to_vec()), [1, 2], "one of them has failed");
+    let short = ground.held_for("short", Duration::from_secs(1));
+    assert_eq!(ground.sizes(vec![ground.held("a"), short]), [1, 1], "one of them needs its answer soon");
+}
+
+#[test]
+fn a_batch_has_at_most_500_leases() {
+    let ground = Ground::new();
+    let held: Batch = (0..501).map(|number| ground.held(&number.to_string())).collect();
+    assert_eq!(ground.sizes(held), [500, 1]);
+}
+
+#[tokio::test]
+async fn a_batch_that_has_failed_is_halved() {
+    let ground = Ground::new();
+    let held = ["a", "b", "c", "d"].map(|name| ground.hung(name));
+    let renewing = ground.renew(held.to_vec());
+    let_others_run().await;
+    ground.clock.advance(LEASE / 4);
+    ends(renewing).await;
+    assert_eq!(held.each_ref().map(|held| held.batch_limit()), [2; 4]);
+    assert_eq!(ground.sizes(held.to_vec()), [2, 2]);
+}
+
+#[tokio::test]
+async fn leases_in_doubt_do_not_delay_the_others() {
+    let ground = Ground::new();
+    let doubtful: Vec<_> = (0..9)
+        .map(|number| {
+            let held = ground.hung(&number.to_string());
+            held.on(ground.clock.clock().now(), Event::Unknown(millis(5)));
+            ground.renew(vec![held])
+        })
+        .collect();
+    let_others_run().await;
+    assert_eq!(ground.asked(), 8, "eight leases in doubt are renewed at a time");
+    ends(ground.renew(vec![ground.held("healthy")])).await;
+    assert_eq!(ground.asked(), 9);
+    assert!(doubtful.iter().all(|renewing| !renewing.is_finished()));
+}
+
+#[tokio::test]
+async fn a_renewal_without_an_answer_fails_a_little_after_its_time() {
+    let ground = Ground::new();
+    let held = ground.hung("a");
+    let limit = held.lease().renewal_timeout(ground.clock.clock().now());
+    let renewing = ground.renew(vec![Arc::clone(&held)]);
+    let_others_run().await;
+    ground.clock.advance(limit);
+    let_others_run().await;
+    assert!(!renewing.is_finished(), "the backend has a little longer");
+    ground.clock.advance(limit / 8);
+    ends(renewing).await;
+    assert_eq!(held.lease().failures(), 1);
+}
