@@ -1,7 +1,7 @@
 //! Which bytes of an HTTP/2 connection are requests, and which are the reply to one of them.
 //!
-//! There a server may speak at any time, about any of its streams or about none, so that it has spoken last says nothing.
-//! What counts is each stream by itself. Only the headers of frames are looked at, which are never compressed.
+//! There a server may send bytes at any time, on any stream or on none, so the direction of the last bytes says nothing. Each
+//! stream is a conversation by itself. Only the headers of frames are read, which are never compressed.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ const END_STREAM: u8 = 1;
 pub(super) struct Http2 {
     from_client: Frames,
     from_server: Frames,
-    /// Streams on which the client has spoken last.
-    asked: HashSet<u32>,
+    /// Streams on which the client has sent the last data.
+    client_spoke_last: HashSet<u32>,
     /// The stream whose next reply is to be dropped.
-    doomed: Option<u32>,
+    drop_reply: Option<u32>,
 }
 
 impl Http2 {
@@ -30,36 +30,36 @@ impl Http2 {
         first.starts_with(PREFACE).then(|| Self {
             from_client: Frames { to_skip: PREFACE.len(), ..Frames::default() },
             from_server: Frames::default(),
-            asked: HashSet::new(),
-            doomed: None,
+            client_spoke_last: HashSet::new(),
+            drop_reply: None,
         })
     }
 
     /// The client has sent something. `begins` is called for each request in it, and says whether its reply is to be
     /// dropped. A request is a turn of a stream: the end of its header if it has no body, or the first data since the
     /// server's last ones.
-    pub(super) fn client_spoke(&mut self, bytes: &[u8], mut begins: impl FnMut() -> bool) {
-        let Self { from_client, asked, doomed, .. } = self;
+    pub(super) fn on_request_bytes(&mut self, bytes: &[u8], mut begins: impl FnMut() -> bool) {
+        let Self { from_client, client_spoke_last, drop_reply, .. } = self;
         from_client.read(bytes, |frame| {
             let speaks = match frame.kind {
                 HEADERS => frame.flags & END_STREAM != 0,
                 DATA => frame.length > 0,
                 _ => false,
             };
-            if speaks && asked.insert(frame.stream) && begins() {
-                *doomed = Some(frame.stream);
+            if speaks && client_spoke_last.insert(frame.stream) && begins() {
+                *drop_reply = Some(frame.stream);
             }
         });
     }
 
     /// The server has sent something. True if the reply that is to be dropped begins in it.
-    pub(super) fn server_spoke(&mut self, bytes: &[u8]) -> bool {
-        let Self { from_server, asked, doomed, .. } = self;
+    pub(super) fn on_reply_bytes(&mut self, bytes: &[u8]) -> bool {
+        let Self { from_server, client_spoke_last, drop_reply, .. } = self;
         let mut met = false;
         from_server.read(bytes, |frame| {
             if matches!(frame.kind, DATA | HEADERS | RST_STREAM) {
-                asked.remove(&frame.stream);
-                met |= *doomed == Some(frame.stream);
+                client_spoke_last.remove(&frame.stream);
+                met |= *drop_reply == Some(frame.stream);
             }
         });
         met
@@ -117,7 +117,7 @@ mod tests {
 
     fn begun() -> Http2 {
         let mut http2 = Http2::recognise(PREFACE).unwrap();
-        http2.client_spoke(PREFACE, || panic!("no request yet"));
+        http2.on_request_bytes(PREFACE, || panic!("no request yet"));
         http2
     }
 
@@ -139,19 +139,19 @@ mod tests {
             frame(DATA, END_STREAM, 1, b"second half"),
             frame(HEADERS, 5, 3, b"a call without a body"),
         ] {
-            http2.client_spoke(&bytes, || {
+            http2.on_request_bytes(&bytes, || {
                 requests += 1;
                 false
             });
         }
         assert_eq!(requests, 2);
         // The answer to one of them ends the turn of that one.
-        assert!(!http2.server_spoke(&frame(HEADERS, 4, 1, b"answer")));
-        http2.client_spoke(&frame(DATA, 0, 1, b"more"), || {
+        assert!(!http2.on_reply_bytes(&frame(HEADERS, 4, 1, b"answer")));
+        http2.on_request_bytes(&frame(DATA, 0, 1, b"more"), || {
             requests += 1;
             false
         });
-        http2.client_spoke(&frame(DATA, 0, 3, b"more"), || panic!("its turn is not over"));
+        http2.on_request_bytes(&frame(DATA, 0, 3, b"more"), || panic!("its turn is not over"));
         assert_eq!(requests, 3);
     }
 
@@ -160,17 +160,17 @@ mod tests {
         let mut http2 = begun();
         let mut number = 0;
         for stream in [1, 3, 5] {
-            http2.client_spoke(&frame(DATA, END_STREAM, stream, b"body"), || {
+            http2.on_request_bytes(&frame(DATA, END_STREAM, stream, b"body"), || {
                 number += 1;
                 number == 2
             });
         }
         let settings = frame(4, 0, 0, &[0; 12]);
-        assert!(!http2.server_spoke(&settings));
-        assert!(!http2.server_spoke(&frame(8, 0, 3, &[0; 4])), "a window is no reply");
-        assert!(!http2.server_spoke(&frame(HEADERS, 4, 5, b"another's answer")));
+        assert!(!http2.on_reply_bytes(&settings));
+        assert!(!http2.on_reply_bytes(&frame(8, 0, 3, &[0; 4])), "a window is no reply");
+        assert!(!http2.on_reply_bytes(&frame(HEADERS, 4, 5, b"another's answer")));
         let reply = frame(HEADERS, 4, 3, b"the answer");
-        assert!(!http2.server_spoke(&reply[..5]));
-        assert!(http2.server_spoke(&reply[5..]));
+        assert!(!http2.on_reply_bytes(&reply[..5]));
+        assert!(http2.on_reply_bytes(&reply[5..]));
     }
 }

@@ -1,4 +1,4 @@
-//! A TCP proxy that does to a connection what networks do to it.
+//! A TCP proxy that causes the faults of networks: delay, loss, resets, late delivery.
 
 mod http2;
 mod link;
@@ -15,7 +15,7 @@ use std::{
 
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 
-use self::switches::{Flow, Kept, Shared};
+use self::switches::{Flow, HeldBack, ProxyState};
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,17 +43,17 @@ impl Direction {
 const TO_SERVER: usize = 0;
 const TO_CLIENT: usize = 1;
 
-/// A TCP proxy in front of one server, with faults to be switched on and off.
+/// A TCP proxy in front of one server, with faults that can be switched on and off.
 ///
 /// It runs on a thread and a runtime of its own, so it goes on while a test blocks its runtime, and its methods
-/// can be called from anywhere. A switch applies to the connections that exist and to new ones. Once the call
-/// has returned, no byte passes against it.
+/// can be called from anywhere. A fault applies to the connections that exist and to new ones. Once the call
+/// has returned, no byte passes in spite of it.
 ///
 /// Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -76,7 +76,7 @@ impl Proxy {
             let _context = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let shared = Arc::new(Shared::to(upstream));
+        let shared = Arc::new(ProxyState::to(upstream));
         let (stop, stopped) = oneshot::channel::<()>();
         let accepting = link::accept(listener, shared.clone());
         let thread = thread::Builder::new().name(format!("proxy {addr}")).spawn(move || {
@@ -113,7 +113,7 @@ impl Proxy {
         self.settle();
     }
 
-    /// Resets the present connections. New ones are welcome.
+    /// Resets the present connections. New ones work.
     pub fn cut_existing(&self) {
         let shared = &self.shared;
         shared.switch(|mode| mode.closed_below = shared.next_id.load(Ordering::SeqCst));
@@ -135,8 +135,8 @@ impl Proxy {
     }
 
     /// Keeps from now on what comes on the connections that are open now, both ways. New connections work as usual:
-    /// a client that gives an old one up and asks again on a new one is answered, and its first request may still
-    /// arrive, with [`Proxy::deliver`]. What is kept outlives its client.
+    /// a client that repeats a request on a new connection gets an answer, and its first request can still arrive, with
+    /// [`Proxy::deliver`]. What is kept outlives its client.
     pub fn hold_back(&self) {
         self.hold_back_only(Direction::Both);
     }
@@ -154,15 +154,15 @@ impl Proxy {
     /// Delivers what [`Proxy::hold_back`] has kept, and ends holding back. Returns how many bytes the servers have
     /// got by that.
     ///
-    /// Where the client has left meanwhile, the server hears of it a moment later, as an end in good order, and its
-    /// answers go nowhere. Where the client is still there, the connection goes on.
+    /// If the client has closed a connection meanwhile, the server sees a normal end of the connection a moment later, and its
+    /// answers are lost. Where the client is still there, the connection goes on.
     pub fn deliver(&self) -> u64 {
         let kept = self.shared.held_back();
         self.shared.switch(|mode| mode.holding_back = false);
         wait_while(|| kept.iter().any(|kept| kept.is_waiting(&self.shared)));
         // Waits for writes that are under way.
         self.shared.switch(|_| ());
-        kept.iter().map(Kept::delivered).sum()
+        kept.iter().map(HeldBack::delivered).sum()
     }
 
     fn flow(&self, direction: Direction, flow: Flow) {
@@ -171,7 +171,7 @@ impl Proxy {
     }
 
     /// Swallows the reply to the `k`-th request from now on, counted over all connections, and resets the
-    /// connection: the request was carried out, and the client can not know. 0 disarms it.
+    /// connection: the request was carried out, and the client cannot know. 0 disarms it.
     ///
     /// A request is a turn of the conversation: the client's first bytes after the server's last ones. Where the client
     /// speaks HTTP/2, which is recognised without TLS only, each of its streams is a conversation of its own: a unary call
@@ -219,14 +219,14 @@ impl Proxy {
         self.shared.dropped_replies.load(Ordering::SeqCst)
     }
 
-    /// Waits until the connections that must go now have gone. They take nothing through in any case; this is
-    /// for the counters, and for tests that look at once.
+    /// Waits until connections that are to be reset have been reset. They deliver nothing in any case; this is for the
+    /// counters, and for tests that check at once.
     fn settle(&self) {
-        wait_while(|| self.shared.condemned());
+        wait_while(|| self.shared.must_reset());
     }
 }
 
-/// Waits for the proxy's thread, which has no long work; but nobody waits for ever.
+/// Waits for the proxy's thread, which has no long work, but not for ever.
 fn wait_while(unfinished: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while unfinished() && Instant::now() < deadline {

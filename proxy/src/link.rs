@@ -11,11 +11,11 @@ use tokio::{
 use crate::{
     TO_CLIENT, TO_SERVER,
     pipe::{Reset, Way},
-    switches::{Entry, Flow, Shared},
+    switches::{Entry, Flow, ProxyState},
 };
 
 /// Takes connections for ever.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
@@ -37,8 +37,8 @@ async fn serve(entry: Entry, mut client: TcpStream) {
     let end = tokio::select! {
         // The first is looked at first: nothing goes on in a connection that has to go.
         biased;
-        _ = mode.wait_for(|mode| entry.connection.condemned(mode)) => Err(Reset),
-        end = talk(&entry, &mut client, &mut server) => end,
+        _ = mode.wait_for(|mode| entry.connection.must_reset(mode)) => Err(Reset),
+        end = relay(&entry, &mut client, &mut server) => end,
     };
     if end.is_err() {
         // Closing without lingering sends a reset. It fails only on a socket that is closed already.
@@ -53,7 +53,7 @@ async fn serve(entry: Entry, mut client: TcpStream) {
     drop(entry);
 }
 
-async fn talk(entry: &Entry, client: &mut TcpStream, server: &mut Option<TcpStream>) -> Result<(), Reset> {
+async fn relay(entry: &Entry, client: &mut TcpStream, server: &mut Option<TcpStream>) -> Result<(), Reset> {
     passable(entry).await;
     let upstream = entry.shared.upstream();
     let connected = async {

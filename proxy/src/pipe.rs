@@ -17,19 +17,19 @@ use crate::{
 /// The most that is read at once.
 const CHUNK: u16 = 16 * 1024;
 
-/// The most that may be under way. Then the sender feels it, as on a real line.
+/// The most bytes that may be under way. Beyond that the sender is slowed down, as by a real network.
 const UNDER_WAY: usize = 8 * 1024 * 1024;
 
-/// How long a server has for what came late, before it hears that the client has left; and then for its own end.
-const FAREWELL: Duration = Duration::from_millis(300);
+/// How long a server has to process what came late, before the client's end of the connection is closed; and then to close its own.
+const LATE_CLOSE_PAUSE: Duration = Duration::from_millis(300);
 
 /// The connection has to end abruptly.
 #[derive(Debug)]
 pub(super) struct Reset;
 
-/// Something under way, and when it is to arrive.
+/// Bytes, or an end, that are under way, and when they are to arrive.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Delivery {
     due: Instant,
     contents: Contents,
 }
@@ -47,7 +47,7 @@ enum Contents {
 enum Attempt {
     Delivered(usize),
     Lost,
-    /// The receiver takes no more at the moment, or the switches say no.
+    /// The receiver takes no more at the moment, or a fault holds the bytes.
     Wait,
     /// The receiver has gone.
     Broken,
@@ -58,9 +58,9 @@ enum Attempt {
 pub(super) struct Way<'a> {
     entry: &'a Entry,
     index: usize,
-    line: &'a mpsc::UnboundedSender<Parcel>,
+    line: &'a mpsc::UnboundedSender<Delivery>,
     /// The other way, on which the sender learns that the receiver has gone.
-    back: &'a mpsc::UnboundedSender<Parcel>,
+    back: &'a mpsc::UnboundedSender<Delivery>,
     room: Semaphore,
 }
 
@@ -68,8 +68,8 @@ impl<'a> Way<'a> {
     pub(super) fn new(
         entry: &'a Entry,
         index: usize,
-        line: &'a mpsc::UnboundedSender<Parcel>,
-        back: &'a mpsc::UnboundedSender<Parcel>,
+        line: &'a mpsc::UnboundedSender<Delivery>,
+        back: &'a mpsc::UnboundedSender<Delivery>,
     ) -> Self {
         Self { entry, index, line, back, room: Semaphore::new(UNDER_WAY) }
     }
@@ -83,7 +83,7 @@ impl<'a> Way<'a> {
             let contents = match read(source, &mut buffer).await {
                 Ok(0) => Contents::End,
                 Ok(length) => {
-                    if !self.heard(&buffer[..length]) {
+                    if !self.note_bytes(&buffer[..length]) {
                         return Reset;
                     }
                     if self.index == TO_SERVER {
@@ -109,23 +109,23 @@ impl<'a> Way<'a> {
         self.entry.connection.flow(mode, self.index)
     }
 
-    fn heard(&self, bytes: &[u8]) -> bool {
+    fn note_bytes(&self, bytes: &[u8]) -> bool {
         let Entry { shared, connection } = self.entry;
         if self.index == TO_SERVER {
-            shared.client_spoke(connection, bytes);
+            shared.on_request_bytes(connection, bytes);
             return true;
         }
-        shared.server_spoke(connection, bytes)
+        shared.on_reply_bytes(connection, bytes)
     }
 
     /// Delivers what is on the line. Returns when the sender's end of the conversation has arrived.
     pub(super) async fn deliver(
         &self,
-        line: &mut mpsc::UnboundedReceiver<Parcel>,
+        line: &mut mpsc::UnboundedReceiver<Delivery>,
         sink: &mut WriteHalf<'_>,
     ) -> Result<(), Reset> {
         let mut broken = false;
-        while let Some(Parcel { due, contents }) = line.recv().await {
+        while let Some(Delivery { due, contents }) = line.recv().await {
             if due > Instant::now() {
                 sleep_until(due).await;
             }
@@ -143,9 +143,9 @@ impl<'a> Way<'a> {
                 }
                 Contents::End | Contents::Reset if !self.passes().await => {}
                 Contents::End | Contents::Reset if self.index == TO_SERVER && self.is_late() => {
-                    return self.take_leave(sink).await;
+                    return self.close_late(sink).await;
                 }
-                // Nobody is left to be told.
+                // The receiver has gone.
                 Contents::End if broken => return Ok(()),
                 Contents::End => return sink.shutdown().await.map_err(|_| Reset),
                 Contents::Reset => return Err(Reset),
@@ -156,15 +156,15 @@ impl<'a> Way<'a> {
 
     fn is_late(&self) -> bool {
         let Entry { shared, connection } = self.entry;
-        shared.look(|mode| connection.is_late(mode))
+        shared.with_mode(|mode| connection.is_late(mode))
     }
 
-    /// The client has left while it was held back, in good order or not. The server has just got what the client had
-    /// sent: a reset, or an early end, could undo that.
-    async fn take_leave(&self, sink: &mut WriteHalf<'_>) -> Result<(), Reset> {
-        sleep(FAREWELL).await;
+    /// Closes a connection whose client has left while it was held back. The server has just received what the client had
+    /// sent: a reset, or an early end, could prevent that it is processed.
+    async fn close_late(&self, sink: &mut WriteHalf<'_>) -> Result<(), Reset> {
+        sleep(LATE_CLOSE_PAUSE).await;
         sink.shutdown().await.map_err(|_| Reset)?;
-        sleep(FAREWELL).await;
+        sleep(LATE_CLOSE_PAUSE).await;
         put(self.back, Instant::now(), Contents::End);
         Ok(())
     }
@@ -191,17 +191,17 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    /// Looks at the switches and writes in one step: a switch that was set before has an effect.
+    /// Reads the faults and writes in one step: a fault that was set before has an effect.
     fn attempt(&self, bytes: &[u8], sink: &WriteHalf<'_>) -> Attempt {
         let Entry { shared, connection } = self.entry;
-        shared.look(|mode| match self.flow(mode) {
+        shared.with_mode(|mode| match self.flow(mode) {
             Flow::Swallow => {
                 connection.lose(self.index);
                 Attempt::Lost
             }
             Flow::Hold => Attempt::Wait,
             // The task is about to be ended.
-            Flow::Pass if connection.condemned(mode) => Attempt::Lost,
+            Flow::Pass if connection.must_reset(mode) => Attempt::Lost,
             Flow::Pass => match sink.try_write(bytes) {
                 Ok(length) => {
                     shared.count(connection, self.index, length);
@@ -235,9 +235,9 @@ async fn read(source: &ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn put(line: &mpsc::UnboundedSender<Parcel>, due: Instant, contents: Contents) {
+fn put(line: &mpsc::UnboundedSender<Delivery>, due: Instant, contents: Contents) {
     // Both ends live in the same task, so the other one is there.
-    if line.send(Parcel { due, contents }).is_err() {
+    if line.send(Delivery { due, contents }).is_err() {
         tracing::debug!("nobody at the end of the line");
     }
 }

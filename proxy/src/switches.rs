@@ -1,4 +1,4 @@
-//! What the proxy's owner sets and reads, and its connections obey and count.
+//! The faults and counters of a proxy, which its owner and its connections share.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ pub(super) struct Mode {
     pub(super) late_below: u64,
     /// They are held back now.
     pub(super) holding_back: bool,
-    /// For each way: whether what is held back goes on there.
+    /// For each way: whether bytes pass although the connection is held back.
     pub(super) excepted: [bool; 2],
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Connection {
     id: u64,
     /// For each way: bytes have been lost.
     holed: [AtomicBool; 2],
-    talk: Mutex<Talk>,
+    conversation: Mutex<Conversation>,
     /// Bytes for the server that have been read and are still here.
     kept: AtomicU64,
     /// Bytes that the server has got.
@@ -57,8 +57,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn talk(&self) -> MutexGuard<'_, Talk> {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn conversation(&self) -> MutexGuard<'_, Conversation> {
+        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something that went this way has been lost.
@@ -66,7 +66,7 @@ impl Connection {
         self.holed[way].store(true, Ordering::SeqCst);
     }
 
-    /// What happens to bytes that go this way. A connection that is held back is out of reach of other faults.
+    /// What happens to bytes that go this way. Other faults do not affect a connection that is held back.
     pub(super) fn flow(&self, mode: &Mode, way: usize) -> Flow {
         if mode.holding_back && self.is_late(mode) && !mode.excepted[way] {
             Flow::Hold
@@ -75,24 +75,24 @@ impl Connection {
         }
     }
 
-    /// True if the connection is held back, or has been: the client may have left it, and the server must not hear
-    /// of that before it has seen what the client had sent.
+    /// True if the connection is held back, or has been: the client may have closed it, and the server must not notice
+    /// that before it has received what the client had sent.
     pub(super) fn is_late(&self, mode: &Mode) -> bool {
         self.id < mode.late_below
     }
 
-    /// Bytes for the server have come.
+    /// Counts bytes for the server that have arrived here.
     pub(super) fn keep(&self, length: usize) {
         self.kept.fetch_add(length as u64, Ordering::SeqCst);
     }
 
-    /// They have left, or are lost.
+    /// Counts bytes for the server that were delivered or lost.
     pub(super) fn let_go(&self, length: usize) {
         self.kept.fetch_sub(length as u64, Ordering::SeqCst);
     }
 
-    /// True if the connection has to go now.
-    pub(super) fn condemned(&self, mode: &Mode) -> bool {
+    /// True if the connection must be reset now.
+    pub(super) fn must_reset(&self, mode: &Mode) -> bool {
         let holed = |way: usize| self.holed[way].load(Ordering::SeqCst) && mode.flow[way] != Flow::Swallow;
         mode.cut || self.id < mode.closed_below || holed(TO_SERVER) || holed(TO_CLIENT)
     }
@@ -100,24 +100,24 @@ impl Connection {
 
 /// The conversation on a connection.
 #[derive(Debug, Default)]
-enum Talk {
-    /// The client has not spoken yet.
+enum Conversation {
+    /// The client has not sent anything yet.
     #[default]
-    Silence,
-    /// One after the other.
+    NotStarted,
+    /// Requests and replies in turns.
     Turns {
-        /// The client has spoken last.
-        asked: bool,
+        /// The client has sent the last bytes.
+        client_spoke_last: bool,
         /// The next reply is to be dropped.
-        doomed: bool,
+        drop_reply: bool,
     },
-    /// Many at a time.
+    /// Several streams at a time.
     Streams(Http2),
 }
 
-/// Everything that the owner and the connections share.
+/// The state that the owner of the proxy and its connections share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ProxyState {
     /// Where new connections lead.
     upstream: Mutex<SocketAddr>,
     mode: watch::Sender<Mode>,
@@ -130,7 +130,7 @@ pub(super) struct Shared {
     armed: Mutex<u64>,
 }
 
-impl Shared {
+impl ProxyState {
     pub(super) fn to(upstream: SocketAddr) -> Self {
         Self {
             upstream: Mutex::new(upstream),
@@ -162,7 +162,7 @@ impl Shared {
     }
 
     /// Acts on the faults as they are: they do not change meanwhile.
-    pub(super) fn look<T>(&self, act: impl FnOnce(&Mode) -> T) -> T {
+    pub(super) fn with_mode<T>(&self, act: impl FnOnce(&Mode) -> T) -> T {
         act(&self.mode.borrow())
     }
 
@@ -173,7 +173,7 @@ impl Shared {
         self.bytes[way].load(Ordering::SeqCst)
     }
 
-    /// Counts what has been delivered. To be called inside [`Shared::look`], together with the write.
+    /// Counts what has been delivered. To be called inside [`ProxyState::with_mode`], together with the write.
     pub(super) fn count(&self, connection: &Connection, way: usize, length: usize) {
         self.bytes[way].fetch_add(length as u64, Ordering::SeqCst);
         if way == TO_SERVER {
@@ -182,11 +182,11 @@ impl Shared {
     }
 
     /// What is kept now on each connection that is held back.
-    pub(super) fn held_back(&self) -> Vec<Kept> {
+    pub(super) fn held_back(&self) -> Vec<HeldBack> {
         let open = self.open();
         let mode = self.mode.borrow();
         let held = open.values().filter(|connection| mode.holding_back && connection.is_late(&mode));
-        held.map(|connection| Kept {
+        held.map(|connection| HeldBack {
             length: connection.kept.load(Ordering::SeqCst),
             before: connection.delivered.load(Ordering::SeqCst),
             connection: connection.clone(),
@@ -209,7 +209,7 @@ impl Shared {
         let connection = Arc::new(Connection {
             id: self.next_id.fetch_add(1, Ordering::SeqCst),
             holed: Default::default(),
-            talk: Mutex::default(),
+            conversation: Mutex::default(),
             kept: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
         });
@@ -219,10 +219,10 @@ impl Shared {
     }
 
     /// True if a connection that has to go is still there.
-    pub(super) fn condemned(&self) -> bool {
+    pub(super) fn must_reset(&self) -> bool {
         let open = self.open();
         let mode = self.mode.borrow();
-        open.values().any(|connection| connection.condemned(&mode))
+        open.values().any(|connection| connection.must_reset(&mode))
     }
 
     pub(super) fn arm(&self, k: u64) {
@@ -230,18 +230,18 @@ impl Shared {
     }
 
     /// The client has sent something. Counts the requests that begin in it.
-    pub(super) fn client_spoke(&self, connection: &Connection, bytes: &[u8]) {
-        let mut talk = connection.talk();
-        if let Talk::Silence = *talk {
-            let turns = Talk::Turns { asked: false, doomed: false };
-            *talk = Http2::recognise(bytes).map_or(turns, Talk::Streams);
+    pub(super) fn on_request_bytes(&self, connection: &Connection, bytes: &[u8]) {
+        let mut conversation = connection.conversation();
+        if let Conversation::NotStarted = *conversation {
+            let turns = Conversation::Turns { client_spoke_last: false, drop_reply: false };
+            *conversation = Http2::recognise(bytes).map_or(turns, Conversation::Streams);
         }
-        match &mut *talk {
-            Talk::Turns { asked, doomed } if !*asked => {
-                *asked = true;
-                *doomed = self.begins();
+        match &mut *conversation {
+            Conversation::Turns { client_spoke_last, drop_reply } if !*client_spoke_last => {
+                *client_spoke_last = true;
+                *drop_reply = self.begins();
             }
-            Talk::Streams(http2) => http2.client_spoke(bytes, || self.begins()),
+            Conversation::Streams(http2) => http2.on_request_bytes(bytes, || self.begins()),
             _ => (),
         }
     }
@@ -256,40 +256,40 @@ impl Shared {
     }
 
     /// The server has sent something. False if that is the reply to be dropped, and the connection with it.
-    pub(super) fn server_spoke(&self, connection: &Connection, bytes: &[u8]) -> bool {
-        let doomed = match &mut *connection.talk() {
-            // A server that speaks first.
-            Talk::Silence => false,
-            Talk::Turns { asked, doomed } => {
-                *asked = false;
-                *doomed
+    pub(super) fn on_reply_bytes(&self, connection: &Connection, bytes: &[u8]) -> bool {
+        let drop_reply = match &mut *connection.conversation() {
+            // The server sends the first bytes.
+            Conversation::NotStarted => false,
+            Conversation::Turns { client_spoke_last, drop_reply } => {
+                *client_spoke_last = false;
+                *drop_reply
             }
-            Talk::Streams(http2) => http2.server_spoke(bytes),
+            Conversation::Streams(http2) => http2.on_reply_bytes(bytes),
         };
-        if doomed {
+        if drop_reply {
             self.dropped_replies.fetch_add(1, Ordering::SeqCst);
         }
-        !doomed
+        !drop_reply
     }
 }
 
 /// What is kept on a connection that is held back.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HeldBack {
     connection: Arc<Connection>,
     length: u64,
     /// What the server had got before.
     before: u64,
 }
 
-impl Kept {
+impl HeldBack {
     /// How much of it has been delivered. Not what the client has sent since.
     pub(super) fn delivered(&self) -> u64 {
         (self.connection.delivered.load(Ordering::SeqCst) - self.before).min(self.length)
     }
 
     /// True while there is still something to deliver.
-    pub(super) fn is_waiting(&self, shared: &Shared) -> bool {
+    pub(super) fn is_waiting(&self, shared: &ProxyState) -> bool {
         let left = self.connection.kept.load(Ordering::SeqCst) > 0;
         left && self.delivered() < self.length && shared.open().contains_key(&self.connection.id)
     }
@@ -299,7 +299,7 @@ impl Kept {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) connection: Arc<Connection>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ProxyState>,
 }
 
 impl Drop for Entry {

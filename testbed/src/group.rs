@@ -1,4 +1,4 @@
-//! What groups of servers have in common: start together, and wait until they agree.
+//! Groups of servers: started together, and ready when their members agree.
 
 use std::{
     future::Future,
@@ -30,25 +30,25 @@ where
     outcomes.into_iter().collect()
 }
 
-/// What a look at a group has found.
-pub(crate) enum Look {
+/// Whether a group is ready.
+pub(crate) enum Readiness {
     Ready,
     /// Why not.
     NotYet(String),
 }
 
-/// Looks again and again until the group is ready. `look` may block.
+/// Checks the group repeatedly until it is ready. `readiness` may block.
 pub(crate) async fn until_ready(
     server: &'static str,
-    mut look: impl FnMut() -> Result<Look, Error> + Send + 'static,
+    mut readiness: impl FnMut() -> Result<Readiness, Error> + Send + 'static,
     log: impl FnOnce() -> String + Send + 'static,
 ) -> Result<(), Error> {
     blocking(move || {
         let begun = Instant::now();
         loop {
-            let why = match look()? {
-                Look::Ready => break,
-                Look::NotYet(why) => why,
+            let why = match readiness()? {
+                Readiness::Ready => break,
+                Readiness::NotYet(why) => why,
             };
             if begun.elapsed() > TIMEOUT {
                 let why = format!("after {TIMEOUT:?}: {why}");

@@ -1,4 +1,4 @@
-//! What one kind of server has to say about itself, for `Server` to run it.
+//! How one kind of server is run, for `Server`.
 
 use std::{
     fmt::Debug,
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::{Error, Options, programs::text};
 
-/// One kind of server. It is asked from a thread that may block.
+/// One kind of server. Its methods are called on a thread that may block.
 pub(crate) trait Kind: Debug + Send + Sync + 'static {
     /// Its name, in messages and in the name of its folder.
     fn name(&self) -> &'static str;

@@ -29,7 +29,7 @@ impl PgBouncer {
         Self::start_as(postgres, options, Some("postgres")).await
     }
 
-    /// The same, but each client is at the server whom it says that it is.
+    /// The same, but each client has at the server the user that it names.
     pub async fn start_for_all(postgres: &Postgres, options: &Options) -> Result<Self, Error> {
         Self::start_as(postgres, options, None).await
     }
@@ -77,7 +77,7 @@ pub(crate) fn program(release: &Release) -> Result<String, Error> {
 struct Pooler {
     program: String,
     upstream: SocketAddr,
-    /// Who everybody is at the server, if not whom they say they are.
+    /// The user of all clients at the server; `None`: the user that each names.
     user: Option<&'static str>,
 }
 

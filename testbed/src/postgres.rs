@@ -144,7 +144,7 @@ impl Kind for Programs {
         let data = site.path("data")?;
         fs::create_dir(&data).map_err(Error::io(&data))?;
         if let Some(Nobody { uid, gid }) = self.nobody {
-            // Nobody passes through our folder and owns the data, but can not change the scripts that we run.
+            // The user nobody may enter our folder and owns the data, but cannot change the scripts that we run.
             let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
             fs::set_permissions(site.folder, open).map_err(Error::io(&data))?;
             chown(&data, Some(uid), Some(gid)).map_err(Error::io(&data))?;

@@ -76,7 +76,7 @@ pub(crate) fn stop(root: u32) -> Result<Vec<u32>, Error> {
     let mut seen = HashSet::new();
     loop {
         let tree = tree(root);
-        // A process that was stopped can not fork, so once a look finds nobody new, all are stopped.
+        // A stopped process cannot fork, so when a pass finds no new process, all are stopped.
         let fresh: Vec<u32> = tree.iter().copied().filter(|pid| seen.insert(*pid)).collect();
         if fresh.is_empty() {
             return Ok(tree);
@@ -96,7 +96,7 @@ pub(crate) fn resume(root: u32) -> Result<(), Error> {
 
 /// Kills the whole tree, and waits until nothing of it runs.
 pub(crate) fn kill(root: u32) -> Result<(), Error> {
-    // Stopped first, so that no new child escapes between the look and the signal.
+    // Stopped first, so that no new child escapes between the listing and the signal.
     let tree = stop(root)?;
     for pid in &tree {
         signal(*pid, Signal::KILL)?;

@@ -10,7 +10,7 @@ use std::{net::SocketAddr, ops::Deref, path::PathBuf, time::Duration};
 use self::program::{Program, Role, SOCKET};
 use crate::{
     Error, Options, Release, Server,
-    group::{Look, until_ready},
+    group::{Readiness, until_ready},
     wire::{LONG, SHORT},
 };
 
@@ -50,14 +50,14 @@ impl Redis {
         program.first_lines = format!("replicaof {} {}\n", master.ip(), master.port());
         let this = Self::launch(program, &with_master_password(options)).await?;
         let (replica, server) = (this.clone(), this.server.clone());
-        let look = move || {
+        let readiness = move || {
             Ok(match replica.ask(&["INFO", "replication"]) {
-                Ok(info) if info.contains("\r\nmaster_link_status:up\r\n") => Look::Ready,
-                Ok(info) => Look::NotYet(info),
-                Err(error) => Look::NotYet(error.to_string()),
+                Ok(info) if info.contains("\r\nmaster_link_status:up\r\n") => Readiness::Ready,
+                Ok(info) => Readiness::NotYet(info),
+                Err(error) => Readiness::NotYet(error.to_string()),
             })
         };
-        until_ready("redis", look, move || server.log_tail()).await?;
+        until_ready("redis", readiness, move || server.log_tail()).await?;
         Ok(this)
     }
 

@@ -18,7 +18,7 @@ use crate::{
     programs::{self, Nobody, text},
 };
 
-/// The variable with the names of releases that servers use which are not told another, as in `valkey9,postgres18`.
+/// The variable with the releases that servers use whose options name none, as in `valkey9,postgres18`.
 const CHOSEN: &str = "LOCKWELL_RELEASES";
 
 /// The variable with the folder in which newer releases are kept.
@@ -182,7 +182,7 @@ impl Release {
         text(&found.ok_or_else(|| Error::State(format!("{} has no {program}", self.title())))?)
     }
 
-    /// Whether the user `nobody`, as whom some servers run if we are root, may run its programs.
+    /// Whether the user `nobody`, which some servers run as if we are root, may run its programs.
     pub(crate) fn open_to_nobody(&self) -> Result<(), Error> {
         let (Some(root), Some(_)) = (self.root()?, Nobody::if_root()) else { return Ok(()) };
         let closed = |folder: &&Path| {

@@ -10,7 +10,7 @@ use std::{
 use super::{Program, Redis, Role, with_master_password};
 use crate::{
     Error, Options,
-    group::{Look, hosts, logs, start_all, until_ready},
+    group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
 
@@ -35,7 +35,7 @@ impl RedisCluster {
         Redis::installed()
     }
 
-    /// Starts so many masters; three is the usual number. The options apply to each of them. They take each other
+    /// Starts this number of masters, usually three. The options apply to each of them. They take each other
     /// for dead after two seconds, if there is no setting `cluster-node-timeout`.
     pub async fn start(masters: usize, options: &Options) -> Result<Self, Error> {
         let nodes = start_nodes(masters, options).await?.into();
@@ -93,8 +93,12 @@ impl RedisCluster {
     pub async fn ready(&self) -> Result<(), Error> {
         let nodes: Vec<Redis> = self.nodes.iter().chain(&*self.replicas).cloned().collect();
         let witness = nodes.clone();
-        until_ready(NAME, move || Ok(look(&nodes)), move || logs(witness.iter().map(|node| &node.server)))
-            .await
+        until_ready(
+            NAME,
+            move || Ok(readiness(&nodes)),
+            move || logs(witness.iter().map(|node| &node.server)),
+        )
+        .await
     }
 }
 
@@ -110,14 +114,14 @@ async fn start_nodes(count: usize, options: &Options) -> Result<Vec<Redis>, Erro
     start_all(starts).await
 }
 
-/// Gives each its slots, and makes the first one meet the others, who learn of each other from it.
+/// Assigns the slots, and connects the first node to the others, which learn of each other from it.
 fn introduce(nodes: &[Redis]) -> Result<(), Error> {
     for (index, node) in nodes.iter().enumerate() {
         let first = (index * SLOTS / nodes.len()).to_string();
         let last = ((index + 1) * SLOTS / nodes.len() - 1).to_string();
-        tell(node, &["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
+        run_command(node, &["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
         // Different from the start, so that they need not sort it out.
-        tell(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
+        run_command(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
     }
     let Some((first, others)) = nodes.split_first() else { return Ok(()) };
     others.iter().try_for_each(|other| meet(first, other))
@@ -126,41 +130,41 @@ fn introduce(nodes: &[Redis]) -> Result<(), Error> {
 fn meet(first: &Redis, other: &Redis) -> Result<(), Error> {
     let (ip, port) = (other.addr().ip().to_string(), other.peer_addr().port().to_string());
     let bus = other.more_ports().last().map(ToString::to_string).unwrap_or_default();
-    tell(first, &["CLUSTER", "MEET", &ip, &port, &bus])
+    run_command(first, &["CLUSTER", "MEET", &ip, &port, &bus])
 }
 
-/// Makes a node the replica of a master, as soon as it has heard of that.
+/// Makes a node the replica of a master, as soon as it knows that master.
 fn follow(master: &Redis, replica: &Redis) -> Result<(), Error> {
     let answer = master.command(&["CLUSTER", "MYID"])?;
     let id = answer.split("\r\n").nth(1).unwrap_or_default().to_owned();
     let begun = Instant::now();
     loop {
-        match tell(replica, &["CLUSTER", "REPLICATE", &id]) {
+        match run_command(replica, &["CLUSTER", "REPLICATE", &id]) {
             Err(_) if begun.elapsed() < Duration::from_secs(20) => thread::sleep(Duration::from_millis(20)),
             done => return done,
         }
     }
 }
 
-fn tell(node: &Redis, words: &[&str]) -> Result<(), Error> {
+fn run_command(node: &Redis, words: &[&str]) -> Result<(), Error> {
     match node.command(words)?.trim_end() {
         "+OK" => Ok(()),
         refusal => Err(Error::State(format!("{} to {}: {refusal}", words.join(" "), node.addr()))),
     }
 }
 
-fn look(nodes: &[Redis]) -> Look {
+fn readiness(nodes: &[Redis]) -> Readiness {
     let mut common: Option<Vec<String>> = None;
     for node in nodes {
         let view = match view(node, nodes.len()) {
             Ok(view) => view,
-            Err(why) => return Look::NotYet(format!("{}: {why}", node.addr())),
+            Err(why) => return Readiness::NotYet(format!("{}: {why}", node.addr())),
         };
         if common.get_or_insert_with(|| view.clone()) != &view {
-            return Look::NotYet(format!("{common:?} and {view:?}"));
+            return Readiness::NotYet(format!("{common:?} and {view:?}"));
         }
     }
-    Look::Ready
+    Readiness::Ready
 }
 
 /// What a node knows about itself and the others: a line for each, with its address and its slots.

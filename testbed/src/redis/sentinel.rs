@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 use super::{Program, Redis, Role, resp::field, with_master_password};
 use crate::{
     Error, Options,
-    group::{Look, hosts, logs, start_all, until_ready},
+    group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
 };
 
@@ -70,7 +70,7 @@ impl RedisSentinel {
         let sentinels = start_all(starts).await?;
         let this = Self { members: Members { master, replica, sentinels }.into() };
         let members = this.members.clone();
-        blocking(move || members.sentinels.iter().try_for_each(hurry)).await?;
+        blocking(move || members.sentinels.iter().try_for_each(probe_often)).await?;
         this.ready().await?;
         Ok(this)
     }
@@ -120,12 +120,16 @@ impl RedisSentinel {
             );
         let guide = Redis::launch(program, &self.members.sentinels[0].options().without_settings()).await?;
         let (asked, named) = (guide.clone(), name.clone());
-        let look = move || {
+        let readiness = move || {
             let seen = asked.ask(&["SENTINEL", "MASTER", &named]).unwrap_or_default();
-            Ok(if field(&seen, "flags") == Some("master") { Look::Ready } else { Look::NotYet(seen) })
+            Ok(if field(&seen, "flags") == Some("master") {
+                Readiness::Ready
+            } else {
+                Readiness::NotYet(seen)
+            })
         };
         let server = guide.server.clone();
-        until_ready(NAME, look, move || server.log_tail()).await?;
+        until_ready(NAME, readiness, move || server.log_tail()).await?;
         Ok((guide, name))
     }
 
@@ -139,8 +143,9 @@ impl RedisSentinel {
     /// a failover or a restart; at the start it has been done.
     pub async fn ready(&self) -> Result<(), Error> {
         let (members, witness) = (self.members.clone(), self.members.clone());
-        let look = move || Ok(look(&members.sentinels));
-        until_ready(NAME, look, move || logs(witness.sentinels.iter().map(|sentinel| &sentinel.server))).await
+        let readiness = move || Ok(readiness(&members.sentinels));
+        until_ready(NAME, readiness, move || logs(witness.sentinels.iter().map(|sentinel| &sentinel.server)))
+            .await
     }
 }
 
@@ -161,10 +166,10 @@ fn configuration(name: &str, master: SocketAddr, options: &Options) -> String {
 
 /// Makes a sentinel look at the nodes, and talk to the others, every half second and not every ten or two seconds,
 /// until it is restarted. It waits for some of these rounds before it makes a returning master a replica.
-fn hurry(sentinel: &Redis) -> Result<(), Error> {
+fn probe_often(sentinel: &Redis) -> Result<(), Error> {
     let answer = sentinel.ask(&["SENTINEL", "DEBUG", "info-period", "500", "publish-period", "500"])?;
     // One from before Redis 7 can not, and takes its time.
-    tracing::debug!(sentinel = %sentinel.addr(), answer, "in a hurry");
+    tracing::debug!(sentinel = %sentinel.addr(), answer, "probes its nodes often");
     Ok(())
 }
 
@@ -184,10 +189,10 @@ fn present_master(sentinels: &[Redis]) -> Result<SocketAddr, Error> {
     winner.ok_or_else(|| Error::State(format!("the sentinels do not agree on a master: {votes:?}")))
 }
 
-fn look(sentinels: &[Redis]) -> Look {
+fn readiness(sentinels: &[Redis]) -> Readiness {
     match sentinels.iter().try_for_each(check) {
-        Ok(()) => Look::Ready,
-        Err(why) => Look::NotYet(why),
+        Ok(()) => Readiness::Ready,
+        Err(why) => Readiness::NotYet(why),
     }
 }
 

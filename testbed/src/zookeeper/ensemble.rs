@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error, Options,
-    group::{Look, hosts, logs, start_all, until_ready},
+    group::{Readiness, hosts, logs, start_all, until_ready},
     server::blocking,
     wire::{SHORT, exchange},
 };
@@ -47,7 +47,7 @@ impl ZooKeeperEnsemble {
         ZooKeeper::installed()
     }
 
-    /// Starts so many servers; three is the usual number. The options apply to each of them.
+    /// Starts this number of servers, usually three. The options apply to each of them.
     pub async fn start(servers: usize, options: &Options) -> Result<Self, Error> {
         Self::attempts(servers, options, Shape::default()).await
     }
@@ -58,7 +58,7 @@ impl ZooKeeperEnsemble {
         Self::attempts(servers, options, Shape { links: true, ..Shape::default() }).await
     }
 
-    /// Starts so many servers that vote, and one more that observes. It is the last.
+    /// Starts this number of servers that vote, and one more that observes, which is the last.
     pub async fn start_with_observer(voters: usize, options: &Options) -> Result<Self, Error> {
         Self::attempts(voters + 1, options, Shape { observer: true, ..Shape::default() }).await
     }
@@ -154,7 +154,7 @@ impl ZooKeeperEnsemble {
     pub async fn ready(&self) -> Result<(), Error> {
         let (members, witness) = (self.members.clone(), self.members.clone());
         let logs = move || logs(witness.servers.iter().map(|server| &server.server));
-        until_ready("zookeeper", move || look(&members.servers), logs).await
+        until_ready("zookeeper", move || readiness(&members.servers), logs).await
     }
 
     /// Cuts a server off from all others: bytes between them are swallowed in both directions. Clients still reach
@@ -205,11 +205,11 @@ fn role(server: &ZooKeeper) -> Option<String> {
     answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
 }
 
-fn look(servers: &[ZooKeeper]) -> Result<Look, Error> {
+fn readiness(servers: &[ZooKeeper]) -> Result<Readiness, Error> {
     let roles: Vec<Option<String>> = servers.iter().map(role).collect();
     let count = |role| roles.iter().filter(|its| its.as_deref() == Some(role)).count();
     if count("leader") == 1 && count("follower") + count("observer") == servers.len() - 1 {
-        return Ok(Look::Ready);
+        return Ok(Readiness::Ready);
     }
     // A member whose other ports are taken does not always end. The leader binds one of them when it is elected.
     for log in servers.iter().map(|server| server.log()) {
@@ -220,5 +220,5 @@ fn look(servers: &[ZooKeeper]) -> Result<Look, Error> {
             return Err(Error::Startup { server: "zookeeper", why: "a port is taken".into(), log });
         }
     }
-    Ok(Look::NotYet(format!("{roles:?}")))
+    Ok(Readiness::NotYet(format!("{roles:?}")))
 }

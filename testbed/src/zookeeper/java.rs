@@ -104,7 +104,7 @@ impl Java {
         Ok(Self { path: find("java", "default-jre-headless")?, class_path, member })
     }
 
-    /// What the Java machine is told about itself.
+    /// Properties of the Java machine.
     fn machine(&self) -> &'static [&'static str] {
         if self.member.is_none() {
             return &["-Xmx256m"];

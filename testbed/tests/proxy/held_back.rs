@@ -33,7 +33,7 @@ fn hold_back_keeps_old_connections_only() {
     let passed = proxy.bytes(Direction::ToServer);
     proxy.delay(SILENCE * 3);
     send(&old, "reply");
-    eventually("the server has heard it", || proxy.bytes(Direction::ToServer) > passed);
+    eventually("the server has received it", || proxy.bytes(Direction::ToServer) > passed);
     proxy.hold_back();
     thread::sleep(SILENCE * 3);
     assert_silent(&old);
@@ -45,30 +45,30 @@ fn hold_back_keeps_old_connections_only() {
 /// What a server has read from a connection, and how that ended.
 type Read = (Vec<u8>, io::Result<usize>);
 
-/// A server that tells of each connection when it has ended.
+/// A server that reports each connection when it has ended.
 fn listener() -> (SocketAddr, mpsc::Receiver<Read>) {
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = server.local_addr().expect("an address");
-    let (told, heard) = mpsc::channel();
+    let (ended, connections) = mpsc::channel();
     thread::spawn(move || {
         for stream in server.incoming().flatten() {
-            let told = told.clone();
+            let ended = ended.clone();
             thread::spawn(move || {
                 let mut read = Vec::new();
                 (&stream).write_all(b"hello").expect("greets");
                 let end = (&stream).read_to_end(&mut read);
                 // An answer, for a client that may have gone.
                 let end = end.and_then(|length| (&stream).write_all(b"bye").map(|()| length));
-                told.send((read, end)).expect("the test listens");
+                ended.send((read, end)).expect("the test listens");
             });
         }
     });
-    (addr, heard)
+    (addr, connections)
 }
 
 #[test]
 fn what_is_held_back_outlives_its_client() {
-    let (server, heard) = listener();
+    let (server, connections) = listener();
     let proxy = Proxy::start_blocking(server).expect("a proxy");
     // One ends well, the other with a reset: it has not read what it was sent.
     for read in [true, false] {
@@ -84,10 +84,10 @@ fn what_is_held_back_outlives_its_client() {
         eventually("it is kept", || proxy.turns() > turns);
         drop(old);
         thread::sleep(SILENCE);
-        assert!(heard.try_recv().is_err(), "the server knows of nothing");
+        assert!(connections.try_recv().is_err(), "the server knows of nothing");
         assert_eq!(proxy.connections(), 1);
         assert_eq!(proxy.deliver(), 8);
-        let (text, end) = heard.recv_timeout(TIMEOUT).expect("the connection ends");
+        let (text, end) = connections.recv_timeout(TIMEOUT).expect("the connection ends");
         assert_eq!(String::from_utf8_lossy(&text), "too late");
         assert_eq!(end.expect("an end in good order"), 8);
         eventually("nothing is left", || proxy.connections() == 0);
