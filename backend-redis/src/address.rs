@@ -1,5 +1,6 @@
 //! The addresses of Redis servers.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use lockcore::tls::TlsFiles;
@@ -21,6 +22,18 @@ pub(crate) enum Topology {
     Node(ConnectionAddr),
     Sentinel { sentinels: Vec<ConnectionAddr>, master: String },
     Cluster(Vec<ConnectionAddr>),
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |nodes: &[ConnectionAddr]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        match self {
+            Self::Node(node) => node.fmt(f),
+            Self::Sentinel { sentinels, master } => write!(f, "{master} behind {}", list(sentinels)),
+            Self::Cluster(nodes) => f.write_str(&list(nodes)),
+        }
+    }
 }
 
 /// Where the servers are and how to log in.
@@ -207,7 +220,7 @@ fn tls_files(url: &ServerUrl, tls: bool) -> Result<Option<TlsFiles>> {
 }
 
 fn nodes(url: &ServerUrl, port: u16, tls: bool) -> Result<Vec<ConnectionAddr>> {
-    let one = |host: Host| node(host.name, host.port.unwrap_or(port), tls);
+    let one = |host: Host| node(host.name().to_owned(), host.port().unwrap_or(port), tls);
     Ok(url.hosts()?.into_iter().map(one).collect())
 }
 

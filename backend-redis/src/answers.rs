@@ -27,7 +27,7 @@ pub(crate) enum AcquireAnswer {
     Granted(FencingToken),
     /// Another holds it.
     Held,
-    /// The script that knows all cases must decide.
+    /// This script cannot decide; call `claim.lua` instead.
     Unclear,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum AcquireAnswer {
 pub(crate) enum ReleaseAnswer {
     Released,
     NotHeld,
-    /// The script that knows all cases must decide.
+    /// This script cannot decide; call `release_claim.lua` instead.
     Unclear,
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> 
     }
 }
 
-/// The answer to `give_up.lua`: whether the claim had anything, and the notifications for waiters of our own process.
-pub(crate) fn given_up(value: &Value, generation: u64) -> Result<(bool, Vec<Notification>)> {
+/// The answer to `release_claim.lua`: whether the claim had anything, and the notifications for waiters of our own process.
+pub(crate) fn claim_released(value: &Value, generation: u64) -> Result<(bool, Vec<Notification>)> {
     let (freed, notifications) = freed_for(parts(value)?, generation)?;
     Ok((freed == 1, notifications))
 }
@@ -227,7 +227,7 @@ pub(crate) fn lock_view(value: &Value) -> Result<LockView> {
     Ok(LockView { holders, waiters, longest_wait })
 }
 
-/// The status on which a majority of nodes agrees: the owners that hold the lock at so many of them.
+/// The status on which a majority of nodes agrees: the owners that hold the lock at this number of them.
 pub(crate) fn majority_status(name: &LockName, views: Vec<LockView>, majority: usize) -> LockStatus {
     let mut owners: Vec<(String, Vec<Holder>)> = Vec::new();
     let waiters = views.iter().map(|view| view.waiters).max().unwrap_or(0);

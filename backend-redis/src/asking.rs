@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockcore::backend::{SignOfLife, Waiter};
+use lockcore::backend::{Heartbeat, Waiter};
 use lockcore::{Claim, Moment, Result};
 
 use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer};
@@ -47,14 +47,14 @@ impl Client {
         }
     }
 
-    /// One call of the script that knows all cases: with a place it queues, and gives a sign of life. The item is in the
+    /// One call of the script that knows all cases: with a place it queues, and gives a heartbeat. The item is in the
     /// queue when this returns.
     pub(crate) fn claim(
         &self,
         claim: &Claim,
         place: Option<&Waiter>,
     ) -> impl Future<Output = Result<(ClaimAnswer, Answered)>> {
-        let place = place.map(|waiter| (waiter, waiter.next_sign()));
+        let place = place.map(|waiter| (waiter, waiter.next_heartbeat()));
         let call = self.calls.call(self.requests().claim(claim, place));
         let mode = claim.mode();
         async move {
@@ -64,14 +64,14 @@ impl Client {
             if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt)
             {
                 let Answer { sent, generation, .. } = answer;
-                waiter.note_sign(SignOfLife::new(number, sent, clock).over(generation));
+                waiter.note_heartbeat(Heartbeat::new(number, sent, clock).over(generation));
             }
             Ok((claimed, answered(answer)))
         }
     }
 
     /// Releases what a claim holds, and its place in the queue.
-    pub(crate) async fn give_up(&self, claim: &Claim, queued: bool) -> Result<bool> {
+    pub(crate) async fn release_claim(&self, claim: &Claim, queued: bool) -> Result<bool> {
         let mut in_doubt = false;
         if !queued && is_simple(claim) && !self.hot.is_hot(claim.name()) {
             let answer = self.calls.call(self.requests().release(claim)).await?;
@@ -83,8 +83,8 @@ impl Client {
                 ReleaseAnswer::Unclear => self.hot.note(claim.name()),
             }
         }
-        let answer = self.calls.call(self.requests().give_up(claim, queued, "")).await?;
-        let (released, notifications) = answers::given_up(&answer.value, answer.generation)?;
+        let answer = self.calls.call(self.requests().release_claim(claim, queued, "")).await?;
+        let (released, notifications) = answers::claim_released(&answer.value, answer.generation)?;
         self.deliver(notifications);
         Ok(released || in_doubt || answer.in_doubt)
     }

@@ -124,7 +124,7 @@ pub(crate) async fn server(
         Err(_) => None,
     };
     for doubt in demands.doubts(&info, every_change) {
-        tracing::warn!(address = ?wire.address.topology, "this Redis server may lose locks: {doubt}");
+        tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) struct Demands {
 }
 
 impl Demands {
-    /// The reasons against locks on this server. `every_change`: whether it answers only after its change is on
+    /// Why locks may be lost on this server. `every_change`: whether the server answers only after its change is on
     /// the disk; `None` if it does not say.
     pub(crate) fn doubts(self, info: &Info, every_change: Option<bool>) -> Vec<String> {
         let findings = self.findings(info, every_change).into_iter();
@@ -25,7 +25,7 @@ impl Demands {
         wrong.map(|finding| format!("{}: {}", finding.message, finding.remedy)).collect()
     }
 
-    /// The same for an operator, with what is right.
+    /// The same for an operator, including settings that are fine.
     pub(crate) fn findings(self, info: &Info, every_change: Option<bool>) -> Vec<Finding> {
         vec![eviction(info), persistence(info, every_change), self.replication(info)]
     }

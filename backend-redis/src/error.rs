@@ -17,7 +17,7 @@ pub(crate) const SENTINEL_LOGIN: &str = "LOCKWELLSENTINEL";
 pub(crate) enum ErrorClass {
     /// The server does not know the script.
     NoScript,
-    /// Not done; it will work in a moment.
+    /// Not done; retry soon.
     Retry,
     /// Not done: the keys of the slot are at two nodes of the cluster while it is moved.
     Torn,

@@ -96,7 +96,7 @@ pub(crate) fn of_each(all: Vec<(&Arc<Wire>, Vec<Finding>)>) -> Vec<Finding> {
     for (wire, findings) in all {
         for mut finding in findings {
             if several {
-                finding.message = format!("{:?}: {}", wire.address.topology, finding.message);
+                finding.message = format!("{}: {}", wire.address.topology, finding.message);
             }
             named.push(finding);
         }

@@ -54,7 +54,7 @@ fn value_of_script(value: &Value) {
         }
     }
     drop((answers::released(value), answers::extended(value)));
-    drop((answers::given_up(value, 1), answers::freed_all(value, 1)));
+    drop((answers::claim_released(value, 1), answers::freed_all(value, 1)));
     if let Ok(view) = answers::lock_view(value) {
         let name = "a".parse().expect("a name");
         drop(answers::majority_status(&name, vec![view], 1));

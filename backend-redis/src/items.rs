@@ -16,7 +16,7 @@ const FOREIGN: Duration = Duration::from_millis(50);
 
 /// The owner as the scripts write it.
 pub(crate) fn owner(claim: &Claim) -> String {
-    claim.owner().as_uuid().simple().encode_lower(&mut [0; 32]).to_owned()
+    format!("{:032x}", claim.owner().as_u128())
 }
 
 pub(crate) fn millis(ttl: Duration) -> String {

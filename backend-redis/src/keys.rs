@@ -126,7 +126,7 @@ impl Keys {
         format!("{}{SEPARATOR}run", self.token)
     }
 
-    /// After how many seconds an unused token counter goes; empty for never.
+    /// Seconds until an unused token counter expires; empty means never.
     pub(crate) fn token_life(&self) -> &'static str {
         if self.cluster { TOKEN_LIFE } else { "" }
     }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use lockcore::backend::{Hot, PerRuntime, Queue, Waiters, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::address::{Address, Topology};
@@ -107,7 +107,7 @@ impl Client {
     fn new(common: &Arc<Common>) -> Self {
         let Settings { address, options, .. } = &common.settings;
         let waiters = Waiters::new();
-        let channel: Arc<str> = common.keys.channel(waiters.client().simple()).into();
+        let channel: Arc<str> = common.keys.channel(format_args!("{:032x}", waiters.client())).into();
         let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel, generation: 0 };
         let demands = options.strict.then(|| common.settings.demands());
         let address = address.clone();
@@ -143,21 +143,20 @@ impl Client {
 #[async_trait]
 impl DistributedLock for RedisLock {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("redis");
-        promised.shared = true;
-        promised.permits = true;
-        promised.downgrade = true;
-        promised.fencing = true;
-        promised.token_blocks = true;
-        promised.fifo = true;
-        promised.push = true;
-        promised.herd_free = true;
-        promised.across_hosts = true;
-        // That depends on the server's configuration, which the start-up check looks at.
-        promised.durable = true;
-        // Replication is asynchronous: a replica that takes over may not have the lock.
-        promised.failover_safe = false;
-        promised
+        // Not `FailoverSafe`: replication is asynchronous, and a replica that takes over may not have the lock.
+        Capabilities::minimal("redis").promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::TokenBlocks,
+            Requirement::Fifo,
+            Requirement::Push,
+            Requirement::HerdFree,
+            Requirement::AcrossHosts,
+            // That depends on the server's configuration, which the start-up check looks at.
+            Requirement::Durable,
+        ])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
@@ -207,7 +206,7 @@ impl DistributedLock for RedisLock {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let client = self.client()?;
-        let released = client.give_up(claim, claim.may_be_queued()).await?;
+        let released = client.release_claim(claim, claim.may_be_queued()).await?;
         Ok(if released { Released::Released } else { Released::NotHeld })
     }
 

@@ -9,10 +9,10 @@ use lockcore::{Claim, LockName};
 use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner};
 use crate::keys::{Keys, LockKeys};
-use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, GIVE_UP, RELEASE, Script};
+use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
 
 /// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is gone
-/// delays the others by this time. It counts from the waiter's last sign of life, so it is longer than the time between
+/// delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the time between
 /// two of them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
@@ -52,7 +52,7 @@ impl Requests<'_> {
         Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
     }
 
-    /// Takes a lock in any mode. With a place the claim queues, and gives a sign of life of this number.
+    /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number.
     pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Waiter, u64)>) -> Item {
         // Waiters of this client that are granted the lock along with the claim are notified by messages, as others are.
         let mut args = self.lead("");
@@ -79,11 +79,11 @@ impl Requests<'_> {
     }
 
     /// Releases what a claim holds by this round, and its place if it may have one.
-    pub(crate) fn give_up(&self, claim: &Claim, queued: bool, round: &str) -> Item {
+    pub(crate) fn release_claim(&self, claim: &Claim, queued: bool, round: &str) -> Item {
         let mut args = self.lead(self.channel);
         let queued = if queued { "1" } else { "" };
         args.extend([owner(claim), claim.mode().code().to_string(), queued.to_owned(), round.to_owned()]);
-        self.all_of(&GIVE_UP, claim.name(), args)
+        self.all_of(&RELEASE_CLAIM, claim.name(), args)
     }
 
     pub(crate) fn downgrade(&self, claim: &Claim, round: &str) -> Item {

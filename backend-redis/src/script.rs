@@ -29,7 +29,7 @@ impl Script {
     }
 
     /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
-    /// There is room in it for so many keys and arguments, of so many bytes.
+    /// It reserves room for this number of keys and arguments, and their bytes.
     pub(crate) fn call(&self, by_text: bool, keys: usize, room: (usize, usize)) -> Cmd {
         let (name, script) = if by_text { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = Cmd::with_capacity(room.0 + 3, room.1 + name.len() + script.len() + 20);
@@ -68,7 +68,7 @@ macro_rules! parts {
 }
 
 parts! {
-    "clock.lua" "each.lua" "group.lua" "hand_on.lua" "peek.lua" "raise.lua" "record.lua" "tokens.lua" "waiters.lua"
+    "clock.lua" "each.lua" "group.lua" "grant_next.lua" "value_of.lua" "raise.lua" "record.lua" "tokens.lua" "waiters.lua"
 }
 
 macro_rules! scripts {
@@ -90,7 +90,7 @@ scripts! {
     /// Releases exclusive locks that nobody waits for.
     RELEASE = "release.lua", Some((0, 0));
     /// Releases claims in any mode, and grants to waiters.
-    GIVE_UP = "give_up.lua", Some((1, 4));
+    RELEASE_CLAIM = "release_claim.lua", Some((1, 4));
     /// Extends leases.
     RENEW = "renew.lua", None;
     /// Turns a writer into a reader.
@@ -105,12 +105,12 @@ scripts! {
     CLAIM_VOTE = "redlock/claim.lua", Some((0, 4));
     /// Redlock, phase 2.
     INSTALL = "redlock/install.lua", Some((0, 0));
-    /// Redlock: sets a lock again where it was lost.
-    PLANT = "redlock/plant.lua", Some((0, 0));
+    /// Redlock: sets a lock again at a node that has lost it.
+    REINSTATE = "redlock/reinstate.lua", Some((0, 0));
     /// Redlock: reads the token counters.
-    COUNTERS = "redlock/counters.lua", None;
+    READ_COUNTERS = "redlock/read_counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.
-    MEND = "redlock/mend.lua", None;
+    RESTORE_COUNTERS = "redlock/restore_counters.lua", None;
     /// Checks which rights are missing.
     RIGHTS = "rights.lua", None;
     /// Writes data if the token is acceptable.

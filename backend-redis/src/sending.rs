@@ -30,7 +30,7 @@ pub(crate) struct CallPath {
 pub(crate) enum CallOutcome {
     Answered(Value),
     Failed(RedisError),
-    /// Not done; it will work in a moment.
+    /// Not done; retry soon.
     NotDone(RedisError),
     /// Not done, since the keys are at two nodes.
     Torn(RedisError),
@@ -40,8 +40,8 @@ pub(crate) enum CallOutcome {
     Unknown(Option<RedisError>),
 }
 
-/// A call without an answer. Dropping it notes the silence: also when the callers' time limit ends before ours, and the
-/// call is dropped with them.
+/// A call that has not been answered yet. If dropped before an answer, it counts the call as unanswered: also when the
+/// callers' time limit ends before ours, and the call is dropped with them.
 struct Silence<'a> {
     route: &'a Route,
     wire: &'a Wire,

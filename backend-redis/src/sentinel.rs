@@ -33,7 +33,7 @@ enum SentinelAnswer {
 /// Makes a connection to the master.
 ///
 /// All sentinels are asked at once, so that those that hang or are down do not delay it. The first connection to a server
-/// that says by itself that it is a master wins: a sentinel that is cut off may name the one that was.
+/// that says by itself that it is a master wins: a sentinel that is cut off may name the former master.
 pub(crate) async fn connect(
     address: &Address,
     sentinels: &[ConnectionAddr],

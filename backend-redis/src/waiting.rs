@@ -12,7 +12,7 @@ use crate::items::recheck;
 use crate::lock::Client;
 use crate::route::Route;
 
-/// A claim queues by the same script call that asks for the lock, and each call is a sign of life.
+/// A claim queues by the same script call that asks for the lock, and each call is a heartbeat.
 impl Queue for Client {
     type Place = Waiter;
 
@@ -75,7 +75,7 @@ impl Queue for Client {
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.give_up(claim, true).await.map(drop)
+        self.release_claim(claim, true).await.map(drop)
     }
 }
 

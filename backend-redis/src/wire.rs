@@ -115,7 +115,7 @@ struct Slot {
     listening: u64,
     /// When the last answer came, how many calls have had none in time since, and since when: not from before the first of
     /// them was sent.
-    heard: Moment,
+    last_answer: Moment,
     silences: u32,
     silent_since: Moment,
     /// Why the last attempt to make a connection failed, if it did.
@@ -138,7 +138,7 @@ impl Wire {
             link: None,
             generation: 0,
             listening: 0,
-            heard: Moment::now(),
+            last_answer: Moment::now(),
             silences: 0,
             silent_since: Moment::NEVER,
             failed: None,
@@ -192,7 +192,7 @@ impl Wire {
         {
             return dialled.clone();
         }
-        let (tell, dialled) = watch::channel(None);
+        let (sender, dialled) = watch::channel(None);
         slot.dialled = Some(dialled.clone());
         slot.dialled_at = Moment::now();
         let wire = Arc::clone(self);
@@ -205,7 +205,7 @@ impl Wire {
             let outcome = link.map(|link| {
                 let earlier = {
                     let mut slot = wire.slot();
-                    (slot.heard, slot.silences) = (Moment::now(), 0);
+                    (slot.last_answer, slot.silences) = (Moment::now(), 0);
                     slot.link = Some(link);
                     std::mem::replace(&mut slot.generation, generation)
                 };
@@ -213,7 +213,7 @@ impl Wire {
                     note_reconnection(wire.backend);
                 }
             });
-            tell.send_replace(Some(outcome));
+            sender.send_replace(Some(outcome));
         }));
         dialled
     }
@@ -231,7 +231,7 @@ impl Wire {
     /// Notes that a call had an answer.
     pub(crate) fn note_answer(&self) {
         let mut slot = self.slot();
-        (slot.heard, slot.silences) = (Moment::now(), 0);
+        (slot.last_answer, slot.silences) = (Moment::now(), 0);
     }
 
     /// Notes that a call had no answer in time, and discards the connection after several such calls. What an earlier
@@ -242,7 +242,7 @@ impl Wire {
             return;
         }
         if slot.silences == 0 {
-            slot.silent_since = Moment::now().before(waited).max(slot.heard);
+            slot.silent_since = Moment::now().before(waited).max(slot.last_answer);
         }
         slot.silences += 1;
         if slot.is_silent(SILENCE) || waited > SILENCE / 2 {
@@ -318,7 +318,7 @@ impl Wire {
     pub(crate) async fn probe(self: &Arc<Self>) {
         let Ok((mut link, generation)) = self.link().await else { return };
         match tokio::time::timeout(CONNECT, link.query(&redis::cmd("PING"))).await {
-            // Any answer is one.
+            // Any reply, even an error, proves that the server is alive.
             Ok(Ok(_)) => self.note_answer(),
             Ok(Err(error)) if !error.is_io_error() => self.note_answer(),
             Ok(Err(_)) | Err(_) => self.hang_up(generation),
@@ -326,8 +326,8 @@ impl Wire {
     }
 }
 
-/// The number of a new connection. No two of a process have the same one, to whatever server: what two connections say of
-/// the time may come from two clocks.
+/// The number of a new connection. All connections of a process have different numbers, since times from different
+/// connections may come from different clocks.
 fn next_generation() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1

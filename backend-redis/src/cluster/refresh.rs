@@ -58,7 +58,7 @@ impl Cluster {
         {
             return Some(asking.clone());
         }
-        let (tell, asking) = watch::channel(None);
+        let (sender, asking) = watch::channel(None);
         state.refreshing = Some(asking.clone());
         let begin = state.next_refresh;
         drop(state);
@@ -74,7 +74,7 @@ impl Cluster {
             let pause = state.pauses.next_pause();
             state.next_refresh = Moment::now().after(pause);
             drop(state);
-            tell.send_replace(Some(found));
+            sender.send_replace(Some(found));
         }));
         Some(asking)
     }

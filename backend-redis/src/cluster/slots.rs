@@ -48,7 +48,7 @@ pub(crate) fn redirect(error: &RedisError, from: &str) -> Option<Name> {
     Some(Name { host: host.to_owned(), port: port.parse().ok()? })
 }
 
-/// The view of most nodes; of equally many the first.
+/// The slot map that most nodes report; on a tie, the first.
 pub(crate) fn most_common(views: &[View]) -> Option<&View> {
     let count = |view: &View| views.iter().filter(|other| *other == view).count();
     views.iter().rev().max_by_key(|view| count(view))

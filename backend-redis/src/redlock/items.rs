@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lockcore::{Claim, Error, ErrorKind, Grant, Result};
 
-use super::Shared;
+use super::NodesContext;
 use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner, renewal};
 use crate::keys::LockKeys;
 use crate::requests::{Requests, wanted};
-use crate::script::{CLAIM_VOTE, INSTALL, PLANT, VOTE};
+use crate::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
 
 /// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may come late, and
 /// must not change the record of a later one.
@@ -40,7 +40,7 @@ impl Round {
     }
 }
 
-impl Shared {
+impl NodesContext {
     /// The requests that a node serves as a single server does.
     pub(super) fn requests(&self) -> Requests<'_> {
         Requests { keys: &self.common.keys, channel: &self.channel, exact: true }
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Sets a lock at a node that has lost it. It is not sent any more once the claim is cancelled.
-    pub(super) fn plant(&self, grant: &Grant, round: Round) -> Item {
+    pub(super) fn reinstate(&self, grant: &Grant, round: Round) -> Item {
         let claim = grant.claim();
         let args = vec![
             owner(claim),
@@ -104,13 +104,13 @@ impl Shared {
         ];
         let keys = self.keys_of_holder(claim).to_vec();
         let takes = Some(claim.clone());
-        Item { script: &PLANT, slot: 0, keys: keys.into(), args: args.into(), takes }
+        Item { script: &REINSTATE, slot: 0, keys: keys.into(), args: args.into(), takes }
     }
 }
 
 /// The requests of a claim in phase 1.
 pub(super) struct Ballot {
-    shared: Arc<Shared>,
+    shared: Arc<NodesContext>,
     pub(super) claim: Claim,
     round: Round,
     floor: String,

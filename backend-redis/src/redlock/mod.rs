@@ -4,10 +4,10 @@
 //! fencing token (see [`tally`]), and a validity that is counted from before the first request.
 
 pub(crate) mod gather;
-mod giving;
 mod items;
 mod node;
-mod planting;
+mod reinstate;
+mod release;
 mod renewal;
 mod repair;
 mod round;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use lockcore::backend::{Hot, PerRuntime, Waiters};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Mode,
-    Moment, Operation, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Moment, Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
 use tokio::sync::Semaphore;
 
@@ -50,7 +50,7 @@ const ROUNDS: usize = 128;
 /// How often a claim that does not wait tries again when votes were split.
 const TRIES: u32 = 5;
 /// How often such a claim tries again when too few nodes answered.
-const DARK_TRIES: u32 = 2;
+const UNREACHABLE_TRIES: u32 = 2;
 
 const NO_PERMITS: &str = "Redlock has no semaphores, since no majority can count: with two permits at each of the nodes \
                           A, B and C, one holder can have A and B, a second B and C, a third A and C";
@@ -78,12 +78,12 @@ struct Common {
 
 /// The nodes as one runtime uses them.
 struct Quorum {
-    shared: Arc<Shared>,
+    shared: Arc<NodesContext>,
     nodes: Vec<Arc<Node>>,
 }
 
-/// What the rounds of one runtime share.
-struct Shared {
+/// What all rounds and nodes of one runtime have in common.
+struct NodesContext {
     common: Arc<Common>,
     waiters: Arc<Waiters>,
     channel: Arc<str>,
@@ -93,9 +93,9 @@ struct Shared {
     rounds: Semaphore,
 }
 
-impl Shared {
+impl NodesContext {
     /// Repairs a node that has lost its counters, if it is time for that.
-    async fn mend(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
+    async fn repair_if_due(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
         if nodes[index].wants_repair()
             && let Err(error) = repair::repair(self, nodes, index).await
         {
@@ -129,16 +129,16 @@ impl Redlock {
 impl Quorum {
     fn new(common: &Arc<Common>) -> Self {
         let waiters = Waiters::new();
-        let channel: Arc<str> = common.keys.channel(waiters.client().simple()).into();
+        let channel: Arc<str> = common.keys.channel(format_args!("{:032x}", waiters.client())).into();
         let settings = &common.settings;
         let node = |address: &crate::address::Address| {
             let subscriber =
                 Subscriber { waiters: Arc::clone(&waiters), channel: Arc::clone(&channel), generation: 0 };
             let note = common.keys.whole_note();
-            Arc::new(Node::new(address.clone(), subscriber, note, settings.options.timeout))
+            Arc::new(Node::new(address.clone(), subscriber, note, settings))
         };
         let nodes = settings.nodes.iter().map(node).collect();
-        let shared = Shared {
+        let shared = NodesContext {
             common: Arc::clone(common),
             waiters,
             channel,
@@ -179,18 +179,20 @@ impl Quorum {
                     forgetful += usize::from(!right.keeps);
                     if !votes_from.has_passed() {
                         let wait = votes_from.remaining();
-                        tracing::warn!(node = ?address.topology, ?wait, "this node may have forgotten locks: no vote yet");
+                        tracing::warn!(node = %address.topology, ?wait, "this node may have forgotten locks: no vote yet");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    tracing::warn!(node = ?address.topology, "this node cannot be reached");
+                    tracing::warn!(node = %address.topology, "this node cannot be reached");
                     missing = Some(error);
                 }
                 Err(error) => return Err(error),
             }
         }
-        for index in 0..self.nodes.len() {
-            self.shared.mend(&self.nodes, index).await;
+        if settings.create {
+            for index in 0..self.nodes.len() {
+                self.shared.repair_if_due(&self.nodes, index).await;
+            }
         }
         if runs.len() < self.majority() {
             let text = format!("{} of {} nodes answer: no majority", runs.len(), self.nodes.len());
@@ -212,12 +214,14 @@ impl Quorum {
         let mut limit = self.shared.common.settings.node_timeout(claim.ttl());
         let mut tries = 0;
         loop {
-            match round::play(&self.shared, &self.nodes, claim, None, limit).await {
+            match round::run(&self.shared, &self.nodes, claim, None, limit).await {
                 Outcome::Granted(grant) => return Ok(Some(grant)),
                 Outcome::Held(_) => return Ok(None),
-                Outcome::Fresh(error) => return Err(error),
-                Outcome::Dark(error) if tries == DARK_TRIES || !error.is_retryable() => return Err(error),
-                Outcome::Dark(_) => {
+                Outcome::NoVoteYet(error) => return Err(error),
+                Outcome::Unreachable(error) if tries == UNREACHABLE_TRIES || !error.is_retryable() => {
+                    return Err(error);
+                }
+                Outcome::Unreachable(_) => {
                     tries += 1;
                     limit = waiting::longer(limit, claim.ttl());
                 }
@@ -234,16 +238,16 @@ impl Quorum {
     async fn ask_all(&self, item: impl Fn() -> Item) -> Result<Vec<redis::Value>> {
         let limit = self.shared.common.settings.options.timeout.min(Duration::from_secs(1));
         let calls = self.nodes.iter().map(|node| node.calls.call_within(item(), limit));
-        let mut complaint = None;
+        let mut last_error = None;
         let mut values = Vec::new();
         for answer in gather(calls, self.majority(), GRACE).await {
             match answer {
                 Some(Ok(answer)) => values.push(answer.value),
-                Some(Err(error)) => complaint = Some(error),
+                Some(Err(error)) => last_error = Some(error),
                 None => (),
             }
         }
-        match complaint {
+        match last_error {
             Some(error) if values.len() < self.majority() => Err(error),
             _ => Ok(values),
         }
@@ -290,20 +294,20 @@ impl Quorum {
 #[async_trait]
 impl DistributedLock for Redlock {
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("redlock");
         // No permits: see the documentation of the type.
-        promised.shared = true;
-        promised.downgrade = true;
-        promised.token_blocks = true;
-        promised.fencing = true;
-        promised.push = true;
-        promised.herd_free = true;
-        promised.across_hosts = true;
-        promised.durable = true;
-        promised.failover_safe = true;
-        promised.min_ttl = Duration::from_millis(200);
-        promised.max_ttl = self.common.settings.longest_ttl;
-        promised
+        Capabilities::minimal("redlock")
+            .promising([
+                Requirement::Shared,
+                Requirement::Downgrade,
+                Requirement::TokenBlocks,
+                Requirement::Fencing,
+                Requirement::Push,
+                Requirement::HerdFree,
+                Requirement::AcrossHosts,
+                Requirement::Durable,
+                Requirement::FailoverSafe,
+            ])
+            .with_ttl(Duration::from_millis(200), self.common.settings.longest_ttl)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
@@ -322,11 +326,11 @@ impl DistributedLock for Redlock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        self.quorum()?.give_up(claim).await
+        self.quorum()?.release_claim(claim).await
     }
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
-        self.quorum()?.step_down(grant).await
+        self.quorum()?.downgrade(grant).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
@@ -337,24 +341,25 @@ impl DistributedLock for Redlock {
         self.quorum()?.force_release(name).await
     }
 
-    /// A lock has a majority of the nodes, so all but a minority are enough; those that cannot be reached are left out.
+    /// A held lock is set at a majority of the nodes, so asking a majority of the nodes is enough; nodes that cannot be
+    /// reached are left out.
     async fn names(&self) -> Result<Vec<LockName>> {
         let (quorum, limit) = (self.quorum()?, self.common.settings.options.timeout);
         let asked =
             quorum.nodes.iter().map(|node| examine::names(node.calls.wire(), &self.common.keys, limit));
         let answers = gather(asked, quorum.majority(), GRACE).await;
-        let (mut names, mut told, mut complaint) = (Vec::new(), 0, None);
+        let (mut names, mut listed, mut last_error) = (Vec::new(), 0, None);
         for answer in answers.into_iter().flatten() {
             match answer {
                 Ok(found) => {
-                    told += 1;
+                    listed += 1;
                     names.extend(found);
                 }
-                Err(error) => complaint = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        match complaint {
-            Some(error) if told < quorum.majority() => Err(error),
+        match last_error {
+            Some(error) if listed < quorum.majority() => Err(error),
             _ => Ok(names),
         }
     }
@@ -368,7 +373,7 @@ impl DistributedLock for Redlock {
             let wire = node.calls.wire();
             match examine::examine(wire, demands, limit).await {
                 Ok(findings) => found.push((wire, examine::of_node(findings))),
-                Err(error) => missing.push(format!("{:?}: {error:#}", wire.address.topology)),
+                Err(error) => missing.push(format!("{}: {error:#}", wire.address.topology)),
             }
         }
         let mut findings = examine::of_each(found);

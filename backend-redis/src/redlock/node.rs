@@ -1,4 +1,4 @@
-//! One node of a Redlock, and its right to vote.
+//! One node of a Redlock, and whether it has a vote.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +7,13 @@ use lockcore::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
 use super::items::Ballot;
+use super::settings::Settings;
 use crate::address::Address;
 use crate::answers::{self, AcquireAnswer, ClaimAnswer};
 use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
-use crate::script::{COUNTERS, MEND};
+use crate::script::{READ_COUNTERS, RESTORE_COUNTERS};
 use crate::wire::{Subscriber, Wire};
 
 /// How often a node that looks dead is probed.
@@ -26,7 +27,9 @@ pub(crate) struct Node {
     pub(crate) calls: OneServer,
     /// The key under which the run of the server is noted that has all its counters.
     whole_note: String,
-    right: Mutex<Right>,
+    /// Whether to note it there.
+    notes: bool,
+    state: Mutex<NodeState>,
     /// Locked while the node is examined.
     examining: tokio::sync::Mutex<()>,
     /// When the node may be probed again.
@@ -37,7 +40,7 @@ pub(crate) struct Node {
 
 /// What is known of a node's memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Right {
+pub(crate) struct NodeState {
     /// The connection on which the node was asked.
     asked_on: u64,
     /// Which run of the server it was.
@@ -59,7 +62,7 @@ pub(crate) enum Vote {
     NotAsked(Error),
     /// It was not asked either: it may have forgotten locks, and has no vote until this moment, and until its counters
     /// are repaired.
-    Fresh(Moment),
+    NotYet(Moment),
 }
 
 impl Vote {
@@ -75,7 +78,7 @@ pub(crate) struct Run {
     pub(crate) generation: u64,
 }
 
-impl Right {
+impl NodeState {
     fn has_vote(&self) -> bool {
         self.whole && self.votes_from.has_passed()
     }
@@ -86,24 +89,30 @@ impl Node {
         address: Address,
         subscriber: Subscriber,
         whole_note: String,
-        timeout: Duration,
+        settings: &Settings,
     ) -> Self {
         let wire = Wire::new(address, Some(subscriber)).of("redlock");
-        let right =
-            Right { asked_on: 0, run_id: "".into(), votes_from: Moment::NEVER, whole: false, keeps: false };
-        let calls = OneServer::new(Arc::new(wire), timeout);
+        let state = NodeState {
+            asked_on: 0,
+            run_id: "".into(),
+            votes_from: Moment::NEVER,
+            whole: false,
+            keeps: false,
+        };
+        let calls = OneServer::new(Arc::new(wire), settings.options.timeout);
         Self {
             calls,
             whole_note,
-            right: Mutex::new(right),
+            notes: settings.create,
+            state: Mutex::new(state),
             examining: tokio::sync::Mutex::default(),
             probe_at: Mutex::new(Moment::now()),
             repair_at: Mutex::new(Moment::now()),
         }
     }
 
-    fn right(&self) -> MutexGuard<'_, Right> {
-        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, NodeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The reason not to wait for the node, if it looks dead. It is then probed in the background.
@@ -137,15 +146,15 @@ impl Node {
         limit: Duration,
         longest_ttl: Duration,
     ) -> Vote {
-        let right = async {
+        let state = async {
             let generation = self.generation(limit).await?;
-            Ok((generation, self.right_on(generation, limit, longest_ttl).await?))
+            Ok((generation, self.state_on(generation, limit, longest_ttl).await?))
         };
         // The connection and three requests, each within the limit. A silent node would delay all rounds that ask it,
         // one after another.
-        let generation = match tokio::time::timeout(4 * limit, right).await {
-            Ok(Ok((generation, right))) if right.has_vote() => generation,
-            Ok(Ok((_, right))) => return Vote::Fresh(right.votes_from),
+        let generation = match tokio::time::timeout(4 * limit, state).await {
+            Ok(Ok((generation, state))) if state.has_vote() => generation,
+            Ok(Ok((_, state))) => return Vote::NotYet(state.votes_from),
             Ok(Err(error)) => return Vote::NotAsked(error),
             Err(_) => return Vote::NotAsked(no_answer(None)),
         };
@@ -193,27 +202,27 @@ impl Node {
         limit: Duration,
         longest_ttl: Duration,
     ) -> Result<bool> {
-        Ok(self.right_on(generation, limit, longest_ttl).await?.votes_from.has_passed())
+        Ok(self.state_on(generation, limit, longest_ttl).await?.votes_from.has_passed())
     }
 
-    async fn right_on(
+    async fn state_on(
         self: &Arc<Self>,
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
-    ) -> Result<Right> {
+    ) -> Result<NodeState> {
         let known = {
-            let right = self.right();
-            (right.asked_on == generation).then(|| right.clone())
+            let state = self.state();
+            (state.asked_on == generation).then(|| state.clone())
         };
-        if let Some(right) = known {
-            return Ok(right);
+        if let Some(state) = known {
+            return Ok(state);
         }
         // One examination serves all rounds that wait for it.
         let _turn = self.examining.lock().await;
-        let right = self.right().clone();
-        if right.asked_on == generation {
-            Ok(right)
+        let state = self.state().clone();
+        if state.asked_on == generation {
+            Ok(state)
         } else {
             self.examine(generation, limit, longest_ttl).await
         }
@@ -221,9 +230,9 @@ impl Node {
 
     /// The run whose counters are to be repaired, if it is time for that: only after the delay.
     pub(crate) fn run_to_repair(&self) -> Option<Run> {
-        let right = self.right();
-        let due = right.asked_on > 0 && !right.whole && right.votes_from.has_passed();
-        due.then(|| Run { id: Arc::clone(&right.run_id), generation: right.asked_on })
+        let state = self.state();
+        let due = state.asked_on > 0 && !state.whole && state.votes_from.has_passed();
+        due.then(|| Run { id: Arc::clone(&state.run_id), generation: state.asked_on })
     }
 
     /// The same, but only now and then.
@@ -232,14 +241,14 @@ impl Node {
     }
 
     pub(crate) fn note_whole(&self, generation: u64) {
-        let mut right = self.right();
-        right.whole |= right.asked_on == generation;
+        let mut state = self.state();
+        state.whole |= state.asked_on == generation;
     }
 
     /// Whether the run of the server behind this connection has its counters.
     pub(crate) fn is_whole_on(&self, generation: u64) -> bool {
-        let right = self.right();
-        right.asked_on == generation && right.whole
+        let state = self.state();
+        state.asked_on == generation && state.whole
     }
 
     /// Examines the node.
@@ -248,7 +257,7 @@ impl Node {
         generation: u64,
         limit: Duration,
         longest_ttl: Duration,
-    ) -> Result<Right> {
+    ) -> Result<NodeState> {
         let asked_at = Moment::now();
         let info = check::info(self.calls.wire(), limit).await?;
         if info.get("role") == "slave" {
@@ -268,18 +277,18 @@ impl Node {
         let uptime = Duration::from_secs(uptime.saturating_sub(1));
         let votes_from = if remembers { Moment::now() } else { asked_at.before(uptime).after(longest_ttl) };
         let whole = remembers || self.has_noted(&run_id, limit).await;
-        if remembers {
+        if remembers && self.notes {
             self.note(Arc::clone(&run_id));
         }
-        let right = Right { asked_on: generation, run_id, votes_from, whole, keeps };
-        *self.right() = right.clone();
-        Ok(right)
+        let state = NodeState { asked_on: generation, run_id, votes_from, whole, keeps };
+        *self.state() = state.clone();
+        Ok(state)
     }
 
     /// The run of the server that is noted to have its counters.
     pub(crate) async fn noted_run(&self, limit: Duration) -> Option<String> {
         let item = Item {
-            script: &COUNTERS,
+            script: &READ_COUNTERS,
             slot: 0,
             keys: vec![self.whole_note.clone()].into(),
             args: Arc::default(),
@@ -304,7 +313,7 @@ impl Node {
                 return;
             }
             let (keys, args) = (vec![node.whole_note.clone()].into(), vec![run_id.to_string()].into());
-            let item = Item { script: &MEND, slot: 0, keys, args, takes: None };
+            let item = Item { script: &RESTORE_COUNTERS, slot: 0, keys, args, takes: None };
             if let Err(error) = node.numbers(item, NOTE).await {
                 tracing::debug!(error = format!("{error:#}"), "the run of a node was not noted");
             }

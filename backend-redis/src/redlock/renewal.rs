@@ -7,10 +7,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::valid_until;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
-use super::Shared;
+use super::NodesContext;
 use super::items::Round;
 use super::node::Node;
-use super::planting::plant;
+use super::reinstate::reinstate;
 use super::tally::majority;
 use crate::error::no_answer;
 
@@ -28,7 +28,7 @@ struct Votes {
 
 /// Extends leases. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
 pub(super) async fn renew(
-    shared: &Arc<Shared>,
+    shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
     grants: &[Grant],
     until: Moment,
@@ -60,7 +60,7 @@ pub(super) async fn renew(
         })
         .collect();
     let mut votes = vec![Votes::default(); leases.len()];
-    let (mut open, mut complaint) = (nodes.len(), None);
+    let (mut open, mut last_error) = (nodes.len(), None);
     while let Some((node, answer)) = answers.next().await {
         open -= 1;
         match answer {
@@ -76,7 +76,7 @@ pub(super) async fn renew(
                     }
                 }
             }
-            Err(error) => complaint = Some(error),
+            Err(error) => last_error = Some(error),
         }
         // Returns at the majority. The requests to the slow nodes go on: what was sent is carried out.
         let decided = |votes: &Votes| votes.extended >= majority || votes.gone >= majority || open == 0;
@@ -84,7 +84,7 @@ pub(super) async fn renew(
             break;
         }
     }
-    plant_where_lost(shared, nodes, &leases, &votes, limit);
+    reinstate_where_lost(shared, nodes, &leases, &votes, limit);
     if !answers.is_empty() {
         // The slow nodes may have lost locks, too.
         let (shared, nodes, leases) = (Arc::clone(shared), nodes.to_vec(), Arc::clone(&leases));
@@ -99,7 +99,7 @@ pub(super) async fn renew(
                     votes.without.push(node);
                 }
             }
-            plant_where_lost(&shared, &nodes, &leases, &late, limit);
+            reinstate_where_lost(&shared, &nodes, &leases, &late, limit);
         }));
     }
     let renewed = grants.iter().zip(votes);
@@ -113,7 +113,7 @@ pub(super) async fn renew(
                 let text =
                     format!("{} of {} nodes extended the lease: no majority", votes.extended, nodes.len());
                 let error = Error::new(ErrorKind::Unreachable, text);
-                Renewal::Unknown(match &complaint {
+                Renewal::Unknown(match &last_error {
                     Some(cause) => error.with_source(format!("{cause:#}")),
                     None => error,
                 })
@@ -123,8 +123,8 @@ pub(super) async fn renew(
 }
 
 /// Sets the locks again that a majority has just confirmed, at the nodes that do not have them.
-fn plant_where_lost(
-    shared: &Arc<Shared>,
+fn reinstate_where_lost(
+    shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
     leases: &[Lease],
     votes: &[Votes],
@@ -136,7 +136,7 @@ fn plant_where_lost(
         let lost = leases.iter().zip(votes).filter(|(_, votes)| lacks(votes));
         let lost: Vec<_> = lost.map(|(lease, _)| lease.clone()).collect();
         if !lost.is_empty() {
-            plant(shared, node, lost, limit);
+            reinstate(shared, node, lost, limit);
         }
     }
 }

@@ -18,17 +18,17 @@ use futures_util::future::join_all;
 use lockcore::{Error, ErrorKind, Result};
 use redis::Value;
 
-use super::Shared;
+use super::NodesContext;
 use super::node::Node;
 use super::tally::majority;
 use crate::answers;
 use crate::calls::{Item, unexpected};
-use crate::script::{COUNTERS, MEND};
+use crate::script::{READ_COUNTERS, RESTORE_COUNTERS};
 
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Restores the counters of one node, if enough of the others have theirs.
-pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usize) -> Result<()> {
+pub(super) async fn repair(shared: &Arc<NodesContext>, nodes: &[Arc<Node>], index: usize) -> Result<()> {
     let broken = &nodes[index];
     let Some(run) = broken.run_to_repair() else { return Ok(()) };
     if broken.noted_run(LIMIT).await.is_some_and(|noted| *noted == *run.id) {
@@ -64,7 +64,7 @@ pub(super) async fn repair(shared: &Arc<Shared>, nodes: &[Arc<Node>], index: usi
     }
     let mut keys = vec![shared.common.keys.whole_note()];
     keys.extend(counters);
-    let item = Item { script: &MEND, slot: 0, keys: keys.into(), args: args.into(), takes: None };
+    let item = Item { script: &RESTORE_COUNTERS, slot: 0, keys: keys.into(), args: args.into(), takes: None };
     let (_, generation) = broken.numbers(item, LIMIT).await?;
     // On another connection it may have been another run, which has forgotten again. Then the note names the wrong run.
     if generation == run.generation {
@@ -80,7 +80,7 @@ async fn read(node: &Arc<Node>, counters: &[String]) -> Result<(Vec<u64>, bool)>
     let known = node.calls.wire().ready().map(|(_, generation)| generation);
     let was_whole = known.is_some_and(|generation| node.is_whole_on(generation));
     let item = Item {
-        script: &COUNTERS,
+        script: &READ_COUNTERS,
         slot: 0,
         keys: counters.to_vec().into(),
         args: Arc::default(),

@@ -10,7 +10,7 @@ use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 
 use super::node::{Node, Vote};
 use super::tally::{Answer, Step, Tally, Why};
-use super::{Shared, items};
+use super::{NodesContext, items};
 use crate::answers::{Busy, ClaimAnswer};
 
 /// The outcome of a round.
@@ -21,9 +21,9 @@ pub(crate) enum Outcome {
     /// The votes were split, or the token could not be installed. Another try may succeed.
     Split,
     /// Too few nodes answer.
-    Dark(Error),
+    Unreachable(Error),
     /// Too few nodes have a vote: others started a short while ago and may have forgotten locks.
-    Fresh(Error),
+    NoVoteYet(Error),
 }
 
 /// The answer of a node.
@@ -38,7 +38,7 @@ type Replies = FuturesUnordered<BoxFuture<'static, Reply>>;
 
 /// The state of one round.
 struct Round<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<NodesContext>,
     nodes: &'a [Arc<Node>],
     claim: &'a Claim,
     number: items::Round,
@@ -50,14 +50,14 @@ struct Round<'a> {
     doubtful: Vec<usize>,
     busy: Vec<(usize, Busy)>,
     /// From when on the nodes have votes that have none now.
-    fresh: Vec<Moment>,
-    complaint: Option<Error>,
+    no_vote_until: Vec<Moment>,
+    last_error: Option<Error>,
 }
 
 /// Carries out one round, in which each node may take `limit` to answer. `ticket` names the waiter to notify at each
 /// node; with it, a claim that is refused queues there.
-pub(crate) async fn play(
-    shared: &Arc<Shared>,
+pub(crate) async fn run(
+    shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
     claim: &Claim,
     ticket: Option<i64>,
@@ -73,14 +73,14 @@ pub(crate) async fn play(
         voted: Vec::new(),
         doubtful: Vec::new(),
         busy: Vec::new(),
-        fresh: Vec::new(),
-        complaint: None,
+        no_vote_until: Vec::new(),
+        last_error: None,
     };
-    round.play(ticket).await
+    round.run(ticket).await
 }
 
 impl Round<'_> {
-    async fn play(mut self, ticket: Option<i64>) -> Outcome {
+    async fn run(mut self, ticket: Option<i64>) -> Outcome {
         let _turn = self.shared.rounds.acquire().await;
         // Before the first request: the validity counts from here.
         let began = Moment::now();
@@ -89,7 +89,7 @@ impl Round<'_> {
         while let Some(reply) = replies.next().await {
             step = match reply {
                 Reply::Skipped(node, error) => {
-                    self.complain(error);
+                    self.note_error(error);
                     self.tally.vote(node, Answer::Silent)
                 }
                 Reply::Vote(node, vote) => self.take_vote(node, vote),
@@ -112,9 +112,9 @@ impl Round<'_> {
                 return Outcome::Granted(grant);
             }
             // The majority came too late: nothing of the lease is left.
-            self.complaint.get_or_insert_with(too_slow);
+            self.last_error.get_or_insert_with(too_slow);
             self.withdraw(replies).await;
-            return Outcome::Dark(self.complaint.unwrap_or_else(too_slow));
+            return Outcome::Unreachable(self.last_error.unwrap_or_else(too_slow));
         }
         let why = match step {
             Step::Failed(why) => why,
@@ -124,14 +124,14 @@ impl Round<'_> {
         let had_votes = !self.voted.is_empty();
         self.withdraw(replies).await;
         match why {
-            // Another has a majority only if the other nodes are one.
+            // Another claim has a majority only if the remaining nodes form a majority.
             Why::Held if had_votes && self.tally.held() < self.tally.majority() => Outcome::Split,
             Why::Held => Outcome::Held(self.when_free()),
             Why::NotInstalled => Outcome::Split,
-            Why::TooFewAnswers { silent, nodes } if self.fresh.is_empty() => {
-                Outcome::Dark(self.too_few(silent, nodes))
+            Why::TooFewAnswers { silent, nodes } if self.no_vote_until.is_empty() => {
+                Outcome::Unreachable(self.too_few(silent, nodes))
             }
-            Why::TooFewAnswers { silent, nodes } => self.too_fresh(silent, nodes),
+            Why::TooFewAnswers { silent, nodes } => self.too_few_votes_yet(silent, nodes),
         }
     }
 
@@ -162,20 +162,20 @@ impl Round<'_> {
                 self.busy.push((node, busy));
                 Answer::Held
             }
-            Vote::Fresh(votes_from) => {
-                self.fresh.push(votes_from);
-                self.mend(node);
+            Vote::NotYet(votes_from) => {
+                self.no_vote_until.push(votes_from);
+                self.repair_if_due(node);
                 Answer::Silent
             }
             Vote::NotAsked(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node was not asked for its vote");
-                self.complain(error);
+                self.note_error(error);
                 Answer::Silent
             }
             Vote::Unknown(error) => {
                 tracing::debug!(node, error = format!("{error:#}"), "a node did not vote");
                 self.doubtful.push(node);
-                self.complain(error);
+                self.note_error(error);
                 Answer::Silent
             }
         };
@@ -183,17 +183,17 @@ impl Round<'_> {
     }
 
     /// An error that a node answered is preferred to its silence.
-    fn complain(&mut self, error: Error) {
-        if self.complaint.is_none() || error.kind() != ErrorKind::Unreachable {
-            self.complaint = Some(error);
+    fn note_error(&mut self, error: Error) {
+        if self.last_error.is_none() || error.kind() != ErrorKind::Unreachable {
+            self.last_error = Some(error);
         }
     }
 
     /// A node that has no vote because it forgot may be due for its repair.
-    fn mend(&self, node: usize) {
+    fn repair_if_due(&self, node: usize) {
         if self.nodes[node].run_to_repair().is_some() {
             let (shared, nodes) = (Arc::clone(self.shared), self.nodes.to_vec());
-            drop(tokio::spawn(async move { shared.mend(&nodes, node).await }));
+            drop(tokio::spawn(async move { shared.repair_if_due(&nodes, node).await }));
         }
     }
 
@@ -221,15 +221,15 @@ impl Round<'_> {
         let (shared, claim, number) = (Arc::clone(self.shared), self.claim.clone(), self.number);
         let all = self.nodes.to_vec();
         drop(tokio::spawn(async move {
-            let mut give_back = FuturesUnordered::new();
+            let mut withdrawals = FuturesUnordered::new();
             while let Some(reply) = replies.next().await {
                 let Reply::Vote(node, vote) = reply else { continue };
                 if vote.may_hold() && claim.is_cancelled() {
                     // The release did not wait for this node, and its request may have overtaken the vote. It cancels
                     // the claim before it sends anything, so a vote that ends before that is followed by it.
-                    let late = shared.give_back(&all[node], &claim, number);
+                    let late = shared.withdraw_vote(&all[node], &claim, number);
                     // Not before the release: the release itself must be the call that frees the lock, for its answer.
-                    give_back.push(async move {
+                    withdrawals.push(async move {
                         tokio::time::sleep(limit).await;
                         late.await;
                     });
@@ -238,26 +238,26 @@ impl Round<'_> {
                     nodes.push(Arc::clone(&all[node]));
                 }
             }
-            while give_back.next().await.is_some() {}
+            while withdrawals.next().await.is_some() {}
             // A place that stays is removed at the end of its time.
-            let leave = |node| shared.give_up_at(node, &claim, true, Some(items::Round::NONE), None);
+            let leave = |node| shared.release_at(node, &claim, true, Some(items::Round::NONE), None);
             join_all(nodes.iter().map(leave)).await;
         }));
     }
 
     /// Releases the votes, also those that come late. Waits for the nodes that have voted, but not for the slow ones.
     async fn withdraw(&mut self, mut replies: Replies) {
-        let mut give_back: FuturesUnordered<_> = self
+        let mut withdrawals: FuturesUnordered<_> = self
             .voted
             .drain(..)
-            .map(|node| self.shared.give_back(&self.nodes[node], self.claim, self.number))
+            .map(|node| self.shared.withdraw_vote(&self.nodes[node], self.claim, self.number))
             .collect();
-        let all_back = async { while give_back.next().await.is_some() {} };
-        let in_time = tokio::time::timeout(self.limit, all_back).await.is_ok();
+        let all_withdrawn = async { while withdrawals.next().await.is_some() {} };
+        let in_time = tokio::time::timeout(self.limit, all_withdrawn).await.is_ok();
         for node in self.doubtful.drain(..) {
-            give_back.push(self.shared.give_back(&self.nodes[node], self.claim, self.number));
+            withdrawals.push(self.shared.withdraw_vote(&self.nodes[node], self.claim, self.number));
         }
-        if in_time && give_back.is_empty() && replies.is_empty() {
+        if in_time && withdrawals.is_empty() && replies.is_empty() {
             return;
         }
         let (shared, claim, nodes) = (Arc::clone(self.shared), self.claim.clone(), self.nodes.to_vec());
@@ -267,10 +267,10 @@ impl Round<'_> {
                 if let Reply::Vote(node, vote) = reply
                     && vote.may_hold()
                 {
-                    give_back.push(shared.give_back(&nodes[node], &claim, number));
+                    withdrawals.push(shared.withdraw_vote(&nodes[node], &claim, number));
                 }
             }
-            while give_back.next().await.is_some() {}
+            while withdrawals.next().await.is_some() {}
         }));
     }
 
@@ -289,22 +289,22 @@ impl Round<'_> {
     }
 
     /// Too few nodes have a vote yet. Returns when there will be enough.
-    fn too_fresh(&mut self, silent: usize, nodes: usize) -> Outcome {
-        self.fresh.sort_unstable();
+    fn too_few_votes_yet(&mut self, silent: usize, nodes: usize) -> Outcome {
+        self.no_vote_until.sort_unstable();
         let missing = (self.tally.majority() + silent).saturating_sub(nodes);
-        let Some(&last) = self.fresh.get(missing.max(1) - 1) else {
+        let Some(&last) = self.no_vote_until.get(missing.max(1) - 1) else {
             // Too many nodes do not answer.
-            return Outcome::Dark(self.too_few(silent, nodes));
+            return Outcome::Unreachable(self.too_few(silent, nodes));
         };
-        let (fresh, seconds) = (self.fresh.len(), last.remaining().as_secs_f64().ceil());
+        let (without, seconds) = (self.no_vote_until.len(), last.remaining().as_secs_f64().ceil());
         let wait =
             if seconds > 0.0 { format!("for {seconds} s more") } else { "until it is repaired".to_owned() };
         let text = format!(
-            "{fresh} of {nodes} nodes have no vote {wait}: they started less than longest_ttl ago and may have forgotten \
+            "{without} of {nodes} nodes have no vote {wait}: they started less than longest_ttl ago and may have forgotten \
              locks; appendfsync always or a shorter longest_ttl avoids this"
         );
         let error = Error::new(ErrorKind::Unreachable, text);
-        Outcome::Fresh(match self.complaint.take() {
+        Outcome::NoVoteYet(match self.last_error.take() {
             Some(cause) => error.with_source(format!("{cause:#}")),
             None => error,
         })
@@ -312,7 +312,7 @@ impl Round<'_> {
 
     fn too_few(&mut self, silent: usize, nodes: usize) -> Error {
         let text = format!("{silent} of {nodes} nodes did not vote, so that there is no majority");
-        match self.complaint.take() {
+        match self.last_error.take() {
             Some(error) if error.kind() != ErrorKind::Unreachable => error,
             Some(error) => Error::new(ErrorKind::Unreachable, text).with_source(format!("{error:#}")),
             None => Error::new(ErrorKind::Unreachable, text),
@@ -324,15 +324,15 @@ fn too_slow() -> Error {
     Error::new(ErrorKind::Unreachable, "the nodes took longer to answer than the lease lasts")
 }
 
-impl Shared {
+impl NodesContext {
     /// Frees the lock at one node, if it is the claim's, of this round. Its place in the queue stays.
-    pub(super) fn give_back(
+    pub(super) fn withdraw_vote(
         self: &Arc<Self>,
         node: &Arc<Node>,
         claim: &Claim,
         round: items::Round,
     ) -> BoxFuture<'static, ()> {
-        let freed = self.give_up_at(node, claim, false, Some(round), None);
+        let freed = self.release_at(node, claim, false, Some(round), None);
         Box::pin(async move {
             if let Err(error) = freed.await {
                 let error = format!("{error:#}");

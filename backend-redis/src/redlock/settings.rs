@@ -19,11 +19,13 @@ pub(crate) struct Settings {
     node_timeout: Option<Duration>,
     /// The longest lease. A node that may have forgotten its locks has no vote for as long after its start.
     pub(crate) longest_ttl: Duration,
+    /// Whether to note at a node, on connecting, that it has its token counters, and to restore them where it has not.
+    pub(crate) create: bool,
 }
 
 impl Settings {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &["node_timeout", "longest_ttl"])?;
+        let options = Options::read(url, &["node_timeout", "longest_ttl", "create"])?;
         let nodes = Address::read_nodes(url)?;
         let mut seen = HashSet::new();
         for node in &nodes {
@@ -60,7 +62,8 @@ impl Settings {
         if longest_ttl < Duration::from_secs(1) || longest_ttl > Duration::from_hours(24) {
             return Err(bad("longest_ttl must be between 1s and 24h"));
         }
-        Ok(Self { options, nodes, node_timeout, longest_ttl })
+        let create = url.parsed("create", "true or false")?.unwrap_or(true);
+        Ok(Self { options, nodes, node_timeout, longest_ttl, create })
     }
 
     /// How long one node may take to answer a request of a claim with this lease: a small part of it, since the time of
@@ -90,6 +93,7 @@ mod tests {
             ("redlock://a,b,a:6379", "twice"),
             ("redlock://a,b,c?node_timeout=1h", "node_timeout"),
             ("redlock://a,b,c?longest_ttl=1ms", "longest_ttl"),
+            ("redlock://a,b,c?create=no", "create"),
         ] {
             let error = read(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

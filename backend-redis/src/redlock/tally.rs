@@ -51,7 +51,7 @@ pub(crate) enum Step {
 /// Why a round failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Another holds the lock at so many nodes that the rest is no majority.
+    /// Another holds the lock, and the remaining nodes are no majority.
     Held,
     /// Too few nodes can vote, whoever holds the lock.
     TooFewAnswers { silent: usize, nodes: usize },
@@ -83,7 +83,7 @@ pub(crate) struct Tally {
     token: Option<u64>,
 }
 
-/// How many of so many nodes make a majority.
+/// The majority of this number of nodes.
 pub(crate) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }

@@ -30,7 +30,7 @@ pub(super) fn longer(limit: Duration, ttl: Duration) -> Duration {
 }
 
 /// How long to wait before nodes are asked again that do not answer or have no vote.
-fn pause_in_the_dark() -> Duration {
+fn pause_without_majority() -> Duration {
     Duration::from_millis(20).mul_f64(0.5 + rand::random::<f64>())
 }
 
@@ -43,7 +43,7 @@ struct Waiting<'a> {
 /// What is known from the rounds so far.
 struct State {
     splits: u32,
-    dark_since: Option<Moment>,
+    unreachable_since: Option<Moment>,
     /// How long a node may take in the next round.
     limit: Duration,
 }
@@ -58,8 +58,8 @@ impl Quorum {
     /// Tries, queues and waits for its turn.
     ///
     /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where the nodes
-    /// agree about who is first, one waiter hears from a majority and tries alone. Where they do not, several hear from
-    /// some: they wait a moment for the other nodes, and a random pause after a split vote lets one of them win.
+    /// agree about who is first, a majority notifies one waiter, which tries alone. Where they do not, several waiters are
+    /// notified: they wait a moment for the other nodes, and a random pause after a split vote lets one of them win.
     pub(super) async fn wait_for_turn(&self, claim: &Claim) -> Result<Option<Grant>> {
         // If the lock was contended a moment ago, the claim is likely to wait, too, and queues with its first call.
         let hot = self.shared.hot.is_hot(claim.name()) && self.listening() >= self.majority();
@@ -68,7 +68,7 @@ impl Quorum {
             self.register(claim)
         });
         let limit = self.shared.common.settings.node_timeout(claim.ttl());
-        let state = State { splits: 0, dark_since: None, limit };
+        let state = State { splits: 0, unreachable_since: None, limit };
         wait_for_turn(&Waiting { quorum: self, state: Mutex::new(state) }, claim, places).await
     }
 
@@ -110,7 +110,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Each round is a sign of life at every node that it reaches.
+/// Each round is a heartbeat at every node that it reaches.
 impl Queue for Waiting<'_> {
     type Place = Places;
 
@@ -129,27 +129,27 @@ impl Queue for Waiting<'_> {
         let Quorum { shared, nodes } = self.quorum;
         let limit = self.state().limit;
         let ticket = place.map(|places| places.ticket);
-        let outcome = round::play(shared, nodes, claim, ticket, limit).await;
+        let outcome = round::run(shared, nodes, claim, ticket, limit).await;
         let mut state = self.state();
         Ok(match outcome {
             // A slow node may still queue it: the release removes its remaining places, too.
             Outcome::Granted(grant) => Answer::Granted(grant),
             Outcome::Held(busy) => {
-                (state.splits, state.dark_since) = (0, None);
+                (state.splits, state.unreachable_since) = (0, None);
                 Answer::Refused { recheck: recheck(&busy) }
             }
             Outcome::Split => {
                 state.splits += 1;
                 Answer::Undecided { pause: split_pause(state.splits) }
             }
-            Outcome::Fresh(error) => {
-                state.dark_since = None;
-                Answer::Unavailable { error, pause: pause_in_the_dark() }
+            Outcome::NoVoteYet(error) => {
+                state.unreachable_since = None;
+                Answer::Unavailable { error, pause: pause_without_majority() }
             }
-            Outcome::Dark(error) => {
-                self.tolerate(&error, claim, *state.dark_since.get_or_insert_with(Moment::now))?;
+            Outcome::Unreachable(error) => {
+                self.tolerate(&error, claim, *state.unreachable_since.get_or_insert_with(Moment::now))?;
                 state.limit = longer(limit, claim.ttl());
-                Answer::Unavailable { error, pause: pause_in_the_dark() }
+                Answer::Unavailable { error, pause: pause_without_majority() }
             }
         })
     }
@@ -175,6 +175,6 @@ impl Queue for Waiting<'_> {
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {
-        self.quorum.give_up(claim).await.map(drop)
+        self.quorum.release_claim(claim).await.map(drop)
     }
 }

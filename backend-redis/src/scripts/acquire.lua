@@ -1,5 +1,5 @@
--- Takes exclusive locks that nobody holds or waits for, and leaves no trace of a claim that is refused. The usual case,
--- with no more than it needs. Several claims travel together.
+-- Takes exclusive locks that nobody holds or waits for. A refused claim leaves no record. The usual case, with as few
+-- commands as possible. One call serves several claims.
 --
 -- KEYS  1: the token counter; then for each claim: the lock, its waiters
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; then for each claim: owner, ttl in
@@ -7,8 +7,8 @@
 -- Answer, of one claim as it is, of several in a list, in order:
 --       token    granted
 --       1        held by another
---       0        nothing was done: another script must look, since somebody waits, or the holder is of another kind, or the
---                owner itself, who asks again after a lost answer
+--       0        nothing was done: claim.lua must decide, since somebody waits, or a group or the owner itself holds the
+--                lock (a repeated request after a lost answer)
 --
 -- The lock's value is OWNER:TOKEN:SINCE:ROUND:LABEL; the round is Redlock's. While a group holds it, the value is another.
 

@@ -1,16 +1,16 @@
--- Takes locks in any mode, or joins their queues. Several claims travel together.
+-- Takes locks in any mode, or joins their queues. One call serves several claims.
 --
 -- KEYS  1: the token counter; then for each claim: the lock, its queue, its waiters, the members of
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: ''; 3: 'exact' if the count of listeners is to
 --       be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
 --       then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0: exclusive, -1: reader, otherwise
---       how many permits there are), waiter ('CLIENT:TICKET'; '' to leave no trace if refused), the length of a provisional
---       lease in milliseconds ('' if no release may grant to it), the number of this sign of life
+--       how many permits there are), waiter ('CLIENT:TICKET'; '' to leave no record if refused), the length of a provisional
+--       lease in milliseconds ('' if no release may grant to it), the number of this heartbeat
 -- Answer for each claim, in order:
 --       {1, token}                          granted, now or by an earlier call of the same owner; the last of its tokens
 --       {0, left, first, foreign, clock}    busy: milliseconds left of the holder's lease, for a semaphore of the one that
---                                           ends first (-1 endless, -2 nothing to wait for), whether the claim stands first,
+--                                           ends first (-1 endless, -2 nothing to wait for), whether the claim is the first in the queue,
 --                                           whether the holder is another program; the server's time in microseconds
 --       {2, text}                           this claim failed, and has changed nothing that matters
 --       {3, mode}                           the lock is in use in this mode, which is of another kind
@@ -22,7 +22,7 @@
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
--- include hand_on.lua
+-- include grant_next.lua
 -- include each.lua
 
 -- How the lock is in use, if that is of another kind than this mode.
@@ -38,13 +38,13 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
     redis.call('DEL', lock)
     value, group = nil, nil
   end
-  -- Asked again after a lost answer, or granted by a release. The lease counts from this request, as the claim's
+  -- A repeated request after a lost answer, or a grant by a release. The lease counts from this request, as the claim's
   -- validity does.
   if value and string.sub(value, 1, 32) == owner then
     redis.call('PEXPIRE', lock, ttl)
     return {1, string.match(value, '^%x+:(%d+):')}
   end
-  -- '' if an earlier version has let it in.
+  -- '' if an earlier version has granted it from the queue.
   local mine = group and redis.call('HGET', details, owner)
   if mine and mine ~= '' then
     set_lease(members, owner, ttl * 1000)
@@ -55,7 +55,7 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
     local other = clash(mode, group or '0')
     if other then return other end
   else
-    drop_gone(queue, waiters)
+    drop_lapsed(queue, waiters)
   end
   local first, first_waiter
   if not mine then first, first_waiter = first_of(queue, waiters) end
@@ -77,13 +77,13 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
       redis.call('HSET', details, owner, record)
       set_lease(members, owner, ttl * 1000)
       span(lock, members, details)
-      hand_on(KEYS[1], lock, queue, waiters, members, details, mode)
+      grant_next(KEYS[1], lock, queue, waiters, members, details, mode)
     end
     return {1, token}
   end
-  -- Not ours to take, though one of those before us can, and we may come in with it.
+  -- Waiters ahead of this claim can be granted the lock, and this claim may join them.
   if room and not again then
-    hand_on(KEYS[1], lock, queue, waiters, members, details, value and group)
+    grant_next(KEYS[1], lock, queue, waiters, members, details, value and group)
     return claim(a, redis.call('GET', lock), lock, queue, waiters, members, details, true)
   end
   local left = -2

@@ -2,16 +2,16 @@
 --
 -- KEYS  1: the token counter; the lock, its queue, its waiters, the members of the group that holds the
 --       lock, their details
--- ARGV  1 to 4: as in give_up.lua; 5: owner; 6: Redlock's round that was granted, '' where there are none
--- Answer: as in give_up.lua, of one claim; released: 1 if the owner is a reader now, by this call or an earlier one
+-- ARGV  1 to 4: as in release_claim.lua; 5: owner; 6: the round of Redlock that was granted, '' for a single server
+-- Answer: as in release_claim.lua, of one claim; released: 1 if the owner is a reader now, by this call or an earlier one
 --
--- Readers who stand first in the queue come in; at a node of Redlock the first is woken.
+-- Readers at the head of the queue are granted the lock; at a node of Redlock the first is notified.
 
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
--- include hand_on.lua
+-- include grant_next.lua
 -- include record.lua
 
 local lock, queue, waiters, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -29,4 +29,4 @@ else
   set_lease(members, owner, left * 1000)
   span(lock, members, details)
 end
-return {1, unpack(hand_on(KEYS[1], lock, queue, waiters, members, details, '-1'))}
+return {1, unpack(grant_next(KEYS[1], lock, queue, waiters, members, details, '-1'))}

@@ -1,22 +1,22 @@
--- Frees a lock that these hold, and grants it to those who wait; at a node of Redlock it wakes the first of them. It names
--- whom it frees: repeated after a lost answer, it leaves the lock of a successor alone.
+-- Frees a lock from these holders, and grants it to waiters; at a node of Redlock it notifies the first of them. The call
+-- names the holders, so if it is repeated after a lost answer, it does not free the lock of the next holder.
 --
 -- KEYS  1: the token counter; the lock, its queue, its waiters, the members of the group that holds the
 --       lock, their details
--- ARGV  1 to 4: as in give_up.lua; then the holders: each by its owner, or, where it is another program, by the value of
+-- ARGV  1 to 4: as in release_claim.lua; then the holders: each by its owner, or, where it is another program, by the value of
 --       the lock
--- Answer: {how many were freed, then what to tell waiters of the caller's own process}
+-- Answer: {how many were freed, notifications for waiters of the caller's client..}
 
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
--- include hand_on.lua
+-- include grant_next.lua
 -- include record.lua
 
 local lock, queue, waiters, members, details = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local freed = 0
--- Reading it first refuses a value that is no lock of this kind.
+-- GET fails on a value of another type, before anything is changed.
 local value = redis.call('GET', lock)
 local group = value and mode_of(value)
 for i = 5, #ARGV do
@@ -36,4 +36,4 @@ elseif group then
   value, group = nil, nil
 end
 if value and not group then return {freed} end
-return {freed, unpack(hand_on(KEYS[1], lock, queue, waiters, members, details, group or nil))}
+return {freed, unpack(grant_next(KEYS[1], lock, queue, waiters, members, details, group or nil))}

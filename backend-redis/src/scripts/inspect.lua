@@ -10,7 +10,7 @@
 
 local lock, queue, members, details = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 
--- Whether this is noted of a waiter that still shows signs of life.
+-- Whether a waiter with these fields has given a heartbeat in time.
 local function lives(waiter)
   local ends = string.match(waiter or '', '^(%d+):')
   local left = ends and tonumber(ends) - now

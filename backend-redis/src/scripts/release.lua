@@ -1,10 +1,10 @@
--- Gives exclusive locks up that nobody waits for. The usual case, with no more than it needs. Several claims travel
--- together. Frees a lock only for its own owner.
+-- Releases exclusive locks without waiters: the usual case, with as few commands as possible. One call serves several
+-- claims. Frees a lock only for its own owner.
 --
 -- KEYS  for each claim: the lock, its waiters
 -- ARGV  for each claim: owner
 -- Answer, of one claim as it is, of several in a list, in order: 2 it held the lock, which is free now; 1 it did not hold
---       it; 0 nothing was done: another script must look, since somebody waits, or the lock is held in another way
+--       it; 0 nothing was done: release_claim.lua must decide, since somebody waits, or a group holds the lock
 
 local call, keys = redis.call, KEYS
 

@@ -1,24 +1,24 @@
 -- Extends leases: compare and extend, for many locks in one call.
 --
 -- KEYS  the locks; then for those that a group may hold: its members, their details
--- ARGV  for each lock: owner, ttl in milliseconds, Redlock's round that was granted, '' where there are none; then for those
---       that a group may hold: their places among the locks
+-- ARGV  for each lock: owner, ttl in milliseconds, the round of Redlock that was granted, '' for a single server; then for
+--       those that a group may hold: their positions among the locks
 -- Answer for each lock, in order: 1 extended, 0 not the owner's any more, or not by this round
 --
--- What another round of the same claim has at a node does not count: it may be given back at any moment.
+-- A record of another round of the same claim does not count: it may be released at any moment.
 
--- include peek.lua
+-- include value_of.lua
 -- include record.lua
 
 local answers, values = {}, {}
 -- How many locks: each has one key and three arguments, and two keys and one argument more if a group may hold it.
 local many = (2 * #ARGV - #KEYS) / 5
 
--- What exclusive locks need. What the others need costs more, and is below. Also of a reader, at a node of Redlock: it was a
--- writer, and its downgrade has not come here.
+-- Exclusive locks. Those of groups need more commands, below. Also for a reader at a node of Redlock, if it was a writer and
+-- its downgrade has not arrived here.
 for i = 1, many do
   local lock, a = KEYS[i], 3 * i - 2
-  values[i], answers[i] = peek(lock), 0
+  values[i], answers[i] = value_of(lock), 0
   if is_of(values[i], ARGV[a], ARGV[a + 2]) then answers[i] = redis.call('PEXPIRE', lock, ARGV[a + 1]) end
 end
 if #KEYS == many then return answers end

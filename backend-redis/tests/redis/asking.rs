@@ -1,4 +1,4 @@
-//! What these tests ask servers and clients, and claims that are made by hand.
+//! Questions to servers and clients, and claims that are made by hand.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use testbed::Redis;
 
 use crate::servers::tell;
 
-/// A claim that does not wait, to be brought to a backend without a client: nobody renews what it is granted.
+/// A claim that does not wait, for calls of a backend without a client. Its grant is not renewed.
 pub(crate) fn claim(name: &str, ttl: Duration) -> Claim {
     claim_as(Mode::Exclusive, name, ttl)
 }
@@ -29,7 +29,7 @@ pub(crate) fn life(server: &Redis, key: &str) -> i64 {
     answer.trim_start_matches(':').trim_end().parse().expect("a number")
 }
 
-/// Waits until so many claims stand in the queue of a lock.
+/// Waits until this number of claims is in the queue of a lock.
 pub(crate) async fn queued(locks: &Locks, name: &str, many: usize) {
     for _ in 0..2_000 {
         if locks.inspect(name).await.expect("an answer").waiters == many {
@@ -40,7 +40,7 @@ pub(crate) async fn queued(locks: &Locks, name: &str, many: usize) {
     panic!("never {many} in the queue of {name}");
 }
 
-/// How often a server has been told this command since its numbers were reset.
+/// How often a server has carried out this command since its statistics were reset.
 pub(crate) fn calls(server: &Redis, command: &str) -> usize {
     let stats = tell(server, &["INFO", "commandstats"]);
     let start = format!("cmdstat_{command}:calls=");

@@ -146,7 +146,7 @@ async fn a_server_whose_memory_is_full() {
         backend(&server.url()).await.expect("a connection").renew(&[guard.grant().clone()], soon()).await;
     assert!(matches!(renewal[0], lockcore::Renewal::Renewed(_)), "{renewal:?}");
     assert_eq!(keys(&server), ["lockwell:held"]);
-    guard.release().await.expect("giving up needs no memory");
+    guard.release().await.expect("a release needs no memory");
     assert_eq!(keys(&server), [""; 0]);
 }
 

@@ -80,7 +80,7 @@ async fn a_brace_in_the_namespace_is_closed_or_refused() {
     }
 }
 
-/// The rights that docs/redis.md tells are enough, and a missing one is told when connecting.
+/// The rights that docs/redis.md lists are enough, and a missing one is an error on connecting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_are_enough_and_asking_is_one() {
     if missing(RedisCluster::installed()) {

@@ -88,7 +88,7 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
     let tag = tag.expect("some tag leads there");
     let name = |what: &str| format!("{tag}{what}");
     let (kept, moved) = (lock(&one, &name("kept"), 2).await, lock(&one, &name("moved"), 2).await);
-    let given_up = lock(&one, &name("given up"), 30).await;
+    let released = lock(&one, &name("released"), 30).await;
     let handed = lock(&one, &name("handed"), 30).await;
     let waiting = tokio::spawn(two.lock(name("handed")).wait(Duration::from_mins(1)).into_future());
     queued(&one, &name("handed"), 1).await;
@@ -121,7 +121,7 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
             asked.elapsed()
         );
     }
-    let error = given_up.release().await.expect_err("not now");
+    let error = released.release().await.expect_err("not now");
     assert!(error.to_string().contains("slot of this lock is being moved"), "{error:#}");
     // Twice as long as the leases last. Each of the two is at one node, and they are at different ones.
     tokio::time::sleep(Duration::from_secs(5).saturating_sub(start.elapsed())).await;
@@ -140,7 +140,7 @@ async fn locks_live_through_a_move_and_what_cannot_be_done_is_told() {
         guard.release().await.expect("held");
     }
     let free = async {
-        while one.inspect(name("given up")).await.expect("an answer").is_held() {
+        while one.inspect(name("released")).await.expect("an answer").is_held() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

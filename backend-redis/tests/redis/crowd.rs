@@ -15,7 +15,7 @@ const CROWD: usize = 500;
 /// The owners in the order in which they were served.
 type Served = Arc<Mutex<Vec<OwnerId>>>;
 
-/// Starts so many waiters, each of which gives the lock up when it has noted its turn.
+/// Starts this number of waiters. Each notes its turn and releases the lock.
 fn wait_for(waiters: &mut JoinSet<()>, locks: &Locks, many: usize, served: &Served) {
     for _ in 0..many {
         let (request, served) = (locks.lock("a").wait(Duration::from_mins(1)), Arc::clone(served));
@@ -35,7 +35,7 @@ fn queue(server: &Redis) -> Vec<String> {
 
 fn owners(served: &Served) -> Vec<String> {
     let served = served.lock().expect("no panic");
-    served.iter().map(|owner| owner.as_uuid().simple().to_string()).collect()
+    served.iter().map(|owner| format!("{:032x}", owner.as_u128())).collect()
 }
 
 /// What a number of hand-overs took.
@@ -74,7 +74,7 @@ async fn a_crowd_needs_two_connections_and_few_commands_and_keeps_its_order() {
     assert!(connections.len() <= 2, "{connections:?}");
 
     let Cost { seconds, scripts, published } = serve_all(&server, holder, waiters, &served).await;
-    // A release and a claim for each. Signs of life of those who wait travel together.
+    // A release and a claim for each. Heartbeats of those who wait travel together.
     let signs = seconds * CROWD.div_ceil(64);
     assert!(scripts <= 2 * CROWD + CROWD / 10 + signs, "{scripts} calls for {CROWD} hand-overs");
     assert!(published <= CROWD / 10, "{published} messages to ourselves");

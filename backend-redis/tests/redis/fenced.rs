@@ -69,9 +69,9 @@ async fn an_equal_token_of_another_owner_is_refused() {
     refused(&server, &other, &mut conn).await;
     write("mine again", &mine, &mut conn).await.expect("the same holder");
     let fence = stored(&server).1;
-    let secret = mine.claim().owner().as_uuid().simple().to_string();
+    let secret = format!("{:032x}", mine.claim().owner().as_u128());
     assert!(fence.contains("42:") && !fence.contains(&secret), "{fence}");
-    // Left by an owner whom nobody knows.
+    // From an unknown owner.
     tell(&server, &["SET", FENCE, "42:"]);
     refused(&server, &mine, &mut conn).await;
     write("later", &granted(43), &mut conn).await.expect("the latest");

@@ -21,7 +21,7 @@ const PROVISIONAL: Duration = Duration::from_secs(3);
 
 type Waiting = JoinHandle<lockcore::Result<LockGuard>>;
 
-/// Starts a waiter, and returns when so many stand in the queue.
+/// Starts a waiter, and returns when this number of claims is in the queue.
 async fn wait(locks: &Locks, ttl: Duration, place: usize) -> Waiting {
     let waiting = tokio::spawn(locks.lock("a").ttl(ttl).wait(Duration::from_mins(1)).into_future());
     queued(locks, "a", place).await;
@@ -51,7 +51,7 @@ async fn one_call_and_one_message_hand_the_lock_over_and_the_keeper_extends_it()
     holder.release().await.expect("held");
     let guard = turn(waiting).await;
     let (scripts, published) = (calls(&server, "evalsha"), calls(&server, "publish"));
-    // Signs of life and renewals come on top, seldom.
+    // Heartbeats and renewals come on top, seldom.
     assert!((1..=2).contains(&scripts) && published == 1, "{scripts} calls, {published} messages");
     assert!(guard.is_held());
     let value = tell(&server, &["GET", LOCK]);

@@ -60,8 +60,8 @@ async fn they_exclude_each_other(mut pair: Pair) {
     assert_eq!(pair.other.ask("try a 10000"), "no");
     assert_eq!(pair.other.ask("try b 10000"), "yes", "another name is another lock");
     guard.release().await.expect("held");
-    // A release of ours answers when a majority of nodes has heard of it.
-    until("all have heard of it", || pair.servers.iter().all(|server| keys(server) == ["b"])).await;
+    // A release of ours answers when a majority of nodes has carried it out.
+    until("all have carried it out", || pair.servers.iter().all(|server| keys(server) == ["b"])).await;
     assert_eq!(pair.other.ask("try a 10000"), "yes");
     until("the lock's name is the key", || pair.servers.iter().all(|server| keys(server) == ["a", "b"]))
         .await;
@@ -78,7 +78,7 @@ async fn they_exclude_each_other(mut pair: Pair) {
     pair.nothing_is_left().await;
 }
 
-/// A waiter of ours has the lock soon after the other program has let go, which tells nobody.
+/// A waiter of ours has the lock soon after the other program has released it without a notification.
 async fn the_wait_for_it_is_short(mut pair: Pair) {
     let waiters = [client(&pair.url).await, client(&pair.url).await];
     let mut times = Vec::new();
@@ -232,7 +232,7 @@ async fn redis_py_and_we_do_not_touch_each_others_locks() {
     neither_touches_the_others(pair, &calls, "LockNotOwnedError").await;
 }
 
-/// redis-py sets no end unless it is told to.
+/// redis-py sets no expiry without `timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_redis_py_without_an_end() {
     let Some(mut pair) = Pair::with_redis_py().await else { return };

@@ -29,4 +29,4 @@ mod strict;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
-mod unheard;
+mod unnotified;

@@ -121,7 +121,7 @@ fn nobody_waits(server: &Redis) {
     tell(server, &["EVAL", &format!("{script} return 1"), "2", queue, waiters]);
 }
 
-/// One that was let in with others, and does not come, keeps nobody out for long.
+/// A member that was granted the lock with others, and hangs, blocks the lock only for its provisional lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_let_in_and_does_not_come_is_passed_over() {
     let Some(server) = redis().await else { return };
@@ -203,7 +203,7 @@ async fn each_lease_of_a_call_has_its_own_answer() {
         let claim = claim_as(mode, &format!("{}/{n}", mode.code()), Duration::from_secs(10));
         grants.push(take(&*one, &claim).await.expect("a free lock"));
     }
-    // Some are given up, and the key of one of them is used by another program.
+    // Some are released, and the key of one of them is used by another program.
     let gone = |n: usize| n.is_multiple_of(4) || n == 1 || n == 3;
     for (n, grant) in grants.iter().enumerate().filter(|(n, _)| gone(*n)) {
         one.release(grant.claim()).await.expect("an answer");

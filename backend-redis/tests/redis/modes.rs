@@ -1,4 +1,4 @@
-//! Readers, writers and semaphores: who comes in when, with how many commands and messages.
+//! Readers, writers and semaphores: the order of grants, and the number of commands and messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +73,7 @@ async fn a_crowd_of_readers_and_writers_keeps_its_order() {
     println!(
         "{CROWD} readers, a writer, and both once more in {took:?}: {scripts} script calls, {published} messages"
     );
-    // A word for each who is let in. Calls that meet travel together, and signs of life come on top.
+    // One message for each grant. Requests share calls, and heartbeats are extra commands.
     let seconds = usize::try_from(took.as_secs()).expect("a small number");
     // One after the other, each by its own timer, they would take longer.
     assert!(took < Duration::from_secs(15), "{took:?}");
@@ -82,7 +82,7 @@ async fn a_crowd_of_readers_and_writers_keeps_its_order() {
     until("nothing is left", || keys(&server).is_empty()).await;
 }
 
-/// A permit that is given up wakes one, not all.
+/// A permit that is released wakes one, not all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_wakes_one_of_many() {
     let Some(server) = redis().await else { return };
@@ -111,7 +111,7 @@ async fn a_permit_wakes_one_of_many() {
     until("nothing is left", || keys(&server).is_empty()).await;
 }
 
-/// Readers come in behind the one who was the writer, and the next writer waits for all of them.
+/// Readers join the former writer, and the next writer waits for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downgrade_lets_the_readers_at_the_head_in() {
     let Some(server) = redis().await else { return };
@@ -162,7 +162,7 @@ async fn a_downgrade_whose_answer_is_lost_is_repeated() {
             .expect("held");
         one.release(reader.claim()).await.expect("an answer");
         assert_eq!(keys(&server), [""; 0]);
-        let error = one.downgrade(&grant).await.expect_err("given up");
+        let error = one.downgrade(&grant).await.expect_err("released");
         assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
     }
     assert_eq!(proxy.dropped_replies(), 3);

@@ -63,7 +63,7 @@ async fn they_exclude_each_other(other: Other) {
         guard.release().await.expect("untouched");
         assert!(keys(&server).is_empty());
     }
-    // While it holds, none of ours comes in, and it is shown.
+    // While it holds the lock, claims of ours are refused, and it is shown.
     assert!((other.take)(&server, "a", other.value));
     for request in [locks.lock("a"), locks.read("a")] {
         assert!(request.try_now().await.expect("an answer").is_none());
@@ -74,7 +74,7 @@ async fn they_exclude_each_other(other: Other) {
     assert_eq!(status.holders[0].label, "another program");
     assert!(!format!("{status:?}").contains(&other.value[..8]), "{status:?}");
     assert!(other.extend(&server, "a"), "it is still its own");
-    // It tells nobody when it is done, so the first of our waiters asks.
+    // Its release sends no notification, so the first waiter polls.
     let waiting = tokio::spawn(locks.lock("a").into_future());
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(other.release(&server, "a"));

@@ -18,7 +18,7 @@ async fn pair() -> Option<(Redis, Redis, String)> {
     }
     let master = redis().await?;
     let replica = Redis::start_replica(master.addr(), &in_memory()).await.expect("a replica starts");
-    // It hears of changes from its first sign of life on, which comes within a second.
+    // It receives changes from its first acknowledgement on, which comes within a second.
     tell(&master, &["SET", "first", "1"]);
     until("in step", || !keys(&replica).is_empty()).await;
     tell(&master, &["DEL", "first"]);
@@ -81,7 +81,7 @@ async fn a_lock_that_is_handed_over_is_confirmed_before_it_is_held() {
     assert!(!waiting.is_finished(), "no replica has the grant");
     waiting.abort();
     replica.resume().expect("it runs");
-    let guard = one.lock("a").wait(Duration::from_mins(1)).await.expect("given up, and confirmed");
+    let guard = one.lock("a").wait(Duration::from_mins(1)).await.expect("released, and confirmed");
     let waiting = tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future());
     queued(&one, "a", 1).await;
     guard.release().await.expect("held");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockcore::{Error, ErrorKind, Locks, Renewal, Result};
+use lockcore::{Error, ErrorKind, Locks, Renewal, Requirement, Result};
 use testbed::Redis;
 
 use crate::logs;
@@ -98,7 +98,7 @@ async fn every_mode(one: &Locks, two: &Locks) -> Result<()> {
     second.release().await?;
     assert_eq!(one.force_release("a").await?, 1);
     assert_eq!(reader.release().await.expect_err("not held").kind(), ErrorKind::Lost);
-    if one.capabilities().permits {
+    if one.capabilities().promises(Requirement::Permits) {
         let permits = [one.permit("a", 2).await?, two.permit("a", 2).await?];
         let given_up = two.permit("a", 2).wait(Duration::from_millis(50)).await;
         assert_eq!(given_up.expect_err("taken").kind(), ErrorKind::TimedOut);
@@ -205,6 +205,27 @@ async fn a_node_of_redlock_says_so_too() {
     assert_refused(&refusal(&url).await, &["user or password is wrong"]);
 }
 
+/// A list of all locks reads all keys, which the smallest set does not allow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listing_needs_scan() {
+    let (Some(server), Some(nodes)) = (redis().await, three().await) else { return };
+    let checked = [&rights()[..], &["+info", "+config|get"]].concat();
+    let more = |rights: &[&'static str]| [rights, &["+scan"]].concat();
+    for (minimal, scanning) in [
+        (url_of(&server, "app", &rights()), url_of(&server, "lister", &more(&rights()))),
+        (redlock_url_of(&nodes, "app", &checked), redlock_url_of(&nodes, "lister", &more(&checked))),
+    ] {
+        let (app, lister) = (client(&minimal).await, client(&scanning).await);
+        let guard = app.lock("a").await.expect("a free lock");
+        assert_refused(&app.held().await.expect_err("not allowed"), &["lacks a right", "scan"]);
+        // Locks that it can name are shown all the same.
+        assert!(app.inspect("a").await.expect("an answer").is_held());
+        let held = lister.held().await.expect("allowed");
+        assert_eq!(held.iter().map(|lock| lock.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        guard.release().await.expect("held");
+    }
+}
+
 /// A right that is taken away later is missed by the operation that needs it, which names it where the server does, and
 /// what it did is taken back as far as the rights go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,7 +256,7 @@ async fn a_right_that_is_taken_away_later_is_named() {
         let error = locks.lock("a").wait(Duration::from_secs(3)).await.expect_err("not allowed");
         assert_refused(&error, &["lacks a right"]);
         tell(&server, &["ACL", "SETUSER", "app", &format!("+{command}")]);
-        until("the place in the queue is given up", || keys(&server) == ["lockwell:a"]).await;
+        until("the place in the queue is left", || keys(&server) == ["lockwell:a"]).await;
     }
     for command in ["del", "exists"] {
         tell(&server, &["ACL", "SETUSER", "app", &format!("-{command}")]);

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use lockcore::{ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode};
+use lockcore::{ErrorKind, FencingToken, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode, Requirement};
 use testbed::{Durability, RedisSentinel};
 
 use crate::asking::claim;
@@ -41,7 +41,7 @@ async fn settled(guard: &LockGuard) -> LeaseState {
 async fn a_new_master_is_found_and_locks_go_on() {
     let Some(group) = start().await else { return };
     let (one, two) = (client(&group.url()).await, client(&group.url()).await);
-    assert!(!one.capabilities().failover_safe);
+    assert!(!one.capabilities().promises(Requirement::FailoverSafe));
     let kept = one.lock("kept").ttl(Duration::from_secs(20)).await.expect("a free lock");
     let before = one.lock("a").await.expect("a free lock");
     let token = before.token();
@@ -72,13 +72,13 @@ async fn a_lock_that_the_new_master_has_not_is_told_to_be_lost() {
     let before = one.lock("a").await.expect("a free lock");
     let token = before.token();
     before.release().await.expect("held");
-    // From here on the replica hears of nothing.
+    // From here on the replica receives no changes.
     tell(group.master(), &["ACL", "SETUSER", "default", "-psync", "-sync"]);
     tell(group.master(), &["CLIENT", "KILL", "TYPE", "replica"]);
     let guard = one.lock("a").ttl(Duration::from_secs(20)).await.expect("a free lock");
     group.master().kill().expect("it runs");
     let (thief, took) = lock_at_last(&two, "a").await;
-    println!("a lock at the new master, which had not heard of it, after {took:?}");
+    println!("a lock at the new master, which did not have it, after {took:?}");
     assert!(thief.token() > guard.token() && guard.token() > token);
     // Two guards say "held" until the next renewal: this is what failover_safe=false says.
     let loss = tokio::time::timeout(guard.time_left(), guard.lost()).await;

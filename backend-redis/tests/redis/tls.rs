@@ -1,4 +1,4 @@
-//! TLS with real servers: who trusts whom.
+//! TLS with real servers: certificates on both sides.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -19,7 +19,7 @@ async fn next(locks: &Locks) -> FencingToken {
     token
 }
 
-/// The holder hears of its loss from the server, before its lease would have ended.
+/// The holder learns of its loss from the server, before its lease would have ended.
 async fn told(guard: &LockGuard) {
     let loss = tokio::time::timeout(guard.time_left(), guard.lost()).await;
     assert_eq!(loss.expect("told before the end of the lease"), Loss::Taken);

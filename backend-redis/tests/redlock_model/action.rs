@@ -10,7 +10,7 @@ pub(crate) enum Tardy {
     Ask(u8),
     /// Phase 2.
     Raise,
-    /// The giving back of its vote.
+    /// The release of its vote.
     Back(u8),
 }
 
@@ -30,17 +30,17 @@ pub(crate) enum Action {
         again: bool,
     },
     /// The answer reaches the claim.
-    Hear {
+    Receive {
         claim: usize,
         node: usize,
         answer: Answer,
     },
     /// The answers of these nodes reach the claim, in the lean world.
-    HearVotes {
+    ReceiveVotes {
         claim: usize,
         nodes: Set,
     },
-    HearInstalls {
+    ReceiveInstalls {
         claim: usize,
     },
     /// Phase 2 reaches a node.
@@ -49,12 +49,12 @@ pub(crate) enum Action {
         node: usize,
         again: bool,
     },
-    HearRaise {
+    ReceiveRaise {
         claim: usize,
         node: usize,
         ok: bool,
     },
-    /// The claim gives its round up and begins another.
+    /// The claim ends its round and begins another.
     Again {
         claim: usize,
     },
@@ -79,7 +79,7 @@ pub(crate) enum Action {
         node: usize,
     },
     /// A majority has answered.
-    HearTurns {
+    ReceiveTurns {
         claim: usize,
     },
     /// The claim is over: released, or its time has run out.
@@ -96,11 +96,11 @@ pub(crate) enum Action {
         node: usize,
     },
     /// A majority has confirmed it. The nodes that said that they have lost the lock are to get it again.
-    HearRenewal {
+    ReceiveRenewal {
         claim: usize,
     },
     /// That reaches a node.
-    Plant {
+    Reinstate {
         claim: usize,
         node: usize,
     },
@@ -161,22 +161,22 @@ impl Action {
             Self::Ask { claim, node, again } => {
                 format!("node {} takes phase 1 of {}{}", number(node), name(claim), twice(again))
             }
-            Self::Hear { claim, node, answer } => {
-                format!("{} hears {answer:?} from node {}", name(claim), number(node))
+            Self::Receive { claim, node, answer } => {
+                format!("{} receives {answer:?} from node {}", name(claim), number(node))
             }
-            Self::HearVotes { claim, nodes } => {
+            Self::ReceiveVotes { claim, nodes } => {
                 let mut nodes: Vec<usize> = nodes.members().map(number).collect();
                 nodes.sort_unstable();
-                format!("{} hears the votes of the nodes {nodes:?}", name(claim))
+                format!("{} receives the votes of the nodes {nodes:?}", name(claim))
             }
             Self::Raise { claim, node, again } => {
                 format!("node {} takes phase 2 of {}{}", number(node), name(claim), twice(again))
             }
-            Self::HearRaise { claim, node, ok } => {
+            Self::ReceiveRaise { claim, node, ok } => {
                 let answer = if ok { "installed" } else { "refused" };
-                format!("{} hears \"{answer}\" from node {}", name(claim), number(node))
+                format!("{} receives \"{answer}\" from node {}", name(claim), number(node))
             }
-            Self::HearInstalls { claim } => format!("{} hears that its token is installed", name(claim)),
+            Self::ReceiveInstalls { claim } => format!("{} learns that its token is installed", name(claim)),
             Self::Again { claim } => format!("{} tries again", name(claim)),
             Self::Late { claim, node, late } => {
                 let what = match late {
@@ -190,8 +190,8 @@ impl Action {
             Self::Renew { claim, node } => {
                 format!("node {} takes the renewal of {}", number(node), name(claim))
             }
-            Self::HearRenewal { claim } => format!("{} hears that it is renewed", name(claim)),
-            Self::Plant { claim, node } => {
+            Self::ReceiveRenewal { claim } => format!("{} learns that it is renewed", name(claim)),
+            Self::Reinstate { claim, node } => {
                 format!("node {} takes the lock of {} that it had lost", number(node), name(claim))
             }
             Self::Force { claim } => format!("an operator frees the lock of {} by force", name(claim)),
@@ -203,7 +203,7 @@ impl Action {
             Self::Turn { claim, node } => {
                 format!("{} becomes a reader at node {}", name(claim), number(node))
             }
-            Self::HearTurns { claim } => format!("{} hears that it is a reader", name(claim)),
+            Self::ReceiveTurns { claim } => format!("{} learns that it is a reader", name(claim)),
             Self::End { claim } => format!("{} is over", name(claim)),
             Self::Extend { claim } => format!("{} extends its leases", name(claim)),
             Self::Stranger { node } => format!("a claim for another name raises node {}", number(node)),

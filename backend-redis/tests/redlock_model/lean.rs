@@ -5,9 +5,9 @@
 //! * The answers `Held` and `Refused` bring no grant nearer, so they are lost. A request that would be answered so is
 //!   lost too. What remains of a lease that runs out is that somebody else may take the lock: a node votes for whoever
 //!   asks, and the lock is the last one's.
-//! * A vote that makes no majority changes nothing outside the claim. So the claim hears a majority of votes in one
+//! * A vote that makes no majority changes nothing outside the claim. So the claim receives a majority of votes in one
 //!   step, and later ones one by one, since they may lead to a request of phase 2.
-//! * In the same way it hears the answers to phase 2 in one step, when they decide.
+//! * In the same way it receives the answers to phase 2 in one step, when they decide.
 //!
 //! `tokens::the_lean_world_reaches_the_same_grants` compares both.
 
@@ -36,18 +36,18 @@ impl State {
                 let mut voters = Set::default();
                 (0..self.nodes.len()).filter(counts).for_each(|node| voters.add(node));
                 let majorities = voters.subsets().filter(|set| set.len() == tally.majority());
-                actions.extend(majorities.map(|nodes| Action::HearVotes { claim, nodes }));
+                actions.extend(majorities.map(|nodes| Action::ReceiveVotes { claim, nodes }));
             }
             Phase::Asking(..) => {
                 for node in (0..self.nodes.len()).filter(counts) {
-                    actions.extend(it.vote(node).map(|vote| Action::Hear {
+                    actions.extend(it.vote(node).map(|vote| Action::Receive {
                         claim,
                         node,
                         answer: Answer::Vote(vote),
                     }));
                 }
                 if let Step::Granted(_) = it.heard_installs() {
-                    actions.push(Action::HearInstalls { claim });
+                    actions.push(Action::ReceiveInstalls { claim });
                 }
             }
             _ => {}
@@ -94,7 +94,7 @@ impl State {
             let vote = it.vote(node).filter(|_| nodes.has(node));
             if let (Some(vote), Phase::Asking(tally, _)) = (vote, &mut it.phase) {
                 step = tally.vote(node, Answer::Vote(vote));
-                it.lines[node].heard = true;
+                it.lines[node].received = true;
             }
         }
         self.follow(claim, step);
@@ -120,7 +120,7 @@ impl Claim {
         }
     }
 
-    /// What the tally says once it has heard all answers to phase 2.
+    /// What the tally says once it has received all answers to phase 2.
     fn heard_installs(&self) -> Step {
         let mut step = Step::Wait;
         if let Phase::Asking(tally, _) = &self.phase {

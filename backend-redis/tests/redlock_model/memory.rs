@@ -21,7 +21,7 @@ pub(crate) enum Check {
     AtTheNode,
     /// The node sets the lock, and raises its counter; the claim knows that this vote does not count.
     WhenGiven,
-    /// The same, and the claim asks whether the node has a vote when it hears the answer.
+    /// The same, and the claim asks whether the node has a vote when it receives the answer.
     WhenHeard,
 }
 

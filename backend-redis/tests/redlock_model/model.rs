@@ -1,4 +1,4 @@
-//! The model: which worlds there are, what can happen in them, and what must hold.
+//! The model: its configurations, the actions that are possible, and the properties that must hold.
 
 use stateright::{Model, Property};
 
@@ -13,7 +13,7 @@ pub(crate) const DOUBLE: &str = "a writer and another consider themselves the ho
 pub(crate) const EXCLUSIVE: &str = "a writer is the only holder";
 pub(crate) const TOGETHER: &str = "two readers hold the lock";
 
-/// A world to be searched.
+/// A configuration to be searched.
 #[derive(Clone, Debug)]
 pub(crate) struct Redlock {
     pub(crate) nodes: usize,
@@ -30,12 +30,12 @@ pub(crate) struct Redlock {
     pub(crate) duplicates: u8,
     /// How many times a claim for another name raises a counter, where names share counters.
     pub(crate) strangers: u8,
-    /// How many times a claim gives a round up and tries again.
+    /// How many times a claim ends a round and tries again.
     pub(crate) rounds: u8,
     /// How many renewals are sent, and how many times an operator frees a lock by force.
     pub(crate) renewals: u8,
     pub(crate) forces: u8,
-    /// Whether a claim may give up on one node.
+    /// Whether a claim may stop waiting for a node.
     pub(crate) timeouts: bool,
     /// Whether granted claims write to the resource.
     pub(crate) writes: bool,
@@ -261,8 +261,8 @@ impl Model for Redlock {
             Action::Force { claim } => state.force(claim, self.twist),
             Action::BeginRenewal { .. }
             | Action::Renew { .. }
-            | Action::HearRenewal { .. }
-            | Action::Plant { .. } => state.renewal(action, self.twist),
+            | Action::ReceiveRenewal { .. }
+            | Action::Reinstate { .. } => state.renewal(action, self.twist),
             Action::Stranger { node } => {
                 state.nodes[node].counter += 1;
                 state.strangers -= 1;
@@ -273,17 +273,17 @@ impl Model for Redlock {
             }
             Action::Begin { .. }
             | Action::Ask { .. }
-            | Action::Hear { .. }
+            | Action::Receive { .. }
             | Action::Raise { .. }
-            | Action::HearRaise { .. }
+            | Action::ReceiveRaise { .. }
             | Action::Again { .. }
             | Action::Late { .. }
             | Action::StepDown { .. }
             | Action::Turn { .. }
-            | Action::HearTurns { .. }
+            | Action::ReceiveTurns { .. }
             | Action::End { .. } => state.protocol(action, self),
-            Action::HearVotes { claim, nodes } => state.hear_votes(claim, nodes),
-            Action::HearInstalls { claim } => state.hear_installs(claim),
+            Action::ReceiveVotes { claim, nodes } => state.hear_votes(claim, nodes),
+            Action::ReceiveInstalls { claim } => state.hear_installs(claim),
             _ => state.memory(action, self.forgetting?),
         }
         state.tidy();

@@ -29,7 +29,7 @@ impl Redlock {
             match it.phase {
                 Phase::Granted(_) if !it.reads => actions.push(Action::StepDown { claim }),
                 Phase::Turning(_, turned) if turned.len() > self.nodes / 2 => {
-                    actions.push(Action::HearTurns { claim });
+                    actions.push(Action::ReceiveTurns { claim });
                 }
                 _ => {}
             }
@@ -59,12 +59,12 @@ impl Redlock {
                 actions.extend(may_repeat.then_some(Action::Raise { claim, node, again: true }));
             }
             if self.check() != Check::WhenHeard || state.nodes[node].memory.is_whole() {
-                actions.extend(line.answers.iter().map(|&answer| Action::Hear { claim, node, answer }));
+                actions.extend(line.answers.iter().map(|&answer| Action::Receive { claim, node, answer }));
             }
-            if self.timeouts && !line.heard {
-                actions.push(Action::Hear { claim, node, answer: Answer::Silent });
+            if self.timeouts && !line.received {
+                actions.push(Action::Receive { claim, node, answer: Answer::Silent });
             }
-            actions.extend(line.replies.members().map(|reply| Action::HearRaise {
+            actions.extend(line.replies.members().map(|reply| Action::ReceiveRaise {
                 claim,
                 node,
                 ok: reply == INSTALLED,
@@ -83,7 +83,7 @@ impl State {
             }
             Action::StepDown { claim } => self.step_down(claim),
             Action::Turn { claim, node } => self.turn(claim, node),
-            Action::HearTurns { claim } => {
+            Action::ReceiveTurns { claim } => {
                 let it = &mut self.claims[claim];
                 it.reads = true;
                 it.phase = it.token().map_or(Phase::Failed, Phase::Granted);
@@ -98,7 +98,7 @@ impl State {
                 }
                 self.duplicates -= u8::from(again);
             }
-            Action::Hear { claim, node, answer } => self.hear(claim, node, answer, twist),
+            Action::Receive { claim, node, answer } => self.receive(claim, node, answer, twist),
             Action::Raise { claim, node, again } => {
                 let line = &mut self.claims[claim].lines[node];
                 if let Some(token) = if again { line.raise } else { line.raise.take() } {
@@ -123,7 +123,7 @@ impl State {
                     self.install(claim, node, round, token, twist);
                 }
             }
-            Action::HearRaise { claim, node, ok } => {
+            Action::ReceiveRaise { claim, node, ok } => {
                 let line = &mut self.claims[claim].lines[node];
                 line.replies = Set::default();
                 if let Phase::Asking(tally, _) = &mut self.claims[claim].phase {
@@ -145,7 +145,7 @@ impl State {
         let it = &mut self.claims[claim];
         (it.floor, it.after, it.phase) = (floor, after, Phase::Asking(tally, None));
         for line in &mut it.lines {
-            (line.ask, line.heard) = (true, false);
+            (line.ask, line.received) = (true, false);
         }
     }
 
@@ -212,7 +212,7 @@ impl State {
         Answer::Vote(number)
     }
 
-    /// The writer is no holder until it hears that it is a reader.
+    /// The writer is no holder until it learns that it is a reader.
     fn step_down(&mut self, claim: usize) {
         let it = &mut self.claims[claim];
         it.phase = it.token().map_or(Phase::Failed, |token| Phase::Turning(token, Set::default()));
@@ -250,9 +250,9 @@ impl State {
         }
     }
 
-    fn hear(&mut self, claim: usize, node: usize, answer: Answer, twist: Option<Twist>) {
+    fn receive(&mut self, claim: usize, node: usize, answer: Answer, twist: Option<Twist>) {
         let it = &mut self.claims[claim];
-        it.lines[node].heard = true;
+        it.lines[node].received = true;
         if let Phase::Asking(tally, token) = &mut it.phase {
             let answer = match (answer, *token) {
                 (Answer::Vote(vote), Some(token)) if twist == Some(Twist::HigherIsInstalled) => {

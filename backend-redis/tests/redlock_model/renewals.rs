@@ -19,11 +19,11 @@ impl State {
             actions.extend((self.renewals > 0).then_some(Action::BeginRenewal { claim }));
             actions.extend((self.forces > 0).then_some(Action::Force { claim }));
             let enough = if twist == Some(Twist::RenewByMinority) { 1 } else { self.nodes.len() / 2 + 1 };
-            actions.extend((it.extended.len() >= enough).then_some(Action::HearRenewal { claim }));
+            actions.extend((it.extended.len() >= enough).then_some(Action::ReceiveRenewal { claim }));
         }
         for (node, line) in it.lines.iter().enumerate() {
             actions.extend(line.renew.map(|_| Action::Renew { claim, node }));
-            actions.extend(line.plant.map(|_| Action::Plant { claim, node }));
+            actions.extend(line.reinstate.map(|_| Action::Reinstate { claim, node }));
         }
     }
 
@@ -36,15 +36,15 @@ impl State {
                 it.lines.iter_mut().for_each(|line| line.renew = Some(it.renewed + 1));
             }
             Action::Renew { claim, node } => self.renew(claim, node, twist),
-            Action::HearRenewal { claim } => {
+            Action::ReceiveRenewal { claim } => {
                 let it = &mut self.claims[claim];
                 it.renewed += 1;
                 for node in it.bare.members() {
-                    it.lines[node].plant = Some(it.renewed);
+                    it.lines[node].reinstate = Some(it.renewed);
                 }
                 (it.extended, it.bare) = Default::default();
             }
-            Action::Plant { claim, node } => self.plant(claim, node),
+            Action::Reinstate { claim, node } => self.reinstate(claim, node),
             _ => unreachable!("{action:?} is no renewal"),
         }
     }
@@ -70,9 +70,9 @@ impl State {
     }
 
     /// The script that sets a lock again.
-    fn plant(&mut self, claim: usize, node: usize) {
+    fn reinstate(&mut self, claim: usize, node: usize) {
         let it = &mut self.claims[claim];
-        let Some(lease) = it.lines[node].plant.take() else { return };
+        let Some(lease) = it.lines[node].reinstate.take() else { return };
         let (Some(token), at) = (it.token(), &mut self.nodes[node]) else { return };
         let joins = it.reads && at.holders.iter().all(|other| other.reads) && !at.holds(claim);
         if at.holders.is_empty() || joins {

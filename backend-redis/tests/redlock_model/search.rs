@@ -42,7 +42,7 @@ pub(crate) fn finds(world: &Redlock, property: &'static str) -> Vec<String> {
     steps
 }
 
-/// A path there of fewer than so many states.
+/// A path there of fewer than this number of states.
 fn look(world: &Redlock, property: &'static str, below: usize) -> Option<Vec<(State, Option<Action>)>> {
     let wanted = HasDiscoveries::AnyOf([property].into());
     let checker = world.clone().checker().finish_when(wanted).target_max_depth(below).spawn_bfs().join();

@@ -130,7 +130,7 @@ pub(crate) struct Line {
     /// Its answers: more than one when the request was duplicated. Sorted.
     pub(crate) answers: Vec<Answer>,
     /// The claim has taken an answer; it takes no other.
-    pub(crate) heard: bool,
+    pub(crate) received: bool,
     /// The request of phase 2, with the token.
     pub(crate) raise: Option<u64>,
     /// Its answers: `REFUSED` or `INSTALLED`, or both if the request was duplicated.
@@ -138,7 +138,7 @@ pub(crate) struct Line {
     pub(crate) late: Late,
     /// A renewal, the how manieth, and the setting of a lock that the node had lost.
     pub(crate) renew: Option<u8>,
-    pub(crate) plant: Option<u8>,
+    pub(crate) reinstate: Option<u8>,
 }
 
 /// Requests of an earlier round that are still under way: those of both phases, and what gives its vote back. Nobody
@@ -267,9 +267,9 @@ impl State {
             let (asking, over) = (matches!(claim.phase, Phase::Asking(..)), claim.is_over());
             for line in &mut claim.lines {
                 if !asking {
-                    (line.heard, line.replies) = (true, Set::default());
+                    (line.received, line.replies) = (true, Set::default());
                 }
-                if line.heard {
+                if line.received {
                     line.answers.clear();
                 }
                 // Of a claim that is over, everything may go at any moment.

@@ -19,7 +19,7 @@ fn a_claim_may_try_again_under_the_same_owner() {
 }
 
 #[test]
-fn a_claim_may_give_up_on_a_node() {
+fn a_claim_may_stop_waiting_for_a_node() {
     holds(Redlock { timeouts: true, floors: &[0], ..Redlock::new(3, 2) });
 }
 

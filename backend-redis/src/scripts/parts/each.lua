@@ -1,5 +1,5 @@
--- Carries out the claims of a call, so that one that fails does not keep the others from being served. The call has so many
--- keys and four arguments in front; then each claim has so many keys, the lock first, and so many arguments.
+-- Carries out each claim of a call by itself, so that one that fails does not affect the others. `front`: the number of keys
+-- before those of the claims, beside four arguments. `keys` and `args`: how many each claim has; its first key is the lock.
 local function each(front, keys, args, carry_out)
   local answers = {}
   for claim = 1, (#KEYS - front) / keys do

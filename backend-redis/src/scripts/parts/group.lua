@@ -1,9 +1,9 @@
--- Those who hold a lock together: readers, or the holders of a semaphore's permits.
+-- Groups: readers, or the holders of a semaphore's permits, hold a lock together.
 --
--- Meanwhile the lock's own key says GROUP .. MODE and lasts as long as the last of them, so that others see a lock that is
--- held. `members` is a sorted set of owners by the end of their leases, in microseconds; `details` is a hash from owner to
--- TOKEN:SINCE:ROUND:LABEL, or '' for one that has been let in from the queue and has not come yet. The lock's key
--- decides: without it, or with another value, the other two are left over from a group that is over.
+-- Meanwhile the value of the lock's key is GROUP .. MODE, and it expires with the longest lease, so that other programs see
+-- a lock that is held. `members` is a sorted set of owners by the end of their leases, in microseconds; `details` is a hash from owner to
+-- TOKEN:SINCE:ROUND:LABEL, or '' for a member that an earlier version has granted from the queue. The lock's key decides:
+-- without it, or with another value, the other two are left over from a group that has ended.
 local GROUP = '\31group:'
 
 -- The mode of the group that this value of the lock's key stands for.
@@ -11,7 +11,7 @@ local function mode_of(value)
   return string.match(value, '^\31group:(-?%d+)$')
 end
 
--- Drops members whose leases are over, and says whether any is left.
+-- Removes members whose leases have ended. Returns whether any is left.
 local function is_alive(members, details)
   while true do
     local first = redis.call('ZRANGE', members, 0, 0, 'WITHSCORES')
@@ -22,7 +22,7 @@ local function is_alive(members, details)
   end
 end
 
--- Lets the lock last exactly as long as its last member.
+-- Sets the expiry of the lock to the end of its longest lease.
 local function span(lock, members, details)
   local ends = tonumber(redis.call('ZRANGE', members, -1, -1, 'WITHSCORES')[2])
   -- Leases end to the microsecond, keys to the millisecond.
@@ -36,7 +36,7 @@ local function set_lease(members, owner, microseconds)
   redis.call('ZADD', members, string.format('%.0f', now + microseconds), owner)
 end
 
--- Begins a group without members: what an earlier one left behind is not theirs.
+-- Begins a group without members. Members that an earlier group has left behind are removed.
 local function begin_group(lock, members, details, mode, ttl)
   redis.call('DEL', members, details)
   redis.call('SET', lock, GROUP .. mode, 'PX', ttl)

@@ -1,5 +1,5 @@
--- Redlock: raises a token counter by so many, or to the floor that is the same at all nodes, and answers what it is now.
--- The lock is set afterwards: what fails in between leaves numbers unused, and no lock without its number.
+-- Redlock: raises a token counter by this number, or to the floor, which is the same at all nodes. Returns the new value. The
+-- lock is set afterwards: a failure in between leaves numbers unused, but no lock without its number.
 local function raise(counter, floor, many)
   local raised = tonumber(redis.call('GET', counter) or 0) + many
   -- A floor from a clock that is far ahead would use the numbers up for everybody.

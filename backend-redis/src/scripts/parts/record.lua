@@ -1,7 +1,7 @@
--- The record of a claim is OWNER:TOKEN:SINCE:ROUND:LABEL. At a node of Redlock it belongs to the owner *and* the round: what
--- one round sends must not touch what another round has.
+-- The record of a claim is OWNER:TOKEN:SINCE:ROUND:LABEL. At a node of Redlock it belongs to the owner *and* the round:
+-- requests of one round must not change records of another.
 
--- What the owner has of a lock, if anything: the lock's value, or its record among the members of the group.
+-- The record of the owner, if there is one: the lock's value, or its record among the members of the group.
 local function record_of(value, group, details, owner)
   if not group then return value end
   local detail = redis.call('HGET', details, owner)

@@ -1,5 +1,5 @@
--- Takes so many tokens from the counter, and answers the last of them: above all before it, and not below the clock, so
--- that tokens rise over a flush or a lost counter. No command lowers the counter, not even for a moment. ARGV 1: after how
+-- Takes this number of tokens from the counter, and returns the last of them: higher than all before it, and not below the
+-- clock, so that tokens rise even after a flush or the loss of the counter. No command lowers the counter, not even for a moment. ARGV 1: after how
 -- many seconds an unused counter goes, '' for never.
 local last
 local function take_tokens(counter, many)

@@ -1,11 +1,11 @@
 -- The waiters of a lock. `queue` is a sorted set of owners by arrival on this server's clock. `waiters` is a hash:
---   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a sign of life, how the lock is to be held, whom
---            to tell
+--   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a heartbeat, how the lock is to be held, which
+--            waiter of which client to notify
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
---            provisional lease in milliseconds, the number of its last sign of life. Claims of Redlock and
---            of an earlier version have none: they are woken, and ask
+--            provisional lease in milliseconds, the number of its last heartbeat. Claims of Redlock and
+--            of an earlier version have none: they are notified, and ask
 --   =        =ENDS:CLIENT, the last exclusive grant to a waiter, until it is released: the end of its provisional lease, and
---            to whom. There is none where nobody else waits
+--            its client. There is none where nobody else waits
 -- ARGV 4 is how long a place is kept, in microseconds.
 local keep = tonumber(ARGV[4])
 
@@ -14,7 +14,7 @@ local function leave(queue, waiters, owner)
   return redis.call('ZREM', queue, owner)
 end
 
--- The first in the queue who still shows signs of life, and what is noted of it. Those before it lose their places.
+-- The first waiter in the queue that has given a heartbeat in time, and its fields. Those before it lose their places.
 local function first_of(queue, waiters)
   while true do
     local owner = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -22,7 +22,7 @@ local function first_of(queue, waiters)
     local text = redis.call('HGET', waiters, owner) or ''
     local ends, mode, client, ticket = string.match(text, '^(%d+):(-?%d+):(.*):(%d+)$')
     local left = ends and tonumber(ends) - now
-    -- One that lasts longer than any can is from before the clock was set back.
+    -- No place is kept for longer than this: the clock was set back.
     if left and left > 0 and left <= 60000000 then return owner, {mode = mode, client = client, ticket = ticket} end
     leave(queue, waiters, owner)
   end
@@ -31,7 +31,7 @@ end
 -- Takes or keeps a place, and says whether it is the first: 1 or 0. `waiter` is MODE:CLIENT:TICKET.
 local function keep_place(queue, waiters, owner, waiter, form)
   local tail = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-  -- What an earlier version, which does not know of all fields, has left behind.
+  -- Fields that an earlier version, which does not know them, has left behind.
   if not tail then redis.call('DEL', waiters) end
   local value = string.format('%.0f', now + keep) .. ':' .. waiter
   local new
@@ -50,9 +50,9 @@ local function keep_place(queue, waiters, owner, waiter, form)
   return redis.call('ZRANK', queue, owner) == 0 and 1 or 0
 end
 
--- The lock is free. If there is still a note of the last grant, that was not released: its lease has lapsed. Then none of its
--- client's waiters will ask, except those that have given a sign of life since. The others lose their places.
-local function drop_gone(queue, waiters)
+-- The lock is free. If there is still a note of the last grant, the grant was not released but has lapsed, so its client
+-- probably hangs: waiters of that client that have given no heartbeat since lose their places.
+local function drop_lapsed(queue, waiters)
   local ends, gone = string.match(redis.call('HGET', waiters, '=') or '', '^=(%d+):(.*)$')
   if not ends then return end
   redis.call('HDEL', waiters, '=')

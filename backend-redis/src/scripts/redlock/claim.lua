@@ -4,14 +4,14 @@
 -- KEYS  for each claim: the lock, its queue, its waiters, the members of the group that holds the lock,
 --       their details, the lock's token counter
 -- ARGV  1 to 4: as in claim.lua; then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0:
---       exclusive, -1: reader), waiter ('CLIENT:TICKET'; '' to leave no trace if refused), floor of the token, round
+--       exclusive, -1: reader), waiter ('CLIENT:TICKET'; '' to leave no record if refused), floor of the token, round
 -- Answer for each claim, in order:
 --       {1, vote}   the lock is the owner's, by this round; it raised the counter to exactly this number, by as many as it
 --                   wants at least
 --       others      as in claim.lua
 --
--- A writer that was refused at this node has a place in its queue: that lets no new readers in, until the writer has had
--- its turn or shows no signs of life. A writer is refused by a majority, so a stream of readers cannot starve it.
+-- A writer that was refused at this node has a place in its queue. Until the writer has had its turn, or gives no sign of
+-- life, the node grants nothing to new readers. A majority refuses the writer, so a stream of readers cannot starve it.
 
 -- include clock.lua
 -- include raise.lua
@@ -33,7 +33,7 @@ local function claim(a, value, lock, queue, waiters, members, details, counter)
   local mine = alike and record_of(value, group, details, owner)
   local token, since, its_round
   if is_of(mine, owner, '') then
-    -- What the claim has here, perhaps by an earlier round that has not given it back yet.
+    -- The record of the claim, perhaps of an earlier round whose vote was not released yet.
     token, since, its_round = string.match(mine, '^%x+:(%d+):(%d+):(%d+):')
     -- A late request: its round is over.
     if tonumber(its_round) > tonumber(round) then return {0, -2, 0, 0, now} end
@@ -60,15 +60,15 @@ local function claim(a, value, lock, queue, waiters, members, details, counter)
     end
     if waiter ~= '' then leave(queue, waiters, owner) end
     if mode == '-1' then
-      -- The next reader can come in, too. It may be waiting for a word.
+      -- The next reader can be granted the lock, too, and may wait for a notification.
       local first, waiter_of_first = first_of(queue, waiters)
       if first and waiter_of_first.mode == '-1' then
         redis.call('PUBLISH', waiter_of_first.client, waiter_of_first.ticket)
       end
     end
   elseif mode == '0' then
-    -- Asked again after a lost answer, the vote is the same. The lease counts from this request, as the asker's validity
-    -- does.
+    -- A request that is repeated after a lost answer gets the same vote. The lease counts from this request, as the claim's
+    -- validity does.
     redis.call('PEXPIRE', lock, ttl)
   end
   if mode == '-1' then

@@ -1,5 +1,5 @@
--- Redlock, phase 1 of exclusive claims at one node: takes locks that are free here, and raises their token counters. It leaves
--- no trace of a claim that is refused. The usual case, with no more than it needs. Several claims travel together.
+-- Redlock, phase 1 of exclusive claims at one node: takes locks that are free here, and raises their token counters. A
+-- refused claim leaves no record. The usual case, with as few commands as possible. One call serves several claims.
 --
 -- KEYS  for each claim: the lock, its token counter
 -- ARGV  for each claim: owner, ttl in milliseconds, label, floor of the token, round, how many tokens
@@ -7,9 +7,9 @@
 --       vote     the lock is the owner's, by this round; it raised the counter to exactly this number, by as many as it
 --                wants at least
 --       1        held by another
---       0        nothing was done: claim.lua of Redlock must look, since the holder is of another kind, or the owner itself
+--       0        nothing was done: claim.lua of Redlock must decide, since a group or the owner itself holds the lock
 --
--- The queue says whom a release wakes first. It keeps nobody from trying but new readers: nodes can disagree about the
+-- The queue only decides which waiter a release notifies first. It refuses nobody here, since nodes can disagree about the
 -- order.
 
 -- include clock.lua

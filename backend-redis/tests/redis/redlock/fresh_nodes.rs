@@ -1,4 +1,4 @@
-//! Nodes that have no vote yet, and what a claim is told about them.
+//! Nodes that have no vote yet, and the errors of claims.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use lockcore::ErrorKind;
 use testbed::Redis;
 
 use super::nodes;
-use crate::servers::{client, in_memory, on_disk, redlock_url, tell};
+use crate::servers::{client, in_memory, on_disk, redlock_url, tell, until};
 
 const LONGEST: Duration = Duration::from_secs(6);
 
@@ -107,4 +107,32 @@ async fn a_rewrite_of_the_file_costs_no_vote() {
         .release()
         .await
         .expect("held");
+}
+
+/// With `create=false` nothing is written before there is a claim, neither at nodes that remember nor at those whose counters are
+/// to be restored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_only_looks_writes_nothing() {
+    let (Some(remember), Some(forgot)) = (nodes(3, &on_disk()).await, nodes(3, &in_memory()).await) else {
+        return;
+    };
+    // From now on those that forgot can be repaired.
+    tokio::time::sleep(Duration::from_millis(2200)).await;
+    for nodes in [remember, forgot] {
+        let url = format!("{}?longest_ttl=1s", redlock_url(&nodes));
+        let locks = client(&format!("{url}&create=false")).await;
+        assert!(!locks.inspect("a").await.expect("an answer").is_held());
+        assert_eq!(locks.held().await.expect("an answer").len(), 0);
+        assert_eq!(locks.force_release("a").await.expect("an answer"), 0);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for node in &nodes {
+            assert_eq!(tell(node, &["DBSIZE"]), ":0\r\n", "{}", tell(node, &["KEYS", "*"]));
+        }
+        // It gets votes all the same.
+        let guard = locks.lock("a").ttl(Duration::from_millis(800)).wait(Duration::from_secs(20)).await;
+        guard.expect("votes").release().await.expect("held");
+        drop(client(&url).await);
+        let noted = |node| tell(node, &["EXISTS", "lockwell:\u{1f}token\u{1f}run"]).starts_with(":1");
+        until("every node has the note", || nodes.iter().all(noted)).await;
+    }
 }

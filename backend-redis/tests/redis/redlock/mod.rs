@@ -2,8 +2,8 @@
 
 mod addresses;
 mod fresh_nodes;
-mod planting;
 mod readers;
+mod reinstated;
 mod releases;
 mod restarts;
 mod rivals;
@@ -41,7 +41,7 @@ fn assembled(script: &str) -> String {
     .fold(script.to_owned(), |script, (name, part)| script.replace(&format!("-- include {name}.lua"), part))
 }
 
-/// Asks a node for its vote as `scripts/redlock/claim.lua` is told. `None` if it has none for this round.
+/// Asks a node for its vote by `scripts/redlock/claim.lua`. `None` if it has none for this round.
 fn ask_for_vote(node: &Redis, lock: &str, claim: &[&str]) -> Option<u64> {
     let script = assembled(include_str!("../../../src/scripts/redlock/claim.lua"));
     let call = ["EVAL", &script, "6", lock, "queue", "waiters", "members", "details", "counter"];

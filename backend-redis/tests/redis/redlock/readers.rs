@@ -86,7 +86,7 @@ async fn a_stream_of_readers_does_not_starve_a_writer() {
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
 }
 
-/// A node that does not hear of a downgrade keeps the lock as a writer's: that keeps writers out, and it is released.
+/// A node that the request for a downgrade does not reach keeps the lock as a writer's: it excludes writers, and is released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downgrade_needs_a_majority_only() {
     let Some(nodes) = three().await else { return };
@@ -118,7 +118,7 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     let value = tell(&nodes[0], &["GET", "lockwell:a"]);
     let value = value.lines().nth(1).expect("a value");
     let reader = one.downgrade(&grant).await.expect("held");
-    until("all nodes have heard", || nodes.iter().all(|node| keys(node).len() == 3)).await;
+    until("all nodes have answered", || nodes.iter().all(|node| keys(node).len() == 3)).await;
     tell(&nodes[0], &["FLUSHALL"]);
     tell(&nodes[0], &["SET", "lockwell:a", value, "PX", "5000"]);
     let renewal = one.renew(std::slice::from_ref(&reader), soon()).await.remove(0);
@@ -126,7 +126,7 @@ async fn what_is_left_of_a_writer_is_renewed_and_released_by_the_reader() {
     until("it is extended", || crate::asking::life(&nodes[0], "lockwell:a") > 20_000).await;
     one.release(reader.claim()).await.expect("an answer");
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
-    let error = one.downgrade(&grant).await.expect_err("given up");
+    let error = one.downgrade(&grant).await.expect_err("released");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:#}");
 }
 

@@ -10,7 +10,7 @@ use lockcore::Locks;
 use super::nodes;
 use crate::servers::{client, keys, on_disk, redlock_url, until};
 
-/// Takes and gives up the lock again and again. Says how often.
+/// Takes and releases the lock again and again. Says how often.
 async fn hammer(locks: Locks, taken: Arc<AtomicBool>, until: Instant) -> u32 {
     let mut turns = 0;
     while Instant::now() < until {

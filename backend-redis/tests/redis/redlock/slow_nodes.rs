@@ -40,7 +40,7 @@ async fn a_node_that_is_paused_costs_nothing() {
     without_one(&locks, "paused").await;
     let guard = locks.lock("a").await.expect("a majority");
     guard.release().await.expect("a majority");
-    // What it hears late is given back, too.
+    // A vote that comes late is released, too.
     nodes[0].resume().expect("it runs");
     tell(&nodes[0], &["PING"]);
     until("nothing is left", || nodes.iter().all(|node| keys(node).is_empty())).await;
@@ -89,7 +89,7 @@ async fn a_vote_that_comes_too_late_is_given_back() {
     let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
     let url = url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()]);
     let locks = client(&format!("{url}?node_timeout=50ms")).await;
-    // From here on the scripts are there, that of a vote that is given back as well.
+    // From here on the node has all scripts, including that of a release.
     locks.lock("a").await.expect("a free lock").release().await.expect("held");
     take(&nodes[1]);
     take(&nodes[2]);
@@ -151,7 +151,7 @@ async fn a_release_needs_a_majority_only() {
             nodes[2].restart().await.expect("it starts again");
         }
         nodes[2].resume().expect("it runs");
-        until("the third is told as well", || keys(&nodes[2]).is_empty()).await;
+        until("the third is released as well", || keys(&nodes[2]).is_empty()).await;
     }
 }
 

@@ -1,38 +1,38 @@
--- Gives claims in any mode up: what they hold, and their places in queues. Grants what is free then to those who wait.
--- Several claims travel together.
+-- Releases claims in any mode: locks that they hold, and their places in queues. Grants what is free then to waiters.
+-- One call serves several claims.
 --
 -- KEYS  1: the token counter; then for each claim: the lock, its queue, its waiters, the members of
 --       the group that holds the lock, their details
 -- ARGV  1: seconds after which an unused token counter goes, '' for never; 2: the caller's channel; 3: 'exact' if the count
 --       of listeners is to be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
---       then for each claim: owner, mode as in claim.lua, '1' if it may stand in the queue, Redlock's round whose vote is
---       given back, '' for all that the claim has
+--       then for each claim: owner, mode as in claim.lua, '1' if it may have a place in the queue, the round of Redlock
+--       whose vote is released, '' for all rounds
 -- Answer for each claim, in order:
---       {released, then what to tell waiters of the caller's own process}    released: 1 if it held the lock or a place,
---                              0 if it had neither. Those of other processes are told by a message: TICKET, to wake, or
---                              TICKET:TOKEN:ENDS:LEASE:SIGN, the lock is theirs: the end of the lease in microseconds, its
---                              length in milliseconds, the last sign of life that was seen
+--       {released, notifications for waiters of the caller's client..}    released: 1 if it held the lock or had a place, else
+--                              0. Other clients are notified by messages. A notification is TICKET (ask again), or
+--                              TICKET:TOKEN:ENDS:LEASE:SIGN (the lock is granted): the end of the lease in microseconds, its
+--                              length in milliseconds, the last heartbeat that was seen
 --       {2, text}              this claim failed, and has changed nothing
 --       {4, text}              the lock's key holds something that is no lock
 --
--- An exclusive lock goes to one. Readers, and those who want permits, come in together as far as there is room. Nobody is
--- granted anything at a node of Redlock: there the first is woken, and asks all nodes.
+-- An exclusive lock is granted to one waiter. Readers, and claims for permits, are granted it together as far as there is
+-- room. A node of Redlock grants nothing here: it notifies the first waiter, which asks all nodes.
 
 -- include clock.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
--- include hand_on.lua
+-- include grant_next.lua
 -- include record.lua
 -- include each.lua
 
-local function give_up(a, value, lock, queue, waiters, members, details)
+local function release_claim(a, value, lock, queue, waiters, members, details)
   local owner, mode, queued, round = unpack(ARGV, a, a + 3)
   local group = value and mode_of(value)
   local released, lapsed = 0, not value
   if group then
     local alive = is_alive(members, details)
-    -- What the claim of a writer has become by a downgrade is the reader's.
+    -- After a downgrade the member is the reader's: the writer's claim does not release it.
     if mode ~= '0' and is_of(record_of(value, group, details, owner), owner, round) then
       redis.call('ZREM', members, owner)
       redis.call('HDEL', details, owner)
@@ -46,15 +46,15 @@ local function give_up(a, value, lock, queue, waiters, members, details)
       span(lock, members, details)
     end
   elseif is_of(value, owner, round) then
-    -- Also of a reader, at a node of Redlock: it was a writer, and its downgrade has not come here.
+    -- Also for a reader at a node of Redlock, if it was a writer and its downgrade has not arrived here.
     redis.call('DEL', lock)
     value, released = nil, 1
   end
   if queued == '1' and leave(queue, waiters, owner) == 1 then released = 1 end
   if value and not group then return {released} end
-  if lapsed then drop_gone(queue, waiters) end
-  local told = hand_on(KEYS[1], lock, queue, waiters, members, details, group or nil)
-  return {released, unpack(told)}
+  if lapsed then drop_lapsed(queue, waiters) end
+  local notifications = grant_next(KEYS[1], lock, queue, waiters, members, details, group or nil)
+  return {released, unpack(notifications)}
 end
 
-return each(1, 5, 4, give_up)
+return each(1, 5, 4, release_claim)

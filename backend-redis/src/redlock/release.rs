@@ -1,4 +1,4 @@
-//! Releases what a claim holds at the nodes: all of it, or the part of a writer.
+//! Releases what a claim holds at the nodes, or turns a writer into a reader there.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use tokio::time::Instant;
 
 use super::gather::next_until;
 use super::node::Node;
-use super::{GRACE, Quorum, Shared, items};
+use super::{GRACE, NodesContext, Quorum, items};
 use crate::answers::{self, ReleaseAnswer};
 use crate::calls::Item;
 use crate::items::is_exclusive;
 
-impl Shared {
-    /// Calls a script at one node that frees something, and notifies the waiter of this client that is next.
+impl NodesContext {
+    /// Calls a script that releases something at one node, and notifies the waiter of this client that is next.
     fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
         let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
             let answer = node.calls.call(item).await?;
-            let (freed, notifications) = answers::given_up(&answer.value, answer.generation)?;
+            let (freed, notifications) = answers::claim_released(&answer.value, answer.generation)?;
             for notification in notifications {
                 waiters.notify(notification.ticket);
             }
@@ -28,9 +28,9 @@ impl Shared {
         }
     }
 
-    /// Gives up at one node what the claim has there by this round, by all of them if none is named, and its place if it
-    /// may have one. `short` is asked first, if there is such a request.
-    pub(super) fn give_up_at(
+    /// Releases at one node what the claim has there by this round, or by all rounds for `None`, and its place if it may
+    /// have one. The request `short` is sent first, if there is one.
+    pub(super) fn release_at(
         self: &Arc<Self>,
         node: &Arc<Node>,
         claim: &Claim,
@@ -51,17 +51,18 @@ impl Shared {
                 }
             }
             let round = round.map_or_else(String::new, items::Round::text);
-            let item = shared.requests().give_up(&claim, queued, &round);
+            let item = shared.requests().release_claim(&claim, queued, &round);
             Ok(shared.free(&node, item).await? || in_doubt)
         }
     }
 }
 
 impl Quorum {
-    /// Frees something at all nodes. Returns when a majority has, or has had nothing to free.
+    /// Sends a release to all nodes. Returns when a majority has released something, or had nothing to release.
     ///
-    /// When a majority has answered, the claim has none any more. If the answers are mixed (some rounds of it had a few
-    /// votes), the others are waited for a moment only. Their silence proves no loss: they may have held the lock.
+    /// When a majority has answered, the claim has no majority any more. If the answers differ (some rounds of the claim
+    /// had a few votes), it waits for the other nodes, but only for `GRACE`. A missing answer does not prove that the lock was
+    /// lost: that node may have held it.
     async fn free_everywhere<F>(&self, free: impl FnMut(&Arc<Node>) -> F) -> Result<bool>
     where
         F: Future<Output = Result<bool>> + Send + 'static,
@@ -92,25 +93,25 @@ impl Quorum {
         }
     }
 
-    /// Frees the lock at all nodes; returns when it is certain that the claim has no majority any more.
-    pub(super) async fn give_up(&self, claim: &Claim) -> Result<Released> {
-        // From now on it is not set again at a node that lost it: see `planting.rs`.
+    /// Releases the claim at all nodes. Returns when it is certain that the claim has no majority any more.
+    pub(super) async fn release_claim(&self, claim: &Claim) -> Result<Released> {
+        // From now on it is not set again at a node that lost it: see `reinstate.rs`.
         claim.cancel();
         let queued = claim.may_be_queued();
         let simple = !queued && is_exclusive(claim) && !self.shared.hot.is_hot(claim.name());
         let short = simple.then(|| self.shared.requests().release(claim));
         let freed =
-            self.free_everywhere(|node| self.shared.give_up_at(node, claim, queued, None, short.clone()));
+            self.free_everywhere(|node| self.shared.release_at(node, claim, queued, None, short.clone()));
         Ok(if freed.await? { Released::Released } else { Released::NotHeld })
     }
 
     /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and does not say
     /// that the lock is gone.
     ///
-    /// The majority matters only for other readers, which need one. At a node that has not got the request, or only that
-    /// of an earlier renewal, the lock stays until its lease ends, as a writer's or as a reader's: both keep other
-    /// writers out. So the validity stays as it was.
-    pub(super) async fn step_down(&self, grant: &Grant) -> Result<Grant> {
+    /// The majority matters only for other readers, which need one. At a node that has not received the request, the lock
+    /// stays until its lease ends, as a writer's or as a reader's: both exclude other writers. So the validity stays as it
+    /// was.
+    pub(super) async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let writer = grant.claim();
         // From now on the writer's lock is not set again at a node that lost it, and late votes are released.
         writer.cancel();

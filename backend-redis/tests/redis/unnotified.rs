@@ -1,4 +1,4 @@
-//! Waiters whom no notification reaches, as behind a proxy that does not pass them on.
+//! Waiters that receive no notifications, for example behind a proxy that drops them.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use testbed::Redis;
 use crate::asking::queued;
 use crate::servers::{client, redis, tell};
 
-/// A client that can do everything but subscribe. It may when it connects, since that is checked.
-async fn unheard(server: &Redis) -> Locks {
+/// A client without the right to subscribe. It has the right while it connects, since that is checked.
+async fn unnotified(server: &Redis) -> Locks {
     tell(server, &["ACL", "SETUSER", "deaf", "on", ">canary", "~*", "&*", "+@all"]);
     let locks = client(&format!("redis://deaf:canary@{}", server.addr())).await;
     tell(server, &["ACL", "SETUSER", "deaf", "-subscribe"]);
@@ -19,7 +19,7 @@ async fn unheard(server: &Redis) -> Locks {
 
 /// Waiters queue in this order behind a writer, and have to be served in it.
 async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Locks) -> [LockRequest; N]) {
-    let (one, two) = (unheard(server).await, client(&server.url()).await);
+    let (one, two) = (unnotified(server).await, client(&server.url()).await);
     for round in 0..6 {
         let holder = two.write("a").await.expect("a free lock");
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
@@ -33,7 +33,7 @@ async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Loc
             }));
             queued(&two, "a", place + 1).await;
         }
-        // At different times after the last signs of life.
+        // At different times after the last heartbeats.
         tokio::time::sleep(Duration::from_millis(190 * round)).await;
         holder.release().await.expect("held");
         for place in 0..N {
@@ -46,14 +46,15 @@ async fn in_order<const N: usize>(server: &Redis, requests: impl Fn(&Locks, &Loc
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_nobody_hears_keeps_its_place() {
+async fn a_waiter_without_notifications_keeps_its_place() {
     let Some(server) = redis().await else { return };
-    in_order(&server, |unheard, heard| [unheard.lock("a"), heard.lock("a")]).await;
+    in_order(&server, |unnotified, notified| [unnotified.lock("a"), notified.lock("a")]).await;
 }
 
-/// The first reader lets the second one in, who does not hear of it.
+/// The grant to the first reader includes the second one, which gets no notification.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_is_let_in_and_does_not_hear_it_comes_before_the_next_writer() {
+async fn a_reader_that_is_granted_without_a_notification_comes_before_the_next_writer() {
     let Some(server) = redis().await else { return };
-    in_order(&server, |unheard, heard| [heard.read("a"), unheard.read("a"), heard.write("a")]).await;
+    in_order(&server, |unnotified, notified| [notified.read("a"), unnotified.read("a"), notified.write("a")])
+        .await;
 }

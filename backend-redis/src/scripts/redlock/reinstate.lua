@@ -4,10 +4,10 @@
 -- ARGV  for each lock: owner, round, ttl in milliseconds, token, label, mode (0 exclusive, -1 reader)
 -- Answer for each lock, in order: 1 if it is the owner's now, by this round, 0 if another has it
 --
--- The counter is raised to the token, too: nobody is to get a lower one from this node.
+-- The counter is raised to the token, too, so that this node never gives a lower one.
 
 -- include clock.lua
--- include peek.lua
+-- include value_of.lua
 -- include group.lua
 -- include record.lua
 
@@ -16,7 +16,7 @@ for i = 1, #KEYS / 4 do
   local k, a = 4 * i - 3, 6 * i - 5
   local counter, lock, members, details = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local owner, round, ttl, token, mode = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 5]
-  local value = peek(lock)
+  local value = value_of(lock)
   local group = type(value) == 'string' and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
