@@ -33,7 +33,7 @@ pub(crate) async fn take<D: Dialect>(
 }
 
 /// The same for claims with places in the queue, on databases where a release grants the lock to a waiter. Returns the
-/// server's clock as well if the request was a sign of life.
+/// server's clock as well if the request was a heartbeat.
 pub(crate) async fn claim<D: Dialect>(
     dialect: &D,
     waiters: &Waiters,

@@ -8,6 +8,7 @@ use lockcore::backend::{Batcher, Bounds, Call, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
 use crate::dialect::{Dialect, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
+use crate::ids::AsUuid;
 use crate::places::{HandOverEntries, PolledQueue};
 use crate::requests::{Answer, Context, Done, Job, Request, Route, Work};
 use crate::service::Statements;
@@ -59,7 +60,7 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// Asks whose turn it is, and gives a sign of life. A poll that another waiter has sent since this time serves as well.
+    /// Asks whose turn it is, and gives a heartbeat. A poll that another waiter has sent since this time serves as well.
     pub(crate) async fn poll_waiters(&self, since: Moment) -> Result<Arc<PolledQueue>> {
         if let Some(polled) = self.places.last(since) {
             return Ok(polled);

@@ -12,7 +12,7 @@ use crate::dialect::Notification;
 
 /// The class of an error: what happened to the request, and whether to repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ErrorClass {
     /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it at once.
     Again,
     /// The request was not applied: a transaction has locked a row. Repeat it later.
@@ -31,7 +31,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
-    /// A connection. It carries one statement at a time, so that the answer to a statement that was given up is not taken
+    /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has gone is not taken
     /// for the answer to another one.
     type Conn: Send + 'static;
 
@@ -46,7 +46,7 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     }
 
     /// The class of an error that the database itself reports.
-    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict;
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
 
     /// Checks that the tables exist and can be used.
     fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;

@@ -33,7 +33,7 @@ pub struct QueuedClaim {
     pub row: QueueRow,
 }
 
-/// A sign of life of a client. It counts for all its waiters.
+/// A heartbeat of a client. It counts for all its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sign {
     pub client: Uuid,
@@ -196,7 +196,7 @@ pub trait Dialect: Groups + Examine {
     ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 
     /// The locks that somebody has waited for lately, on databases where a release grants the lock to the first waiter. There,
-    /// claims with places use [`claim`](Self::claim), one sign of life counts for all waiters of a client
+    /// claims with places use [`claim`](Self::claim), one heartbeat counts for all waiters of a client
     /// ([`poll_waiters`](Self::poll_waiters)), and `enqueue`, `keep` and `forget_places` are not used. `None`: a release notifies the
     /// first waiter, which asks again.
     fn hot(&self) -> Option<&Hot> {
@@ -204,7 +204,7 @@ pub trait Dialect: Groups + Examine {
     }
 
     /// Takes each lock that is free for its claim, or a place in its queue. A claim that has a place keeps it. If the request
-    /// was a sign of life of the client, it returns the server's clock as well, in microseconds.
+    /// was a heartbeat of the client, it returns the server's clock as well, in microseconds.
     fn claim(
         &self,
         _: &mut Self::Conn,
@@ -214,7 +214,7 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a sign of life for all waiters of the client, and asks about those with these numbers and owners: which of them
+    /// Gives a heartbeat for all waiters of the client, and asks about those with these numbers and owners: which of them
     /// have no place any more (for example after a grant whose notification was lost), and which find their lock free.
     fn poll_waiters(
         &self,
@@ -251,7 +251,7 @@ pub trait Dialect: Groups + Examine {
         std::future::ready(Err(other_queue()))
     }
 
-    /// Gives a sign of life for the waiters with these tickets and owners. Returns for each whether it still has its place.
+    /// Gives a heartbeat for the waiters with these tickets and owners. Returns for each whether it still has its place.
     /// Where a ticket can be given twice, the owner says whose it is.
     fn keep(&self, _: &mut Self::Conn, _: &[(i64, Uuid)]) -> impl Future<Output = Answer<Vec<bool>>> + Send {
         std::future::ready(Err(other_queue()))

@@ -2,7 +2,7 @@
 
 use lockcore::{Error, ErrorKind};
 
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members; on PostgreSQL a row-level security \
@@ -15,15 +15,15 @@ const REFUSED_STATEMENT: &str = "the database refused a statement";
 const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
 
 /// The class of an error.
-pub(crate) fn verdict(database: &impl Database, error: &sqlx::Error) -> Verdict {
+pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorClass {
     match error {
-        sqlx::Error::Database(error) => database.verdict(&**error),
+        sqlx::Error::Database(error) => database.class_of(&**error),
         sqlx::Error::Io(_)
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolClosed
         | sqlx::Error::PoolTimedOut
-        | sqlx::Error::WorkerCrashed => Verdict::Broken,
-        _ => Verdict::Fatal,
+        | sqlx::Error::WorkerCrashed => ErrorClass::Broken,
+        _ => ErrorClass::Fatal,
     }
 }
 
@@ -53,6 +53,12 @@ pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sq
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
     sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, text).into())
+}
+
+/// The same for a right that is missing.
+#[cfg(feature = "sqlite")]
+pub(crate) fn refused(text: impl Into<String>) -> sqlx::Error {
+    sqlx::Error::Configuration(Error::new(ErrorKind::Refused, text).into())
 }
 
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.

@@ -57,3 +57,26 @@ pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
         _ => Ok(None),
     }
 }
+
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+mod tests {
+    use lockcore::Severity;
+
+    use super::*;
+
+    #[test]
+    fn every_setting_that_can_lose_grants_is_named() {
+        let of = |fsync, pages| {
+            persistence(&[("fsync", fsync, &["on"]), ("full_page_writes", pages, &["on", "always"])])
+        };
+        for (fsync, pages) in [("on", "on"), ("on", "always")] {
+            assert_eq!(of(fsync, pages).severity, Severity::Good);
+        }
+        let one = of("off", "on");
+        assert_eq!((one.severity, one.remedy.as_str()), (Severity::Bad, "set fsync to on"));
+        assert!(one.message.starts_with("fsync is off: "), "{one:?}");
+        let both = of("off", "off");
+        assert!(both.message.starts_with("fsync is off, full_page_writes is off: "), "{both:?}");
+        assert_eq!(both.remedy, "set fsync to on, full_page_writes to on");
+    }
+}

@@ -18,7 +18,8 @@ mod error;
 mod examine;
 mod groups;
 mod idle;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod ids;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod library;
 mod lock;
 #[cfg(feature = "mysql")]

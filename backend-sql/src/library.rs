@@ -69,7 +69,7 @@ impl Library {
             }
             let text = fill(name, &self.text(name));
             for (at, _) in text.match_indices('{') {
-                let known = ["{locks}", "{members}", "{waiters}", "{clients}", "{held}"];
+                let known = ["{locks}", "{members}", "{queue}", "{waiters}", "{clients}", "{held}", "{base}"];
                 assert!(known.iter().any(|table| text[at..].starts_with(table)), "{name}: {}", &text[at..]);
             }
         }

@@ -52,7 +52,7 @@ impl<D: Dialect> SqlLock<D> {
     ) -> Result<Self> {
         let lock =
             Self(Arc::new(Inner { dialect: Arc::new(dialect), options, clients: PerRuntime::new(), record }));
-        let backend = lock.capabilities().backend;
+        let backend = lock.capabilities().backend();
         let context = |error: Error| error.during(Operation::Connect).on_backend(backend);
         lock.set_up().await.map_err(context)?;
         lock.start_purging();
@@ -193,8 +193,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         let answered = claims.iter().zip(answers);
         let granted = |(claim, took): (&Claim, Result<_>)| match turn.answer(claim, took?, None)? {
             Answer::Granted(grant) => Ok(Some(grant)),
-            Answer::Refused { .. } | Answer::Undecided { .. } => Ok(None),
             Answer::Unavailable { error, .. } => Err(error),
+            // Refused, or nothing was decided.
+            _ => Ok(None),
         };
         answered.map(granted).collect()
     }

@@ -1,6 +1,6 @@
 //! The queue entries of the waiters of one client, on databases where a release grants the lock to a waiter.
 //!
-//! The database keeps an entry as long as its client gives signs of life. One sign counts for all entries. The same request
+//! The database keeps an entry as long as its client gives heartbeats. One sign counts for all entries. The same request
 //! asks the database whose turn it is, and all waiters use its answer for a moment. So ten thousand waiters send as many
 //! statements as ten.
 
@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::ids::AsUuid;
 use lockcore::backend::{KEEP_EVERY, Waiter, Waiters};
 use lockcore::{Claim, Moment};
 use uuid::Uuid;
 
 /// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is gone, the others
-/// wait for this time. The lease counts from the client's last sign of life, so it is longer than the time between two of
+/// wait for this time. The lease counts from the client's last heartbeat, so it is longer than the time between two of
 /// them.
 const PROVISIONAL: Duration = Duration::from_secs(3);
 
@@ -118,8 +119,8 @@ impl HandOverEntries {
         (last.sent > asked && !last.answered.after(SERVES).has_passed()).then_some(last)
     }
 
-    /// The time until the next sign of life is due.
-    pub(crate) fn next_sign(&self) -> Duration {
+    /// The time until the next heartbeat is due.
+    pub(crate) fn next_heartbeat(&self) -> Duration {
         let last = self.known().last.as_ref().map(|last| last.sent.after(KEEP_EVERY).remaining());
         // A poll that is late is sent at once, and the others use its answer.
         last.filter(|left| !left.is_zero()).unwrap_or(KEEP_EVERY)

@@ -30,7 +30,7 @@ pub(crate) struct Entered {
 
 /// The requests about places. All of them are idempotent for a given owner.
 pub(crate) trait Places: Groups {
-    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a sign of life of the client.
+    /// Takes places at the end of the queue. A claim that has a place keeps it. It is a heartbeat of the client.
     fn enter(
         &self,
         conn: &mut Self::Conn,
@@ -48,7 +48,7 @@ pub(crate) trait Places: Groups {
 }
 
 /// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it. Returns the server's
-/// clock as well, if it was a sign of life.
+/// clock as well, if it was a heartbeat.
 pub(crate) async fn claim_each<D: Places>(
     dialect: &D,
     conn: &mut D::Conn,

@@ -17,7 +17,7 @@ pub(crate) enum Request<D: Dialect> {
     Take(TakeRequest),
     /// The same for a claim with a place in the queue, on databases where a release grants the lock to a waiter.
     Claim(QueuedClaim),
-    /// Gives a sign of life for all waiters of the client, and asks whose turn it is.
+    /// Gives a heartbeat for all waiters of the client, and asks whose turn it is.
     PollWaiters(Arc<HandOverEntries>),
     /// Leaves the queue.
     Leave(Claim),

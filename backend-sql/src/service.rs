@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Outcome, Service, SharedRuntime, SignOfLife, Waiters, note_reconnection};
+use lockcore::backend::{Attempt, Heartbeat, Outcome, Service, SharedRuntime, Waiters, note_reconnection};
 use lockcore::{Moment, Result};
 
 use crate::batch;
-use crate::database::Verdict;
+use crate::database::ErrorClass;
 use crate::dialect::{Dialect, Sign};
-use crate::error::{fatal, no_answer, verdict};
+use crate::error::{class_of, fatal, no_answer};
 use crate::idle::{Idle, IdleConnection};
+use crate::ids::AsUuid;
 use crate::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a moment.
@@ -80,28 +81,28 @@ impl<D: Dialect> Statements<D> {
         attempt: Attempt,
         since: Moment,
     ) -> (Outcomes, bool) {
-        match verdict(&*self.dialect, error) {
-            Verdict::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
-            Verdict::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
+        match class_of(&*self.dialect, error) {
+            ErrorClass::Again => (of_all(batch, || Outcome::Again(fatal(error))), true),
+            ErrorClass::Blocked if batch[1..].iter().any(|one| !is_about_one(batch[0], one)) => {
                 (of_all(batch, || Outcome::Blocked), true)
             }
-            Verdict::Blocked
+            ErrorClass::Blocked
                 if batch.iter().all(|one| one.retries_while_blocked())
                     && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
             {
                 (of_all(batch, || Outcome::Again(blocked())), true)
             }
-            Verdict::Blocked => (batch.iter().map(|one| one.blocked()).collect(), true),
-            Verdict::Broken => {
+            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked()).collect(), true),
+            ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
             }
-            Verdict::ReadOnly if since < attempt.began() => {
+            ErrorClass::ReadOnly if since < attempt.began() => {
                 tracing::info!(%error, "the server takes no writes any more: the connection is replaced");
                 (of_all(batch, || Outcome::Unavailable(fatal(error))), false)
             }
-            Verdict::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
-            Verdict::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
+            ErrorClass::ReadOnly => (of_all(batch, || Outcome::Failed(fatal(error))), false),
+            ErrorClass::Fatal => (of_all(batch, || Outcome::Failed(fatal(error))), true),
         }
     }
 }
@@ -115,7 +116,7 @@ async fn carry_out<D: Dialect>(
 ) -> sqlx::Result<Vec<Answer>> {
     let mut signed = None;
     let sign = || {
-        let sign = Sign { client: waiters.client(), number: waiters.next_sign() };
+        let sign = Sign { client: waiters.client().as_uuid(), number: waiters.next_heartbeat() };
         (sign, Moment::now())
     };
     let answers = match batch[0] {
@@ -166,7 +167,7 @@ async fn carry_out<D: Dialect>(
     dialect.intact(conn)?;
     // Each try of a request has another number, so the answer belongs to the try with this number.
     if let Some((Sign { number, .. }, sent, clock)) = signed {
-        waiters.note_sign(SignOfLife::new(number, sent, clock));
+        waiters.note_heartbeat(Heartbeat::new(number, sent, clock));
     }
     Ok(answers)
 }
@@ -223,7 +224,9 @@ impl<D: Dialect> Service for Statements<D> {
         let since = Moment::now();
         match tokio::time::timeout(time_for_one_try::<D>(attempt), self.dialect.connect()).await {
             Ok(Ok(conn)) => *self.idle.on(*route) = Some(IdleConnection { conn, since }),
-            Ok(Err(error)) if verdict(&*self.dialect, &error) == Verdict::Fatal => return Err(fatal(&error)),
+            Ok(Err(error)) if class_of(&*self.dialect, &error) == ErrorClass::Fatal => {
+                return Err(fatal(&error));
+            }
             Ok(Err(error)) => return Err(no_answer(Some(&error))),
             Err(_) => return Err(no_answer(None)),
         }
@@ -243,7 +246,7 @@ impl<D: Dialect> Service for Statements<D> {
         let limit = if is_long { attempt.until().remaining() } else { time_for_one_try::<D>(attempt) };
         let Ok((answers, conn)) = tokio::time::timeout(limit, self.run(conn, batch)).await else {
             tracing::debug!("a connection does not answer and is replaced");
-            note_reconnection(self.dialect.capabilities().backend);
+            note_reconnection(self.dialect.capabilities().backend());
             return of_all(batch, || Outcome::Unknown(no_answer(None)));
         };
         let idle = conn.map(|conn| IdleConnection { conn, since });
@@ -257,7 +260,7 @@ impl<D: Dialect> Service for Statements<D> {
                 if is_good {
                     *self.idle.on(*route) = idle;
                 } else {
-                    note_reconnection(self.dialect.capabilities().backend);
+                    note_reconnection(self.dialect.capabilities().backend());
                 }
                 outcomes
             }

@@ -130,13 +130,6 @@ pub(crate) struct HeldSql<S = Sql> {
     together: S,
 }
 
-impl HeldSql {
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn new(table: &Table, text: &str) -> Self {
-        Self::of_each(|held| Sql::new(table, &text.replace("{held}", held)))
-    }
-}
-
 impl<S> HeldSql<S> {
     pub(crate) fn of_each(about: impl Fn(&str) -> S) -> Self {
         Self { alone: about("{locks}"), together: about("{members}") }

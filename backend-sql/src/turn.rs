@@ -10,6 +10,7 @@ use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
+use crate::ids::AsUuid;
 use crate::places::{HandOverEntry, WaiterStatus};
 use crate::requests::{Context, Route};
 
@@ -29,9 +30,9 @@ pub(crate) struct LockQueue<'a, D: Dialect> {
 
 /// A place in the queue.
 pub(crate) enum QueueEntry {
-    /// A release notifies the waiter, which asks again. The waiter gives its own signs of life.
+    /// A release notifies the waiter, which asks again. The waiter gives its own heartbeats.
     Notified(NotifiedEntry),
-    /// A release grants the lock to the waiter. Its client gives signs of life for all its waiters.
+    /// A release grants the lock to the waiter. Its client gives heartbeats for all its waiters.
     HandOver(HandOverEntry),
 }
 
@@ -68,7 +69,7 @@ impl<D: Dialect> LockQueue<'_, D> {
             TryAcquire::Member(_) | TryAcquire::Stale => None,
         };
         let recheck = match place {
-            Some(QueueEntry::HandOver(_)) => self.client.places.next_sign(),
+            Some(QueueEntry::HandOver(_)) => self.client.places.next_heartbeat(),
             Some(QueueEntry::Notified(place)) => {
                 let rechecks = place.rechecks.fetch_add(1, Ordering::Relaxed);
                 EARLY_RECHECKS.get(rechecks).copied().unwrap_or(KEEP_EVERY)
@@ -158,7 +159,7 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
         }
         let queueing = claim.clone();
         let enqueued = self.client.queue(claim, move |Context { dialect, waiters, conn }| {
-            let (claim, client) = (queueing.clone(), waiters.client());
+            let (claim, client) = (queueing.clone(), waiters.client().as_uuid());
             Box::pin(async move { dialect.enqueue(conn, &claim, client).await })
         });
         let ticket = enqueued.await?;
@@ -187,7 +188,7 @@ impl<D: Dialect> Queue for LockQueue<'_, D> {
     async fn keep(&self, claim: &Claim, place: &QueueEntry) -> Result<bool> {
         match place {
             QueueEntry::Notified(place) => self.client.keep_place(claim, place.waiter.ticket()).await,
-            // A poll is a sign of life, and is sent before this is due.
+            // A poll is a heartbeat, and is sent before this is due.
             QueueEntry::HandOver(_) => Ok(true),
         }
     }

@@ -81,7 +81,7 @@ macro_rules! verify_trait {
                 let sql = $crate::verify::statement(self, $backend)?;
                 let found = sqlx::query(sql.get())
                     .bind(self.claim().name().as_str())
-                    .bind(self.claim().owner().as_uuid())
+                    .bind($crate::ids::AsUuid::as_uuid(&self.claim().owner()))
                     .bind(self.last_token().get().cast_signed())
                     .fetch_optional(&mut **transaction)
                     .await;

@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::job;
 use crate::dialect::{Dialect, Notification};
+use crate::ids::AsUuid;
 use crate::requests::{Context, Route};
 use crate::service::Statements;
 
@@ -162,7 +163,8 @@ impl<D: Dialect> NotifierTask<D> {
         let mut backoff = new_backoff();
         let mut warned = false;
         loop {
-            let end = match within(self.limit, self.dialect.subscribe(self.waiters.client())).await {
+            let end = match within(self.limit, self.dialect.subscribe(self.waiters.client().as_uuid())).await
+            {
                 Ok(Some(mut subscription)) => {
                     ready.send_replace(true);
                     // Notifications between the last connection and this one are lost.
@@ -245,7 +247,7 @@ impl<D: Dialect> NotifierTask<D> {
     async fn send_probe(&self, probe: i64) -> lockcore::Result<bool> {
         let sending = job(&self.requests, Route::Main, self.limit, None, move |context| {
             let Context { dialect, waiters, conn } = context;
-            let client = waiters.client();
+            let client = waiters.client().as_uuid();
             Box::pin(async move { dialect.probe(conn, client, probe).await })
         });
         sending.await

@@ -19,8 +19,8 @@ pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
         ));
     };
     let mut options = MySqlConnectOptions::new()
-        .host(&host.name)
-        .port(host.port.unwrap_or(3306))
+        .host(host.name())
+        .port(host.port().unwrap_or(3306))
         .username(url.user().unwrap_or("root"))
         .database(database)
         .statement_cache_capacity(64)

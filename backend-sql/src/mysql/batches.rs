@@ -12,9 +12,10 @@ use super::call::{Call, Statement};
 use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::{Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
 use crate::error::ended;
+use crate::ids::AsUuid;
 
 /// The state of a lock, as one claim sees it.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl MySql {
     ) -> sqlx::Result<Option<TryAcquire>> {
         let done = taking(statement, claim).execute(&mut conn.inner).await;
         if let Err(sqlx::Error::Database(error)) = &done
-            && self.verdict(&**error) == Verdict::Blocked
+            && self.class_of(&**error) == ErrorClass::Blocked
         {
             self.contended.note(claim.name(), Contention::RowLocked);
         }
@@ -160,7 +161,7 @@ impl MySql {
     /// A row that a transaction has locked refuses its own claim, and not the others of the batch.
     fn unless_blocked(&self, taken: sqlx::Result<Option<TryAcquire>>) -> sqlx::Result<Option<TryAcquire>> {
         match taken {
-            Err(sqlx::Error::Database(error)) if self.verdict(&*error) == Verdict::Blocked => {
+            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
                 Ok(Some(TryAcquire::Blocked))
             }
             other => other,

@@ -16,7 +16,7 @@ use crate::queued::{Entered, Places, TRIES};
 /// Which of the statements of `take_with_place` takes the lock.
 const TAKES: usize = 1;
 
-/// A statement about rows that is a sign of life.
+/// A statement about rows that is a heartbeat.
 fn signing<'a>(statement: &'a Statement, rows: &Rows, sign: Sign) -> Call<'a> {
     statement
         .call()
@@ -39,7 +39,7 @@ impl MySql {
         Ok(rows.in_order(found.into_iter()))
     }
 
-    /// Gives a sign of life, and returns which waiters of the client should ask.
+    /// Gives a heartbeat, and returns which waiters of the client should ask.
     pub(super) async fn poll(
         &self,
         conn: &mut Conn,

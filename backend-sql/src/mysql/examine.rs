@@ -32,15 +32,18 @@ impl Examine for MySql {
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         let (flush, double, replicas) = (text(1)?, text(2)?, row.try_get_unchecked::<i64, _>(3)?);
+        let (logs, sync) = (row.try_get_unchecked::<i64, _>(4)? != 0, row.try_get_unchecked::<i64, _>(5)?);
         let waits = replicas > 0 && semi_sync(conn).await?;
-        Ok(vec![
+        let mut findings = vec![
             Finding::clock(time(row.try_get_unchecked(0)?), asked, answered),
             persistence(&[
                 ("innodb_flush_log_at_trx_commit", &flush, &["1"]),
                 ("innodb_doublewrite", &double, &["1", "ON", "DETECT_AND_RECOVER"]),
             ]),
             replication(replicas, waits),
-        ])
+        ];
+        findings.extend(binary_log(logs, sync));
+        Ok(findings)
     }
 }
 
@@ -70,7 +73,55 @@ fn replication(replicas: i64, waits: bool) -> Finding {
     }
 }
 
+/// A server that has lost the end of its binary log in a crash has other grants than its replicas. `sync`: after how many commits
+/// it is on the disk; 0: when the operating system likes.
+fn binary_log(logs: bool, sync: i64) -> Option<Finding> {
+    match (logs, sync) {
+        (false, _) => None,
+        (true, 1) => {
+            Some(Finding::good("binlog", "the binary log is on the disk before a grant is answered"))
+        }
+        (true, _) => Some(Finding::doubtful(
+            "binlog",
+            format!(
+                "sync_binlog is {sync}: after a crash of the host, the server and its replicas can have different grants"
+            ),
+            "set sync_binlog to 1",
+        )),
+    }
+}
+
 /// The statements that create the tables.
 pub(crate) fn ddl(table: &Table) -> String {
     Sql::script(Statements::new(&table.clone().quoted("`")).tables())
+}
+
+#[cfg(test)]
+mod tests {
+    use lockcore::Severity;
+
+    use super::*;
+
+    #[test]
+    fn commits_that_wait_for_no_replica_are_doubtful() {
+        assert_eq!(replication(0, false).severity, Severity::Good);
+        assert_eq!(replication(2, true).severity, Severity::Good);
+        let found = replication(2, false);
+        assert_eq!(found.severity, Severity::Doubtful);
+        assert!(
+            found.message.starts_with("2 replicas, ") && found.remedy.contains("semi-synchronous"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_binary_log_is_to_be_synced_with_each_commit() {
+        assert_eq!(binary_log(false, 0), None);
+        assert_eq!(binary_log(true, 1).map(|found| found.severity), Some(Severity::Good));
+        for sync in [0, 2, 100] {
+            let found = binary_log(true, sync).expect("a finding");
+            assert_eq!(found.severity, Severity::Doubtful);
+            assert!(found.message.starts_with(&format!("sync_binlog is {sync}: ")), "{found:?}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.
 const AGAIN: usize = 3;
@@ -251,7 +252,7 @@ impl Groups for MySql {
 
     async fn head(&self, conn: &mut Conn, name: &LockName, waiters: &Waiters) -> sqlx::Result<Option<i64>> {
         let head: Option<Head> =
-            self.sql.next.call().bind(name).bind(waiters.client()).row(&mut conn.inner).await?;
+            self.sql.next.call().bind(name).bind(waiters.client().as_uuid()).row(&mut conn.inner).await?;
         let Some((ticket, other)) = head else { return Ok(None) };
         self.wake(conn, other);
         Ok(ticket)
@@ -263,7 +264,7 @@ impl Groups for MySql {
         name: &LockName,
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
-        let client = waiters.client();
+        let client = waiters.client().as_uuid();
         let called: Vec<(i64, Uuid)> =
             self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await?;
         let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);

@@ -57,7 +57,7 @@ INSERT IGNORE INTO {locks} (name, owner, token, acquired_at, label)
 SELECT $1, {group}, 0, {now}, '' FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {locks} AS l WHERE l.name = $1)
 
 -- name: lock
--- The rows of locks that these are members of. A claim that was refused gives up as well, and must not wait for a
+-- The rows of locks that these are members of. A claim that was refused is released as well, and must not wait for a
 -- transaction that has verified another's hold.
 SELECT l.name FROM (SELECT DISTINCT m.name FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
     ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner) ORDER BY m.name LIMIT 1000000) AS f

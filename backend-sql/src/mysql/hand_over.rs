@@ -9,9 +9,10 @@ use uuid::Uuid;
 use super::call::{Call, Statement, send, undo};
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::{Freed, Notification};
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 use crate::queued::TRIES;
 
 /// The answer to a release.
@@ -42,7 +43,7 @@ impl Handed {
 }
 
 fn handing<'a>(statement: &'a Statement, claim: &Claim, waiters: &Waiters) -> Call<'a> {
-    statement.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(waiters.client())
+    statement.call().bind(claim.name()).bind(claim.owner().as_uuid()).bind(waiters.client().as_uuid())
 }
 
 impl MySql {
@@ -100,7 +101,7 @@ impl MySql {
         freed: &mut Freed,
     ) -> sqlx::Result<()> {
         match handed.first {
-            Some((0, client)) if client == waiters.client() => {
+            Some((0, client)) if client == waiters.client().as_uuid() => {
                 freed.notification = handed.text.as_deref().and_then(Notification::parse);
             }
             Some((0, _)) if is_woken => (),
@@ -114,7 +115,7 @@ impl MySql {
         Ok(())
     }
 
-    /// The same for many. The rows of others are not touched: a claim that was refused gives up as well, and must not wait for
+    /// The same for many. The rows of others are not touched: a claim that was refused is released as well, and must not wait for
     /// a transaction that has verified another's hold.
     pub(super) async fn release_many(
         &self,
@@ -173,7 +174,7 @@ impl MySql {
                 // The rest is tried again, each by itself.
                 sqlx::Error::Database(why)
                     if !sent.rows.is_empty()
-                        && matches!(self.verdict(&**why), Verdict::Again | Verdict::Blocked) => {}
+                        && matches!(self.class_of(&**why), ErrorClass::Again | ErrorClass::Blocked) => {}
                 _ => return Err(error),
             }
         }

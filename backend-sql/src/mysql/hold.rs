@@ -13,7 +13,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Connection};
 use uuid::Uuid;
 
-use super::push::PATIENCE;
+use super::push::ANSWER_TIMEOUT;
 use super::session;
 
 /// How often the server is told that we are still there.
@@ -50,7 +50,7 @@ impl Holder {
         self.speak_at = Moment::now().after(SPEAK_EVERY);
         let late =
             || sqlx::Error::Protocol("the connection that a parked one waits for does not answer".into());
-        tokio::time::timeout(PATIENCE, self.conn.ping()).await.map_err(|_| late())?
+        tokio::time::timeout(ANSWER_TIMEOUT, self.conn.ping()).await.map_err(|_| late())?
     }
 }
 

@@ -18,6 +18,7 @@ use crate::dialect::{
     micros, status,
 };
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
 use crate::queued::claim_each;
@@ -55,7 +56,7 @@ impl MySql {
         }
         names.sort_unstable();
         let rows = Rows::of_names(names.iter().copied())?;
-        let asked = self.sql.turns.call().bind(rows.json()).bind(waiters.client());
+        let asked = self.sql.turns.call().bind(rows.json()).bind(waiters.client().as_uuid());
         let heads: Vec<(i64, Option<i64>, Option<Uuid>)> = asked.rows(&mut conn.inner).await?;
         let others: BTreeSet<Uuid> =
             heads.iter().filter_map(|(_, _, other)| other.filter(|_| freed)).collect();

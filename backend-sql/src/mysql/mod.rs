@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockcore::backend::Hot;
-use lockcore::{Capabilities, Result, ServerUrl};
+use lockcore::{Capabilities, Requirement, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
@@ -30,7 +30,7 @@ pub(crate) use self::examine::ddl;
 use self::contended::Contended;
 use self::push::{Parked, Push};
 use self::statements::Statements;
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::Notification;
 use crate::lock::SqlLock;
 use crate::options::Options;
@@ -105,34 +105,34 @@ impl Database for MySql {
     type Subscription = Parked;
 
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("mysql");
-        promised.shared = true;
-        promised.permits = true;
-        promised.downgrade = true;
-        promised.fencing = true;
-        promised.token_blocks = true;
-        promised.fifo = true;
-        promised.herd_free = true;
-        promised.across_hosts = true;
-        promised.durable = true;
-        promised
+        Capabilities::minimal("mysql").promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::TokenBlocks,
+            Requirement::Fifo,
+            Requirement::HerdFree,
+            Requirement::AcrossHosts,
+            Requirement::Durable,
+        ])
     }
 
     async fn connect(&self) -> sqlx::Result<Conn> {
         Ok(Conn { inner: session::open(&self.connect).await?, killer: None, may_kill: None })
     }
 
-    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         match number(error) {
             // Deadlock; a row that changed since it was read; a claim that was asked for twice at the same time.
-            1213 | 1020 | 1062 => Verdict::Again,
+            1213 | 1020 | 1062 => ErrorClass::Again,
             // Lock wait timeout; a row lock that a statement does not wait for.
-            1205 | 3572 => Verdict::Blocked,
+            1205 | 3572 => ErrorClass::Blocked,
             // Too many connections, shutting down, connection killed, without the other nodes of its cluster.
-            1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => Verdict::Broken,
+            1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => ErrorClass::Broken,
             // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
-            1036 | 1290 | 1792 | 1836 => Verdict::ReadOnly,
-            _ => Verdict::Fatal,
+            1036 | 1290 | 1792 | 1836 => ErrorClass::ReadOnly,
+            _ => ErrorClass::Fatal,
         }
     }
 

@@ -14,7 +14,7 @@ use super::call::{Call, Statement};
 use super::claims::numbers;
 use super::hold::Holder;
 use super::number;
-use super::push::{PATIENCE, Push, name, named};
+use super::push::{ANSWER_TIMEOUT, Push, name, named};
 use crate::dialect::Notification;
 
 /// How long the server sleeps when kills arrive.
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(20);
 /// How much later than it should a statement of a message may be answered. A kill that comes just between two of them makes the
 /// server leave the rest out without a word.
-const REST: Duration = Duration::from_millis(500);
+const MAX_LATENESS: Duration = Duration::from_millis(500);
 /// For how long a grant that was told is not told again. Its lease has ended by then.
 const TOLD: Duration = Duration::from_secs(5);
 
@@ -49,9 +49,9 @@ impl Trust {
 /// What came of one message.
 #[derive(Debug)]
 enum Outcome {
-    /// A kill has ended a look. Whoever sent it has committed before, so the next message sees it.
+    /// A kill has ended the statement. Whoever sent it has committed before, so the next message sees it.
     Killed,
-    Looked(Looked),
+    Answered(Answer),
     /// Another connection has the name.
     Foreign,
     /// The rest of the message was left out.
@@ -59,7 +59,7 @@ enum Outcome {
 }
 
 #[derive(Debug)]
-struct Looked {
+struct Answer {
     /// For how long it was parked. `None`: it was not, since there was something to tell.
     parked: Option<Duration>,
     /// The name that it waited for had no holder.
@@ -70,21 +70,21 @@ struct Looked {
 
 /// What the waiters of this process have been told.
 #[derive(Debug, Default)]
-struct Said {
+struct Notified {
     /// Waiters that had no time to ask yet. They are not told again before, unless somebody wakes us.
     turns: Vec<i64>,
     grants: Vec<(Moment, i64)>,
 }
 
-impl Said {
+impl Notified {
     fn list(numbers: impl Iterator<Item = i64>) -> String {
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    fn note(&mut self, looked: &Looked) {
-        self.turns.extend(&looked.turns);
+    fn note(&mut self, answer: &Answer) {
+        self.turns.extend(&answer.turns);
         let until = Moment::now().after(TOLD);
-        self.grants.extend(looked.grants.iter().map(|told| (until, told.ticket)));
+        self.grants.extend(answer.grants.iter().map(|told| (until, told.ticket)));
     }
 }
 
@@ -108,7 +108,7 @@ impl Spot {
         push: &Push,
         tell: &mpsc::Sender<sqlx::Result<Notification>>,
     ) -> sqlx::Result<()> {
-        let (mut trust, mut said, mut slept_long) = (Trust::default(), Said::default(), false);
+        let (mut trust, mut notified, mut slept_long) = (Trust::default(), Notified::default(), false);
         let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
         loop {
             // Until then it sleeps, so that nobody waits for the second connection.
@@ -118,14 +118,14 @@ impl Spot {
             if let Some(holder) = &mut holder {
                 holder.keep().await?;
             }
-            said.grants.retain(|(until, _)| !until.has_passed());
-            let sleep = if said.turns.is_empty() && trust.needed == 0 { LONG } else { SHORT };
-            let message = self.message(&said, sleep, holder.as_ref()).written();
-            let looked = match self.send(message, sleep).await? {
-                Outcome::Looked(looked) => looked,
+            notified.grants.retain(|(until, _)| !until.has_passed());
+            let sleep = if notified.turns.is_empty() && trust.needed == 0 { LONG } else { SHORT };
+            let message = self.message(&notified, sleep, holder.as_ref()).written();
+            let answer = match self.send(message, sleep).await? {
+                Outcome::Answered(answer) => answer,
                 Outcome::Killed => {
                     trust.heard();
-                    said.turns.clear();
+                    notified.turns.clear();
                     slept_long = false;
                     continue;
                 }
@@ -139,7 +139,7 @@ impl Spot {
                     return Err(protocol("the parked connection was exchanged"));
                 }
             };
-            if looked.unblocked {
+            if answer.unblocked {
                 if has_blocked {
                     return Err(protocol("the connection that a parked one waits for was lost"));
                 }
@@ -147,23 +147,23 @@ impl Spot {
                 holder = None;
                 self.replace().await?;
             } else {
-                has_blocked |= holder.is_some() && looked.parked.is_some();
+                has_blocked |= holder.is_some() && answer.parked.is_some();
             }
-            let found = !(looked.turns.is_empty() && looked.grants.is_empty());
-            let slept_through = looked.parked.is_some_and(|parked| parked >= sleep.mul_f64(0.9));
-            if looked.parked.is_some() {
-                said.turns.clear();
-                if !slept_through && !looked.unblocked {
+            let found = !(answer.turns.is_empty() && answer.grants.is_empty());
+            let slept_through = answer.parked.is_some_and(|parked| parked >= sleep.mul_f64(0.9));
+            if answer.parked.is_some() {
+                notified.turns.clear();
+                if !slept_through && !answer.unblocked {
                     trust.heard();
                 }
             }
-            if found && (slept_through && sleep == LONG || looked.parked.is_none() && slept_long) {
+            if found && (slept_through && sleep == LONG || answer.parked.is_none() && slept_long) {
                 tracing::debug!("a turn was not announced");
                 trust.missed();
             }
             slept_long = slept_through && sleep == LONG && !found;
-            said.note(&looked);
-            for told in looked.turns.into_iter().map(Notification::to_recheck).chain(looked.grants) {
+            notified.note(&answer);
+            for told in answer.turns.into_iter().map(Notification::to_recheck).chain(answer.grants) {
                 if tell.send(Ok(told)).await.is_err() {
                     return Ok(());
                 }
@@ -171,14 +171,14 @@ impl Spot {
         }
     }
 
-    fn message(&self, said: &Said, sleep: Duration, holder: Option<&Holder>) -> Call<'_> {
+    fn message(&self, notified: &Notified, sleep: Duration, holder: Option<&Holder>) -> Call<'_> {
         let statement = if holder.is_some() { &self.blocked } else { &self.asleep };
         statement
             .call()
             .bind(&*name(self.client))
             .bind(self.client)
-            .bind(&*Said::list(said.turns.iter().copied()))
-            .bind(&*Said::list(said.grants.iter().map(|(_, ticket)| *ticket)))
+            .bind(&*Notified::list(notified.turns.iter().copied()))
+            .bind(&*Notified::list(notified.grants.iter().map(|(_, ticket)| *ticket)))
             .bind(i64::try_from(sleep.as_millis()).unwrap_or(i64::MAX))
             .bind(holder.map_or("lockwell_none", Holder::name))
     }
@@ -187,10 +187,10 @@ impl Spot {
     async fn send(&mut self, message: String, sleep: Duration) -> sqlx::Result<Outcome> {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(message)).fetch_many(&mut self.conn);
         // The first answer comes after the way there and back. Then each follows the one before it.
-        let mut limits = [sleep + PATIENCE, sleep + REST].into_iter();
+        let mut limits = [sleep + ANSWER_TIMEOUT, sleep + MAX_LATENESS].into_iter();
         let (mut rows, mut has_answered) = (None, false);
         loop {
-            let limit = limits.next().unwrap_or(REST);
+            let limit = limits.next().unwrap_or(MAX_LATENESS);
             match tokio::time::timeout(limit, answers.next()).await {
                 Err(_) if has_answered => return Ok(Outcome::Silent),
                 Err(_) => return Err(protocol("the parked connection does not answer")),
@@ -200,14 +200,15 @@ impl Spot {
                     return Ok(Outcome::Killed);
                 }
                 Ok(Some(Err(error))) => return Err(error),
-                Ok(None) => return looked(&rows.ok_or(sqlx::Error::RowNotFound)?),
+                Ok(None) => return answer(&rows.ok_or(sqlx::Error::RowNotFound)?),
             }
         }
     }
 
     /// Parks another connection instead.
     async fn replace(&mut self) -> sqlx::Result<()> {
-        let parked = tokio::time::timeout(PATIENCE, named(&self.connect, self.client, &mut self.conn)).await;
+        let parked =
+            tokio::time::timeout(ANSWER_TIMEOUT, named(&self.connect, self.client, &mut self.conn)).await;
         match parked {
             Ok(Ok(true)) => Ok(()),
             Ok(Err(error)) => Err(error),
@@ -220,14 +221,14 @@ fn protocol(text: &str) -> sqlx::Error {
     sqlx::Error::Protocol(text.into())
 }
 
-fn looked(row: &MySqlRow) -> sqlx::Result<Outcome> {
+fn answer(row: &MySqlRow) -> sqlx::Result<Outcome> {
     let number = |at: usize| row.try_get_unchecked::<Option<i64>, _>(at).map(Option::unwrap_or_default);
     let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at).map(Option::unwrap_or_default);
     if number(0)? == 0 {
         return Ok(Outcome::Foreign);
     }
     let parked = row.try_get_unchecked::<Option<i64>, _>(1)?;
-    Ok(Outcome::Looked(Looked {
+    Ok(Outcome::Answered(Answer {
         parked: parked.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
         unblocked: number(2)? != 0,
         turns: numbers(Some(&text(3)?)),
@@ -241,11 +242,11 @@ mod tests {
 
     #[test]
     fn what_was_told_is_listed() {
-        let mut said = Said::default();
+        let mut notified = Notified::default();
         let grants = ["7:9:2000:100:1", "8"].into_iter().filter_map(Notification::parse).collect();
-        said.note(&Looked { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
-        assert_eq!(Said::list(said.turns.iter().copied()), "3,5");
-        assert_eq!(Said::list(said.grants.iter().map(|(_, ticket)| *ticket)), "7,8");
+        notified.note(&Answer { parked: Some(LONG), unblocked: false, turns: vec![3, 5], grants });
+        assert_eq!(Notified::list(notified.turns.iter().copied()), "3,5");
+        assert_eq!(Notified::list(notified.grants.iter().map(|(_, ticket)| *ticket)), "7,8");
     }
 
     #[test]

@@ -32,11 +32,11 @@ use uuid::Uuid;
 use super::hold::{Holder, ask_number, takes_name};
 use super::park::Spot;
 use super::{Conn, MySql, number, session};
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::Notification;
 
 /// How long a kill may take, or a new parked connection.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the connection that kills is kept.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -130,7 +130,7 @@ impl MySql {
                 return Ok(None);
             }
             // A cluster may not have such names at all.
-            Err(sqlx::Error::Database(error)) if self.verdict(&*error) == Verdict::Fatal => {
+            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Fatal => {
                 self.push.refuse(error.message());
                 return Ok(None);
             }
@@ -225,7 +225,7 @@ impl Killer {
             while let Ok(client) = self.told.try_recv() {
                 clients.insert(client);
             }
-            match tokio::time::timeout(PATIENCE, self.kill(conn.take(), clients)).await {
+            match tokio::time::timeout(ANSWER_TIMEOUT, self.kill(conn.take(), clients)).await {
                 Ok(Ok(kept)) => conn = kept,
                 // Those who wait look by themselves after a second.
                 Ok(Err(error)) => tracing::debug!(%error, "waiters could not be woken"),

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::call::hex;
 use crate::dialect::{QueuedClaim, TakeRequest, block, micros};
+use crate::ids::AsUuid;
 
 /// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in which they were
 /// asked for.

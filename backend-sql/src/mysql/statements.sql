@@ -19,12 +19,11 @@
 -- cleared only by a release that has locked the row and then found nobody. A claim that finds it not set, since somebody had
 -- the row locked, asks again soon.
 --
--- `UPDATE` waits for a row that a transaction has locked before it looks at it, and the shortest wait that MySQL knows
--- is a second, which all other requests on the connection would wait as well. So an update that may meet such a row finds
--- its rows by a derived table with a LIMIT, which is read before and not merged into the update. An update of one table
--- reads it without a lock, and so goes on only with rows that nobody holds. (One of several tables would lock what
--- it reads for sharing, and deadlock when two want to change it; so would a subquery in SET or DO.) Where even a row that
--- nobody holds may be locked, it is read with `NOWAIT` or `SKIP LOCKED`.
+-- `UPDATE` waits for a row that a transaction has locked before it looks at it, and the shortest wait that MySQL knows is a
+-- second, which all other requests on the connection would wait as well. So an update that may meet such a row finds its rows
+-- by a derived table with a LIMIT, which is read before, without a lock, and not merged into the update. (An update of several
+-- tables would lock what it reads for sharing, and deadlock when two want to change it; so would a subquery in SET or DO.)
+-- Where even a row that nobody holds may be locked, it is read with `NOWAIT` or `SKIP LOCKED`.
 
 -- part: now
 (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
@@ -43,7 +42,7 @@
 (l.expires_at IS NULL OR l.expires_at <= {now})
 
 -- part: live_waiters
--- Those who wait and are there: one sign of life of a client stands for all its places.
+-- Those who wait and are there: one heartbeat of a client stands for all its places.
 {waiters} AS q STRAIGHT_JOIN {clients} AS c FORCE INDEX (PRIMARY)
     ON c.client = q.client AND q.granted IS NULL AND c.alive_until > {now}
 
@@ -55,12 +54,12 @@ COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = $2), 9223372036854
 COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = UNHEX(w.owner)), 9223372036854775807)
 
 -- part: taking
--- Takes a row that is there and free, and that nobody waits for who stands before $2. The token comes back as the "last
--- insert id", so one round trip is enough, on servers without RETURNING, too. A claim that holds the lock already, and asks
--- again after a lost answer, keeps its token: its lease begins anew, as its belief does.
+-- Grants the lock to the claim $2, if its row exists and is free, and no waiter stands before $2. The token is returned as the
+-- "last insert id", so one round trip is enough, on servers without RETURNING, too. A claim that holds the lock already, and
+-- asks again after a lost answer, keeps its token: its lease begins anew, and so does its validity.
 --
--- The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see
--- what earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.
+-- The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see what
+-- earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = $2, token, GREATEST(token, {now} - 1) + $5)),
     acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4
 
@@ -134,7 +133,7 @@ FROM {want} LEFT JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.nam
 {stands}
 
 -- name: enter
--- Takes places, and is the sign of life that they need; then looks at the locks. One that has a place keeps it, and what was
+-- Takes places, and is the heartbeat that they need; then looks at the locks. One that has a place keeps it, and what was
 -- granted to it and has lapsed is a place again. One that is a member already, and asks again after a lost answer, gets none:
 -- nothing would delete it. Places are numbered in the order in which the claims came. Rows are locked to be marked only where
 -- that is needed; one that others have locked is not marked, and the answer says so. $1 claims, $2 client, $3 how long a sign
@@ -160,7 +159,7 @@ INSERT INTO {clients} (client, alive_until, last_sign) VALUES ($2, {now} + $3, $
     ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until), last_sign = GREATEST(last_sign, VALUES(last_sign))
 
 -- name: take_with_place
--- For one with a place, which it gives up by that. The arguments are those of `take_free`.
+-- For one with a place, which it leaves by that. The arguments are those of `take_free`.
 START TRANSACTION;
 {taking}
     WHERE name = $1 AND name = (SELECT f.found FROM ({found_overdue} SKIP LOCKED) AS f) AND {may_take};
@@ -169,8 +168,8 @@ DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_to
 COMMIT
 
 -- name: poll_waiters
--- A sign of life, and who of the client's own should ask: who has no place any more, by a grant that was not heard of for one;
--- and whose lock is free. Readers, and those who want permits, ask whenever a group holds it. $1 places, $2 to $4 as above.
+-- Records a heartbeat. Returns the client's waiters that should ask: those without a place (the notification of a grant was
+-- lost), and those whose lock is free or held by a group that they may join. $1 places, $2 to $4 as for `enter`.
 {sign};
 SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.seat, NULL)), GROUP_CONCAT(IF(x.state = 1, x.seat, NULL)),
     CAST(MIN(x.ends) - {now} AS SIGNED)
@@ -186,19 +185,19 @@ FROM (SELECT w.seat, IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} 
     LEFT JOIN {locks} AS l ON l.name = own.name) AS x
 
 -- name: release
--- Frees a lock that nobody may be waiting for. Only a row that is ours is locked: a claim that was refused gives up as well,
+-- Frees a lock that nobody may be waiting for. Only a row that is ours is locked: a claim that was refused is released as well,
 -- and must not wait for a transaction that has verified another's hold. $1 name, $2 owner.
 UPDATE {locks} SET expires_at = NULL
 WHERE name = $1 AND owner = $2 AND waited = 0 AND name = (SELECT f.found
     FROM (SELECT name AS found FROM {locks} WHERE name = $1 AND owner = $2 AND waited = 0 LIMIT 1) AS f)
 
 -- part: handing_over
--- Frees a lock, and grants it to the first who waits, if that one wants it alone and can be told. $3 client.
+-- Frees a lock, and grants it to the first waiter if that one wants an exclusive lock and can receive a grant. $3 client.
 --
--- The sign of life is read before the clock: so the lease ends a whole length after that sign was sent, or later. One who leaves
--- at that moment is not found any more once its row is locked, and whoever asked must look again. The granted row is deleted
--- by the next release, which comes this way as `waited` is still set; or at once, if the waiter is of this process and is told
--- in the answer.
+-- The waiter's last heartbeat is read before the clock, so the granted lease ends a full length after that sign was sent, or
+-- later. If the waiter leaves between the two queries that look for it, the second one finds no row, and the client must look
+-- for the next waiter. The next release, which runs this part too since `waited` is still set, deletes the row with the grant.
+-- If the waiter belongs to the releasing client, the answer tells it, and its row is deleted at once.
 SET @lw_name = NULL, @lw_head = NULL, @lw_owner = NULL, @lw_client = NULL, @lw_seat = NULL, @lw_mode = NULL,
     @lw_lease = NULL, @lw_label = NULL, @lw_sign = NULL, @lw_token = NULL, @lw_granted = NULL, @lw_until = NULL;
 START TRANSACTION;
@@ -229,8 +228,7 @@ SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_o
 {handing_over}
 
 -- name: hand_over_and_wake
--- The same, and wakes the client of the one who was found, see push.rs. The last statement is an error where there is
--- none to be woken.
+-- The same, and wakes the client of the waiter that was found (see push.rs). The KILL fails if there is none to be woken.
 {handing_over};
 KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
 
@@ -315,16 +313,16 @@ CASE WHEN l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode) THEN 0
 WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.seat, $3)
 
 -- part: grants_of_client
--- What releases have granted and was not heard of. $2 client, $4 who have heard.
+-- Grants of releases to waiters of the client $2 that it does not know yet. $4 the waiters whose grants it knows.
 {waiters} AS q WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now} AND NOT FIND_IN_SET(q.seat, $4)
 
 -- part: parking
--- Looks, waits if there is nothing to be told, and tells. A kill ends the wait; `DO` passes over that, so what the release
--- has written is read at once. One that meets another statement is an error, and the next message looks again. The look is
--- not a part of the `DO`: that would lock the rows for as long as it waits. $1 the name of this connection, $5 for how many
--- milliseconds to wait, $6 the name to wait for (see hold.rs). The answer: whether this connection has the name, for how long
--- it was parked (null: there was something to be told), whether it has got the name for which it waited, whose turn it is,
--- and what was granted.
+-- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if there
+-- are none, the third returns what there is by then. A kill ends the wait: `DO` ignores that, so the third statement reads at
+-- once what the release has written. A kill during another statement makes it fail, and the next message looks again. The first
+-- query is not a part of the `DO`, which would lock its rows during the wait. $1 the name of this connection, $5 the wait in
+-- milliseconds, $6 the name to wait for (see hold.rs). The answer: whether this connection has its name; how long it was parked
+-- (null: there was something to return); whether it has got the name $6; the waiters whose turn it is; the grants.
 SELECT EXISTS (SELECT 1 FROM {grants_of_client}) OR EXISTS (SELECT 1 FROM {turns_of_client}), {now}
     INTO @lw_due, @lw_parked;
 DO IF(IS_USED_LOCK($1) <=> CONNECTION_ID() AND NOT @lw_due, {wait}, 0);
@@ -356,10 +354,12 @@ SELECT COUNT(*), {now} - MIN(q.entered_at) FROM {live_waiters} WHERE q.name = $1
 SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
 
 -- name: about
--- Its clock, whether a crash can lose what was committed, and how many replicas read from it, as far as this user may see.
+-- Its clock, whether a crash can lose what was committed, how many replicas read from it, as far as this user may see, and
+-- whether the binary log is on and after how many commits it is synced.
 SELECT CAST({now} AS SIGNED), CAST(@@innodb_flush_log_at_trx_commit AS CHAR),
     CAST(@@innodb_doublewrite AS CHAR),
-    (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')
+    (SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'),
+    CAST(@@log_bin AS SIGNED), CAST(@@sync_binlog AS SIGNED)
 
 -- name: held
 -- The row of a lock that is held, for a change of it.

@@ -14,8 +14,8 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     let host = one_host(url)?;
     // Without the password file and the environment of libpq: the address says everything.
     let mut options = PgConnectOptions::new_without_pgpass()
-        .host(&host.name)
-        .port(host.port.unwrap_or(5432))
+        .host(host.name())
+        .port(host.port().unwrap_or(5432))
         .username(url.user().unwrap_or("postgres"))
         // Poolers do not know this one by default, and there are no floats here.
         .extra_float_digits(None)

@@ -6,6 +6,7 @@ use sqlx::postgres::PgConnection;
 
 use super::{Postgres, labels, names, owners, tokens};
 use crate::dialect::{QueuedClaim, Sign, TryAcquire, block, micros, token};
+use crate::ids::AsUuid;
 use crate::places::QueueRow;
 use crate::queued::{Entered, Places, TRIES};
 

@@ -58,3 +58,29 @@ pub(crate) fn ddl(table: &Table) -> String {
     };
     Statements::new(&table).ddl()
 }
+
+#[cfg(test)]
+mod tests {
+    use lockcore::Severity;
+
+    use super::*;
+
+    #[test]
+    fn replicas_that_commits_do_not_wait_for_are_doubtful() {
+        assert_eq!(replication(0, "").severity, Severity::Good);
+        // One that is named and away: commits wait until it is back.
+        assert_eq!(replication(0, "one").severity, Severity::Good);
+        let found = replication(2, "ANY 1 (one, two)");
+        assert_eq!(found.severity, Severity::Good);
+        assert!(
+            found.message.contains("2 replicas") && found.message.contains("ANY 1 (one, two)"),
+            "{found:?}"
+        );
+        let found = replication(1, "");
+        assert_eq!(found.severity, Severity::Doubtful);
+        assert!(
+            found.message.starts_with("1 replicas, ") && found.remedy.contains("synchronous_standby_names"),
+            "{found:?}"
+        );
+    }
+}

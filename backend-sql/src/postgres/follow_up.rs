@@ -1,7 +1,7 @@
 //! Statements that follow a release: they find and notify those whose turn it is.
 
 use super::Postgres;
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 
 /// How often such a statement is tried again when other transactions have locked what it needs.
 const TRIES: u32 = 3;
@@ -29,16 +29,16 @@ impl FollowUp {
             Err(sqlx::Error::Database(error)) => error,
             other => return Some(other),
         };
-        match postgres.verdict(&*error) {
-            Verdict::Again | Verdict::Blocked if self.0 < TRIES => {
+        match postgres.class_of(&*error) {
+            ErrorClass::Again | ErrorClass::Blocked if self.0 < TRIES => {
                 self.0 += 1;
                 None
             }
-            Verdict::Again | Verdict::Blocked => {
+            ErrorClass::Again | ErrorClass::Blocked => {
                 tracing::debug!(%error, "no waiter was notified of a release");
                 Some(Ok(T::default()))
             }
-            Verdict::Broken | Verdict::ReadOnly | Verdict::Fatal => {
+            ErrorClass::Broken | ErrorClass::ReadOnly | ErrorClass::Fatal => {
                 Some(Err(sqlx::Error::Protocol(format!("after a release: {error}"))))
             }
         }

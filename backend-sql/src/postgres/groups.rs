@@ -11,6 +11,7 @@ use super::statements::{ELSEWHERE, UNSEEN};
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.
 type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
@@ -82,7 +83,8 @@ impl Postgres {
     ) -> sqlx::Result<Vec<(String, Option<i64>)>> {
         let mut follow_up = FollowUp::default();
         loop {
-            let notify = self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(waiters.client());
+            let notify =
+                self.statement(&self.sql.notify_heads).bind(names.to_vec()).bind(waiters.client().as_uuid());
             let heads = notify.rows(&mut *conn).await;
             if let Some(heads) = follow_up.settle(self, heads) {
                 return heads;
@@ -101,7 +103,7 @@ impl Postgres {
             .statement(&self.sql.leave_group_one)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .value(&mut *conn)
             .await?;
         let Some(head) = head else { return Ok(Freed::default()) };
@@ -160,7 +162,7 @@ impl Groups for Postgres {
             .statement(&self.sql.leave_group)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .rows(&mut *conn)
             .await?;
         let mut answers = vec![Freed::default(); claims.len()];
@@ -181,8 +183,12 @@ impl Groups for Postgres {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.sql.reap).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
+        let heads: Vec<(String, Option<i64>)> = self
+            .statement(&self.sql.reap)
+            .bind(asked)
+            .bind(waiters.client().as_uuid())
+            .rows(&mut *conn)
+            .await?;
         self.behind_each(conn, heads, waiters).await
     }
 
@@ -230,7 +236,8 @@ impl Groups for Postgres {
     ) -> sqlx::Result<Vec<i64>> {
         let mut follow_up = FollowUp::default();
         let due: Vec<Option<i64>> = loop {
-            let notify = self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(waiters.client());
+            let notify =
+                self.statement(&self.sql.due_waiters).bind(name.as_str()).bind(waiters.client().as_uuid());
             let due = notify.values(&mut *conn).await;
             if let Some(due) = follow_up.settle(self, due) {
                 break due?;

@@ -15,6 +15,7 @@ use crate::dialect::{
 };
 use crate::error::ended;
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
 use crate::queued::claim_each;
@@ -85,7 +86,7 @@ impl Postgres {
         self.statement(sql)
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .row(conn)
             .await
     }
@@ -216,7 +217,7 @@ impl Dialect for Postgres {
             .statement(&self.sql.hand_over_many)
             .bind(names(claims.iter()))
             .bind(owners(claims.iter()))
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .rows(&mut *conn)
             .await?;
         let mut answers = Vec::with_capacity(claims.len());
@@ -281,8 +282,12 @@ impl Dialect for Postgres {
         names: &[LockName],
     ) -> sqlx::Result<Vec<i64>> {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
-        let heads: Vec<(String, Option<i64>)> =
-            self.statement(&self.sql.turns).bind(asked).bind(waiters.client()).rows(&mut *conn).await?;
+        let heads: Vec<(String, Option<i64>)> = self
+            .statement(&self.sql.turns)
+            .bind(asked)
+            .bind(waiters.client().as_uuid())
+            .rows(&mut *conn)
+            .await?;
         self.behind_each(conn, heads, waiters).await
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{Backoff, Hot};
-use lockcore::{Capabilities, Claim, Moment, Operation, Result, ServerUrl};
+use lockcore::{Capabilities, Claim, Moment, Operation, Requirement, Result, ServerUrl};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use uuid::Uuid;
@@ -25,9 +25,10 @@ pub(crate) use self::examine::ddl;
 use self::bound::{BoundStatement, Style};
 use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::{Notification, block, micros};
-use crate::error::{fatal, misconfigured, no_answer, verdict};
+use crate::error::{class_of, fatal, misconfigured, no_answer};
+use crate::ids::AsUuid;
 use crate::lock::SqlLock;
 use crate::options::Options;
 use crate::table::Sql;
@@ -95,7 +96,7 @@ impl Postgres {
             let limit = until.remaining().min((options.timeout / 2).max(Duration::from_secs(2)));
             match tokio::time::timeout(limit, self.session.schema(&options.table)).await {
                 Ok(Ok(schema)) => return Ok(schema),
-                Ok(Err(error)) if verdict(self, &error) == Verdict::Fatal => return Err(fatal(&error)),
+                Ok(Err(error)) if class_of(self, &error) == ErrorClass::Fatal => return Err(fatal(&error)),
                 Ok(Err(error)) => last = no_answer(Some(&error)),
                 Err(_) => continue,
             }
@@ -157,43 +158,45 @@ impl Database for Postgres {
     type Subscription = PgListener;
 
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("postgres");
-        promised.shared = true;
-        promised.permits = true;
-        promised.downgrade = true;
-        promised.fencing = true;
-        promised.token_blocks = true;
-        promised.fifo = true;
-        promised.push = !self.pooled && !self.session.is_shared();
-        // Without notifications, all waiters poll.
-        promised.herd_free = promised.push;
-        promised.across_hosts = true;
-        promised.durable = true;
-        promised
+        let promised = Capabilities::minimal("postgres").promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::TokenBlocks,
+            Requirement::Fifo,
+            Requirement::AcrossHosts,
+            Requirement::Durable,
+        ]);
+        if self.pooled || self.session.is_shared() {
+            // Without notifications, all waiters poll.
+            return promised;
+        }
+        promised.promising([Requirement::Push, Requirement::HerdFree])
     }
 
     async fn connect(&self) -> sqlx::Result<PgConnection> {
         self.session.connect().await
     }
 
-    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         match error.code().as_deref().unwrap_or_default() {
             code if self.session.is_mistaken(code) => {
                 self.session.note_shared();
-                Verdict::Broken
+                ErrorClass::Broken
             }
             // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement that took
             // longer than the server allows.
-            "40001" | "40P01" | "23505" | "57014" => Verdict::Again,
+            "40001" | "40P01" | "23505" | "57014" => ErrorClass::Again,
             // Lock not available: the lock timeout.
-            "55P03" => Verdict::Blocked,
+            "55P03" => ErrorClass::Blocked,
             // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server; a
             // transaction was left open.
             "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01"
-            | "25P02" | "25P03" | "25P04" => Verdict::Broken,
+            | "25P02" | "25P03" | "25P04" => ErrorClass::Broken,
             // A write on a replica; a replica's refusal to look at an unlogged table.
-            "25006" | "0A000" => Verdict::ReadOnly,
-            _ => Verdict::Fatal,
+            "25006" | "0A000" => ErrorClass::ReadOnly,
+            _ => ErrorClass::Fatal,
         }
     }
 

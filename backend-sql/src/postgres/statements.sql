@@ -35,7 +35,7 @@ set_config('synchronous_commit', 'off', true) IS NOT NULL
 l.ctid = (SELECT s.ctid FROM {locks} s WHERE s.name = l.name)
 
 -- part: live_waiters
--- The waiters whose clients are alive. One sign of life of a client counts for all its places.
+-- The waiters whose clients are alive. One heartbeat of a client counts for all its places.
 {waiters} q JOIN {clients} c ON c.client = q.client AND c.alive_until > clock_timestamp()
 
 -- part: ticket
@@ -106,7 +106,7 @@ FROM want w LEFT JOIN taken USING (n) LEFT JOIN made ON made.owner = w.owner LEF
 ORDER BY w.n
 
 -- part: placing
--- A place, and the sign of life that it needs.
+-- A place, and the heartbeat that it needs.
 INSERT INTO {waiters} AS q (name, owner, client, seat, label, mode, tokens, lease)
 
 -- part: placed_already
@@ -122,7 +122,7 @@ ON CONFLICT (client) DO UPDATE SET alive_until = excluded.alive_until, sign = gr
 -- Takes a lock that is free if no waiter is ahead of $2, or takes a place. A claim that finds the lock its own or free while it
 -- takes the place must ask again: `mine` has read an older version of the row. `placed` reads from `mark`, so a claim to which
 -- a release grants the lock at this moment gets no second place. $1 to $5 as above, $6 client, $7 seat (null: no
--- place), $8 how long a sign of life lasts, $9 its number, $10 provisional lease (null: a release only notifies).
+-- place), $8 how long a heartbeat lasts, $9 its number, $10 provisional lease (null: a release only notifies).
 WITH mine AS (
     SELECT l.name, {is_same} AS same FROM {locks} l
     WHERE l.name = $1 AND (l.owner = $2 OR {is_free} AND NOT EXISTS (
@@ -154,7 +154,7 @@ FROM (VALUES (1)) AS one LEFT JOIN taken ON true LEFT JOIN mark ON true LEFT JOI
 -- name: enter
 -- Takes places, for claims in any mode. A claim that is a member already, and asks again after a lost answer, gets none:
 -- nothing would delete it. $1 names, $2 owners, $3 labels, $4 how many tokens, $5 modes, $6 seats,
--- $7 provisional leases, $8 client, $9 how long a sign of life lasts, $10 its number.
+-- $7 provisional leases, $8 client, $9 how long a heartbeat lasts, $10 its number.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
         WITH ORDINALITY AS w(name, owner, label, tokens, mode, seat, lease, n) WHERE {lazy}
@@ -176,7 +176,7 @@ SELECT CASE WHEN NOT {is_free} THEN l.mode END, {left}, mark.name IS NULL,
 FROM want w LEFT JOIN mark USING (name) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
 
 -- name: poll_waiters
--- Gives a sign of life, and returns which waiters of the client should ask: those without a place, and those whose lock is
+-- Gives a heartbeat, and returns which waiters of the client should ask: those without a place, and those whose lock is
 -- free. Waiters for groups ask whenever a group holds the lock. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}

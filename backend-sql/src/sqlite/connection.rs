@@ -12,8 +12,10 @@ use super::files::Files;
 use super::filesystem;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, Write};
-use crate::error::misconfigured;
+use crate::error::{misconfigured, refused};
 use crate::idle;
+
+const REFUSED: &str = "this user may not open the database file, or may not use its folder";
 
 /// How often a file that is replaced while it is being opened is opened again.
 const ATTEMPTS: u32 = 5;
@@ -64,11 +66,11 @@ impl Connection {
                     // removed memory.
                     let is_known = opening.known.load(Ordering::Relaxed);
                     let is_between = is_known && (is_missing(&error) || Files::are_lost(&path));
-                    return Err(if is_between {
-                        sqlx::Error::Io(std::io::Error::other(error))
-                    } else {
-                        error
-                    });
+                    if is_between {
+                        return Err(sqlx::Error::Io(std::io::Error::other(error)));
+                    }
+                    let is_refused = is_missing(&error) && filesystem::is_forbidden(&path);
+                    return Err(if is_refused { refused(REFUSED) } else { error });
                 }
                 Ok(sqlite) => sqlite,
             };
@@ -99,12 +101,12 @@ impl Connection {
 
     /// Runs a statement that writes, alone or in a transaction. A change of the mode is sent in the same message, since each
     /// message to the thread of the connection costs as much as a short statement.
-    pub(super) async fn write<'q>(
+    pub(super) async fn write<'q, const SYNCED: bool>(
         &mut self,
-        sql: &Write,
+        sql: &Write<SYNCED>,
         bind: impl FnOnce(Query<'q, sqlx::Sqlite, SqliteArguments>) -> Query<'q, sqlx::Sqlite, SqliteArguments>,
     ) -> sqlx::Result<Done> {
-        let switches = self.switches_to(sql.commits);
+        let switches = self.switches_to(Write::<SYNCED>::COMMITS);
         let query = bind(sqlx::query(sql.text(switches).get()));
         if !switches {
             return write::run(&mut self.sqlite, query, 1).await;
@@ -112,7 +114,7 @@ impl Connection {
         // If the statement fails, the mode is unknown.
         self.commits = None;
         let done = write::run(&mut self.sqlite, query, 2).await?;
-        self.commits = Some(sql.commits);
+        self.commits = Some(Write::<SYNCED>::COMMITS);
         Ok(done)
     }
 

@@ -12,9 +12,6 @@ use super::{Sqlite, filesystem, plain_table};
 use crate::examine::Examine;
 use crate::table::{Sql, Table};
 
-/// The row of a lock that a group holds has a lease without an end.
-pub(super) const NAMES: &str = "SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name";
-
 impl Examine for Sqlite {
     async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.names.get()).fetch_all(conn.get()).await
@@ -66,5 +63,5 @@ pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> Result<
 
 /// The statements that create the tables.
 pub(crate) fn ddl(table: &Table) -> Result<String> {
-    Ok(Sql::script(&Statements::new(&plain_table(table)?).create))
+    Ok(Sql::script(Statements::new(&plain_table(table)?).tables()))
 }

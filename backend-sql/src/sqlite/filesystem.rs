@@ -107,6 +107,23 @@ pub(super) fn is_in_memory(_: &Path) -> bool {
     false
 }
 
+/// Whether this user lacks a right to the file, or to its folder. SQLite has one error for that and for a missing folder.
+///
+/// The file is not opened: closing it again would end the locks that this process has on it.
+#[cfg(unix)]
+pub(super) fn is_forbidden(path: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let refused = |path, rights| access(path, rights) == Err(rustix::io::Errno::ACCESS);
+    refused(path, Access::READ_OK) || (!path.exists() && refused(folder, Access::WRITE_OK | Access::EXEC_OK))
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_forbidden(_: &Path) -> bool {
+    false
+}
+
 #[cfg(target_os = "linux")]
 fn magic(path: &Path) -> Option<u32> {
     // The type of the number differs from machine to machine; all of the magic numbers have 32 bits.

@@ -11,6 +11,7 @@ use super::write::Commits;
 use super::{Sqlite, end};
 use crate::dialect::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 use crate::table::Sql;
 
 impl Sqlite {
@@ -28,7 +29,7 @@ impl Sqlite {
 
     async fn join_one(&self, conn: &mut SqliteConnection, request: &TakeRequest) -> sqlx::Result<TryAcquire> {
         let claim = &request.claim;
-        let tokens: Vec<i64> = sqlx::query_scalar(self.groups.join.get())
+        let tokens: Vec<i64> = sqlx::query_scalar(self.sql.join.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(claim.mode().code())
@@ -42,7 +43,7 @@ impl Sqlite {
                 None => self.refused(conn, request).await,
             };
         };
-        sqlx::query(self.groups.insert_member.get())
+        sqlx::query(self.sql.insert_member.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .bind(number)
@@ -59,7 +60,7 @@ impl Sqlite {
 
     /// The token of a claim that is already a member.
     async fn member(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<Option<i64>> {
-        sqlx::query_scalar(self.groups.member.get())
+        sqlx::query_scalar(self.sql.member.get())
             .bind(claim.name().as_str())
             .bind(claim.owner().as_uuid())
             .fetch_optional(conn)
@@ -73,7 +74,7 @@ impl Sqlite {
     ) -> sqlx::Result<Vec<bool>> {
         let mut left = Vec::with_capacity(claims.len());
         for claim in claims {
-            let deleted = sqlx::query(self.groups.delete_member.get())
+            let deleted = sqlx::query(self.sql.delete_member.get())
                 .bind(claim.name().as_str())
                 .bind(claim.owner().as_uuid())
                 .execute(&mut *conn)
@@ -86,7 +87,7 @@ impl Sqlite {
 
     async fn reap_each(&self, conn: &mut SqliteConnection, names: &[LockName]) -> sqlx::Result<()> {
         for name in names {
-            let reap = sqlx::query(self.groups.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
+            let reap = sqlx::query(self.sql.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
             self.shrink(conn, name, reap.rows_affected()).await?;
         }
         Ok(())
@@ -97,14 +98,14 @@ impl Sqlite {
         if gone == 0 {
             return Ok(());
         }
-        let shrink = sqlx::query(self.groups.shrink.get()).bind(name.as_str()).bind(gone.cast_signed());
+        let shrink = sqlx::query(self.sql.shrink.get()).bind(name.as_str()).bind(gone.cast_signed());
         shrink.execute(conn).await.map(|_| ())
     }
 
     async fn downgrade_rows(&self, conn: &mut SqliteConnection, claim: &Claim) -> sqlx::Result<bool> {
         let name = claim.name().as_str();
         let shared = Mode::Shared.code();
-        let inserted = sqlx::query(self.groups.downgrade.get())
+        let inserted = sqlx::query(self.sql.downgrade.get())
             .bind(name)
             .bind(claim.owner().as_uuid())
             .bind(shared)
@@ -113,7 +114,7 @@ impl Sqlite {
         if inserted.rows_affected() == 0 {
             return self.member(conn, claim).await.map(|member| member.is_some());
         }
-        sqlx::query(self.groups.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
+        sqlx::query(self.sql.downgraded.get()).bind(name).bind(shared).execute(&mut *conn).await?;
         // Its place may not have been tidied up yet, and is not the last holder's any more.
         sqlx::query(self.sql.leave.inside().get()).bind(claim.owner().as_uuid()).execute(conn).await?;
         Ok(true)
@@ -163,7 +164,7 @@ impl Groups for Sqlite {
     async fn stale_groups(&self, conn: &mut Connection, idle: Duration) -> sqlx::Result<Vec<LockName>> {
         let conn = conn.get();
         let names: Vec<String> =
-            sqlx::query_scalar(self.groups.stale_groups.get()).bind(micros(idle)).fetch_all(conn).await?;
+            sqlx::query_scalar(self.sql.stale_groups.get()).bind(micros(idle)).fetch_all(conn).await?;
         Ok(names.iter().filter_map(|name| LockName::new(name).ok()).collect())
     }
 
@@ -185,7 +186,7 @@ impl Groups for Sqlite {
         }
         let head: Option<Option<i64>> = sqlx::query_scalar(self.sql.next.get())
             .bind(name.as_str())
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .fetch_optional(conn)
             .await?;
         Ok(head.flatten())
@@ -198,7 +199,11 @@ impl Groups for Sqlite {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let conn = conn.get();
-        let due: &Sql = &self.groups.due_waiters;
-        sqlx::query_scalar(due.get()).bind(name.as_str()).bind(waiters.client()).fetch_all(conn).await
+        let due: &Sql = &self.sql.due_waiters;
+        sqlx::query_scalar(due.get())
+            .bind(name.as_str())
+            .bind(waiters.client().as_uuid())
+            .fetch_all(conn)
+            .await
     }
 }

@@ -17,6 +17,7 @@ use crate::dialect::{
     micros, status, token,
 };
 use crate::groups::Groups;
+use crate::ids::AsUuid;
 use crate::purge::{PORTION, Portion};
 
 /// The state of a lock, as one claim sees it.
@@ -173,9 +174,8 @@ impl Dialect for Sqlite {
                 (claim.name().as_str(), owner, micros(claim.ttl()))
             })
             .collect();
-        let renew = if hold == Hold::Alone { &self.sql.renew } else { &self.sql.renew_members };
         let rows = json(&rows)?;
-        let renewed = conn.write(renew, |query| query.bind(rows)).await?.rows;
+        let renewed = conn.write(self.sql.renew.of(hold), |query| query.bind(rows)).await?.rows;
         let renewed: HashSet<Uuid> = renewed.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
         let is_renewed = |grant: &Grant| renewed.contains(&grant.claim().owner().as_uuid());
         let answer = |grant| if is_renewed(grant) { Extension::Extended } else { Extension::Lost };
@@ -225,7 +225,7 @@ impl Dialect for Sqlite {
         let asked: Vec<_> = names.iter().map(LockName::as_str).collect();
         let heads: Vec<(i64, Option<i64>)> = sqlx::query_as(self.sql.turns.get())
             .bind(json(&asked)?)
-            .bind(waiters.client())
+            .bind(waiters.client().as_uuid())
             .fetch_all(conn.get())
             .await?;
         let mut turns = Vec::new();
@@ -242,7 +242,7 @@ impl Dialect for Sqlite {
         let holders: Vec<HolderRow> =
             sqlx::query_as(self.sql.holders.get()).bind(name.as_str()).fetch_all(&mut *conn).await?;
         let waiters: WaitersRow =
-            sqlx::query_as(self.sql.waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
+            sqlx::query_as(self.sql.count_waiters.get()).bind(name.as_str()).fetch_one(conn).await?;
         Ok(status(name, holders, waiters))
     }
 

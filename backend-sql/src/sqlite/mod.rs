@@ -4,7 +4,6 @@ mod connection;
 mod examine;
 mod files;
 mod filesystem;
-mod group_statements;
 mod groups;
 mod locks;
 mod statements;
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockcore::backend::Hot;
-use lockcore::{Capabilities, Error, ErrorKind, Result, ServerUrl};
+use lockcore::{Capabilities, Error, ErrorKind, Requirement, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use uuid::Uuid;
@@ -26,9 +25,8 @@ use uuid::Uuid;
 pub(crate) use self::examine::ddl;
 
 use self::connection::{Connection, Opening};
-use self::group_statements::GroupStatements;
 use self::statements::Statements;
-use crate::database::{Database, Verdict};
+use crate::database::{Database, ErrorClass};
 use crate::dialect::Notification;
 use crate::error::ended;
 use crate::lock::SqlLock;
@@ -47,7 +45,6 @@ pub struct Sqlite {
     /// Whether missing tables are created.
     create: bool,
     sql: Statements,
-    groups: GroupStatements,
     /// The locks that were found held lately. This only decides which statement is tried first.
     hot: Hot,
 }
@@ -99,10 +96,9 @@ impl SqliteLock {
             any_filesystem: url.parsed("any_filesystem", "true or false")?.unwrap_or(false),
             known: AtomicBool::new(false),
         };
-        let (sql, groups) = (Statements::new(&table), GroupStatements::new(&table));
+        let sql = Statements::new(&table);
         let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
-        Self::open(Sqlite { opening, create: options.create, sql, groups, hot: Hot::new() }, options, record)
-            .await
+        Self::open(Sqlite { opening, create: options.create, sql, hot: Hot::new() }, options, record).await
     }
 }
 
@@ -151,17 +147,17 @@ impl Database for Sqlite {
     type Subscription = ();
 
     fn capabilities(&self) -> Capabilities {
-        let mut promised = Capabilities::minimal("sqlite");
-        promised.shared = true;
-        promised.permits = true;
-        promised.downgrade = true;
-        promised.fencing = true;
-        promised.token_blocks = true;
-        promised.fifo = true;
-        promised.herd_free = true;
-        promised.durable = true;
-        promised.failover_safe = true;
-        promised
+        Capabilities::minimal("sqlite").promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::TokenBlocks,
+            Requirement::Fifo,
+            Requirement::HerdFree,
+            Requirement::Durable,
+            Requirement::FailoverSafe,
+        ])
     }
 
     async fn connect(&self) -> sqlx::Result<Connection> {
@@ -179,21 +175,21 @@ impl Database for Sqlite {
         conn.check()
     }
 
-    fn verdict(&self, error: &dyn sqlx::error::DatabaseError) -> Verdict {
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         // Extended codes have the primary code in their low byte: 5 is BUSY, 6 is LOCKED.
         let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
         match code & 0xff {
-            5 | 6 => Verdict::Again,
+            5 | 6 => ErrorClass::Again,
             // 1032: SQLite itself has noticed that the file was moved.
-            _ if code == 1032 => Verdict::Broken,
-            10 => Verdict::Broken,
-            _ => Verdict::Fatal,
+            _ if code == 1032 => ErrorClass::Broken,
+            10 => ErrorClass::Broken,
+            _ => ErrorClass::Fatal,
         }
     }
 
     async fn check(&self, conn: &mut Connection) -> sqlx::Result<()> {
         let conn = conn.get();
-        for check in &self.sql.check {
+        for check in self.sql.checks() {
             sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
         }
         Ok(())
@@ -202,10 +198,10 @@ impl Database for Sqlite {
     async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
         // The mode is that of the last write. The first grant syncs the tables at the latest.
         let conn = conn.get();
-        for statement in &self.sql.create {
+        for statement in self.sql.tables() {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
         }
-        for statement in &self.sql.upgrade {
+        for statement in self.sql.upgrade() {
             match sqlx::query(statement.get()).execute(&mut *conn).await {
                 Err(sqlx::Error::Database(error)) if error.message().contains("duplicate column") => {}
                 other => {
@@ -217,11 +213,11 @@ impl Database for Sqlite {
     }
 
     fn ddl(&self) -> String {
-        Sql::script(&self.sql.create)
+        Sql::script(self.sql.tables())
     }
 
     fn ddl_of_upgrade(&self) -> String {
-        Sql::script(&self.sql.create) + &Sql::script(&self.sql.upgrade)
+        Sql::script(self.sql.tables()) + &Sql::script(self.sql.upgrade())
     }
 
     async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {

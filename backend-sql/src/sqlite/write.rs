@@ -5,7 +5,8 @@ use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Either, Executor};
 
-use crate::table::Sql;
+use crate::library::Prepared;
+use crate::table::{Sql, Table};
 
 /// When a commit is on the disk. In both modes it survives the death of the process.
 ///
@@ -39,16 +40,26 @@ impl Commits {
 
 /// A statement that writes, and the same with a change of the mode before it. SQLite carries the pragma out
 /// again each time, although sqlx keeps both of them prepared: a pragma expires when it has run.
-pub(super) struct Write {
-    pub(super) commits: Commits,
+pub(super) struct Write<const SYNCED: bool> {
     plain: Sql,
     switching: Sql,
 }
 
-impl Write {
-    pub(super) fn new(sql: impl Fn(&str) -> Sql, commits: Commits, text: &str) -> Self {
-        Self { commits, plain: sql(text), switching: sql(&format!("{} {text}", commits.pragma())) }
+/// Its commit is [`Commits::Synced`].
+pub(super) type Synced = Write<true>;
+
+/// Its commit is [`Commits::Written`].
+pub(super) type Written = Write<false>;
+
+impl<const SYNCED: bool> Prepared for Write<SYNCED> {
+    fn prepare(table: &Table, text: &str) -> Self {
+        let switching = format!("{} {text}", Self::COMMITS.pragma());
+        Self { plain: Sql::new(table, text), switching: Sql::new(table, &switching) }
     }
+}
+
+impl<const SYNCED: bool> Write<SYNCED> {
+    pub(super) const COMMITS: Commits = if SYNCED { Commits::Synced } else { Commits::Written };
 
     /// The statement in a transaction, whose mode was set before it began.
     pub(super) fn inside(&self) -> &Sql {

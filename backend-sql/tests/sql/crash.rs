@@ -187,7 +187,7 @@ async fn waiters_go_on_at_a_promoted_replica() {
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
 }
 
-/// One flush of the log for a lock that is taken and given up, and none for a place in the queue.
+/// One flush of the log for a lock that is taken and released, and none for a place in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_grants_wait_for_the_disk() {
     if missing(Postgres::installed()) {

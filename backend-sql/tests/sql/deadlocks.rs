@@ -99,7 +99,7 @@ async fn mixed_storm(kind: Kind, table: &str) {
         visitor.await.expect("no visitor fails");
     }
     println!("{kind:?}: {MIXED} visits in {:?}", began.elapsed());
-    // Those who were given up on are cleaned up in the background.
+    // Claims whose callers have left are cleaned up in the background.
     let end = Instant::now() + Duration::from_secs(30);
     for table in [format!("{table}_members"), waiters(kind, table)] {
         while count(kind, &url, &table).await != "0" {
@@ -126,7 +126,7 @@ async fn visit(locks: &Locks, at: usize, room: &Room, dice: usize) {
     };
     let guard = match dice % 5 {
         0 => request.try_now().await.expect("no error under contention"),
-        // Whoever gives up after a moment is in the queue or just coming in.
+        // Whoever leaves after a moment is in the queue or just coming in.
         1 => tokio::time::timeout(Duration::from_millis(2), request.into_future())
             .await
             .ok()

@@ -76,7 +76,7 @@ async fn a_refusal_is_one_statement_and_a_place_one_more() {
 
 /// Ten and three hundred waiters of one client look alike to the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_sign_of_life_serves_all_waiters() {
+async fn one_heartbeat_serves_all_waiters() {
     let Some((proxy, locks)) = far("alike").await else { return };
     let holder = client(Kind::Postgres, &(postgres().await.expect("it runs").url() + "?table=alike")).await;
     let mut turns = Vec::new();
@@ -88,7 +88,7 @@ async fn one_sign_of_life_serves_all_waiters() {
         let before = proxy.turns();
         tokio::time::sleep(Duration::from_secs(4)).await;
         turns.push(proxy.turns() - before);
-        // All of them give up at once.
+        // All of them leave at once.
         let before = proxy.turns();
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
         wait_for(&holder, "a", 0).await;
@@ -99,7 +99,7 @@ async fn one_sign_of_life_serves_all_waiters() {
     assert!(turns.iter().all(|turns| *turns < 16), "{turns:?} round trips in four seconds");
 }
 
-/// Many clients on few names, some of whom give up: nobody is lost, and nobody holds beside another.
+/// Many clients on few names, some of whom leave the queue: nobody is lost, and nobody holds beside another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_lost_in_a_crowd() {
     let Some(server) = postgres().await else { return };

@@ -51,7 +51,7 @@ async fn a_wait_outlives_a_locked_table() {
     let mut others = session.begin().await.expect("a transaction");
     let lock = "LOCK TABLE locked_clients IN ACCESS EXCLUSIVE MODE";
     sqlx::query(lock).execute(&mut *others).await.expect("locked");
-    // The time between two signs of life, and that for which a statement waits for the table, twice.
+    // The time between two heartbeats, and that for which a statement waits for the table, twice.
     tokio::time::sleep(Duration::from_secs(5)).await;
     others.commit().await.expect("unlocked");
     guard.release().await.expect("held");

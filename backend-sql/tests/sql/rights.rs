@@ -1,8 +1,9 @@
 //! Tables, rights and bad addresses.
 
 use lockcore::{ErrorKind, Locks, Mode};
+use testbed::MariaDb;
 
-use crate::servers::{Kind, backend, claim, client, mariadb, postgres, url};
+use crate::servers::{Kind, backend, claim, client, postgres, url};
 
 const CANARY: &str = "canary-secret-123";
 
@@ -81,6 +82,21 @@ async fn least(kind: Kind, url: &str) {
     }
     let reader = writer.downgrade().await.expect("held");
     waiting.await.expect("no panic").expect("readers meet").release().await.expect("held");
+
+    let permits = [one.permit("b", 2).await.expect("a permit"), two.permit("b", 2).await.expect("a permit")];
+    assert!(one.permit("b", 2).try_now().await.expect("an answer").is_none());
+    let waiting = tokio::spawn(one.permit("b", 2).into_future());
+    while two.inspect("b").await.expect("an answer").waiters == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let held = two.held().await.expect("an answer");
+    let held: Vec<_> = held.iter().map(|lock| (lock.name.as_str(), lock.holders.len())).collect();
+    assert_eq!(held, [("a", 1), ("b", 2)]);
+    for permit in permits {
+        permit.release().await.expect("held");
+    }
+    waiting.await.expect("no panic").expect("a permit is free").release().await.expect("held");
+
     assert_eq!(two.force_release("a").await.expect("an answer"), 1);
     drop(reader);
     let dead = claim("a", Mode::Shared, std::time::Duration::from_millis(100));
@@ -126,10 +142,15 @@ async fn the_documented_rights_are_enough_on_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_rights_are_enough_on_mariadb() {
-    let Some(url) = url(Kind::MariaDb, "rights").await else { return };
+async fn the_documented_rights_are_enough_on_mysql_and_mariadb() {
+    for server in crate::mysql::servers().await {
+        least_on(server).await;
+    }
+}
+
+async fn least_on(server: &MariaDb) {
+    let url = format!("{}?table=rights", server.url());
     drop(client(Kind::MariaDb, &url).await);
-    let server = mariadb().await.expect("it runs");
     let sql = format!(
         "CREATE USER app@'%' IDENTIFIED BY '{CANARY}'; CREATE USER reader@'%';
          {}

@@ -181,7 +181,7 @@ async fn the_queue_is_unlogged_and_nothing_else() {
     assert_eq!(found.trim(), "queued p, queued_clients u, queued_members p, queued_waiters u");
 }
 
-/// A backup reads the tables of an earlier version for long: whoever wants to change them gives up before all others wait for
+/// A backup reads the tables of an earlier version for long: whoever wants to change them stops waiting before all others wait for
 /// that, and says so. Those who use them go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_does_not_wait_for_long() {

@@ -35,13 +35,13 @@ impl Marks {
 
     fn held(&mut self, grant: &Grant, since: u128) {
         let claim = grant.claim();
-        let (owner, until) = (claim.owner().as_uuid().simple(), since + TTL.as_micros() - BLUR);
+        let (owner, until) = (format!("{:032x}", claim.owner().as_u128()), since + TTL.as_micros() - BLUR);
         let (token, mode) = (grant.last_token(), claim.mode().code());
         self.say(&format!("held {} {owner} {token} {until} {mode}", claim.name()));
     }
 
     fn gone(&mut self, claim: &Claim) {
-        self.say(&format!("gone {} {}", claim.name(), claim.owner().as_uuid().simple()));
+        self.say(&format!("gone {} {:032x}", claim.name(), claim.owner().as_u128()));
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn everything(url: &str) {
         grant = waiting.await.expect("no panic").expect("an answer").expect("its turn");
         marks.held(&grant, since);
         let since = now();
-        marks.say(&format!("changing a {}", grant.claim().owner().as_uuid().simple()));
+        marks.say(&format!("changing a {:032x}", grant.claim().owner().as_u128()));
         grant = one.downgrade(&grant).await.expect("held");
         marks.held(&grant, since - (TTL.as_micros() / 2));
         // With nobody else about.
@@ -164,22 +164,23 @@ struct Disk<'a> {
 
 /// What becomes of a write that was not synced.
 #[derive(Clone, Copy)]
-enum Fate {
+enum WriteOutcome {
     There,
     Lost,
     /// These sectors of it are there.
     Torn(u64),
 }
 
-fn apply(file: &mut Vec<u8>, op: &Op, fate: Fate) {
+fn apply(file: &mut Vec<u8>, op: &Op, outcome: WriteOutcome) {
     let (at, cut) = (usize::try_from(op.offset).expect("small"), op.is_cut());
-    match fate {
-        Fate::Lost => {}
+    match outcome {
+        WriteOutcome::Lost => {}
         _ if cut => file.resize(at, 0),
         _ => {
             file.resize(file.len().max(at + op.data.len()), 0);
             for (n, byte) in op.data.iter().enumerate() {
-                if !matches!(fate, Fate::Torn(sectors) if sectors >> ((at + n) / SECTOR % 64) & 1 == 0) {
+                if !matches!(outcome, WriteOutcome::Torn(sectors) if sectors >> ((at + n) / SECTOR % 64) & 1 == 0)
+                {
                     file[at + n] = *byte;
                 }
             }
@@ -188,28 +189,32 @@ fn apply(file: &mut Vec<u8>, op: &Op, fate: Fate) {
 }
 
 impl Disk<'_> {
-    fn with(&self, fates: &[Fate]) -> [Vec<u8>; 2] {
+    fn with(&self, outcomes: &[WriteOutcome]) -> [Vec<u8>; 2] {
         let mut files = self.synced.clone();
-        for (op, fate) in self.pending.iter().zip(fates) {
-            apply(&mut files[op.file], op, *fate);
+        for (op, outcome) in self.pending.iter().zip(outcomes) {
+            apply(&mut files[op.file], op, *outcome);
         }
         files
     }
 
     /// The ways in which a cut may end, for this many pending writes: all of them for a few, and a choice for many.
-    fn endings(&self) -> Vec<Vec<Fate>> {
+    fn endings(&self) -> Vec<Vec<WriteOutcome>> {
         let count = self.pending.len();
-        let mut endings = vec![vec![Fate::Lost; count], vec![Fate::There; count]];
+        let mut endings = vec![vec![WriteOutcome::Lost; count], vec![WriteOutcome::There; count]];
         if count <= 4 {
             for chosen in 1..(1_u32 << count) {
-                let fate = |n| if chosen >> n & 1 == 1 { Fate::There } else { Fate::Lost };
-                endings.push((0..count).map(fate).collect());
+                let outcome = |n| if chosen >> n & 1 == 1 { WriteOutcome::There } else { WriteOutcome::Lost };
+                endings.push((0..count).map(outcome).collect());
             }
         }
         for n in 0..count {
-            for fate in [Fate::Lost, Fate::Torn(0x5555_5555_5555_5555), Fate::Torn(0x0f0f_0f0f_0f0f_0f0f)] {
-                let mut ending = vec![Fate::There; count];
-                ending[n] = fate;
+            for outcome in [
+                WriteOutcome::Lost,
+                WriteOutcome::Torn(0x5555_5555_5555_5555),
+                WriteOutcome::Torn(0x0f0f_0f0f_0f0f_0f0f),
+            ] {
+                let mut ending = vec![WriteOutcome::There; count];
+                ending[n] = outcome;
                 endings.push(ending);
             }
         }
@@ -220,9 +225,9 @@ impl Disk<'_> {
             for _ in 0..count {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ending.push(match state >> 33 & 3 {
-                    0 => Fate::Lost,
-                    1 => Fate::Torn(state ^ state << 31),
-                    _ => Fate::There,
+                    0 => WriteOutcome::Lost,
+                    1 => WriteOutcome::Torn(state ^ state << 31),
+                    _ => WriteOutcome::There,
                 });
             }
             endings.push(ending);
@@ -304,8 +309,8 @@ async fn what_was_granted_survives_a_power_cut() {
             releasing = false;
         }
         if mark.is_some() || op.is_sync() {
-            for fates in disk.endings() {
-                let files = disk.with(&fates);
+            for outcomes in disk.endings() {
+                let files = disk.with(&outcomes);
                 let mut hash = DefaultHasher::new();
                 (&files, promises.held.len(), mark.as_deref()).hash(&mut hash);
                 if seen.insert(hash.finish()) {
@@ -325,7 +330,7 @@ async fn what_was_granted_survives_a_power_cut() {
             let synced: Vec<&Op> = synced;
             disk.pending = pending;
             for one in synced {
-                apply(&mut disk.synced[op.file], one, Fate::There);
+                apply(&mut disk.synced[op.file], one, WriteOutcome::There);
             }
         } else if mark.is_none() {
             disk.pending.push(op);

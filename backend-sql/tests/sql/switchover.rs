@@ -7,7 +7,7 @@ use testbed::{MariaDb, Postgres, Proxy};
 
 use crate::servers::{Kind, client, missing, options};
 
-/// Takes and gives up a lock, alone and together.
+/// Takes and releases a lock, alone and together.
 async fn use_locks(locks: &Locks) {
     for name in ["a", "b"] {
         locks.lock(name).await.expect("a free lock").release().await.expect("held");

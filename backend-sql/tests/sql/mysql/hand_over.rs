@@ -90,7 +90,7 @@ async fn a_refusal_is_one_message_and_a_place_one_more() {
         }
         let entered = proxy.turns() - before;
         println!("{server:?}: {MANY} - 1 refusals: {refused} round trips; as many places: {entered}");
-        // The parked connection speaks once a second, and looks are signs of life.
+        // The parked connection speaks once a second, and looks are heartbeats.
         assert!(refused <= MANY + 3, "{refused} round trips for {MANY} refusals");
         assert!(entered <= 2 * MANY + 6, "{entered} round trips for {MANY} places");
         for guard in guards {
@@ -104,7 +104,7 @@ async fn a_refusal_is_one_message_and_a_place_one_more() {
 
 /// Ten and three hundred waiters of one client look alike to the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_sign_of_life_serves_all_waiters() {
+async fn one_heartbeat_serves_all_waiters() {
     for server in servers().await {
         let (holder, (proxy, locks)) = (connect(server, "alike").await, far(server, "alike").await);
         let mut turns = Vec::new();
@@ -116,7 +116,7 @@ async fn one_sign_of_life_serves_all_waiters() {
             let before = proxy.turns();
             tokio::time::sleep(Duration::from_secs(4)).await;
             turns.push(proxy.turns() - before);
-            // All of them give up at once.
+            // All of them leave at once.
             let before = proxy.turns();
             waiting.iter().for_each(tokio::task::JoinHandle::abort);
             wait_for(&holder, "a", 0).await;
@@ -129,7 +129,7 @@ async fn one_sign_of_life_serves_all_waiters() {
     }
 }
 
-/// A waiter that the network has cut off is granted the lock, as it has shown signs of life, and does not come for it. That
+/// A waiter that the network has cut off is granted the lock, as it has shown heartbeats, and does not come for it. That
 /// lease is short, and then the next one's turn comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grant_of_one_that_is_gone_lapses() {
@@ -157,7 +157,7 @@ async fn the_grant_of_one_that_is_gone_lapses() {
     }
 }
 
-/// One that gives up passes on what a release has granted to it meanwhile.
+/// One that leaves the queue passes on what a release has granted to it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grant_of_one_that_gives_up_passes_on() {
     for server in servers().await {
@@ -185,7 +185,7 @@ async fn the_grant_of_one_that_gives_up_passes_on() {
     }
 }
 
-/// Many clients on few names, some of whom give up: nobody is lost, and nobody holds beside another.
+/// Many clients on few names, some of whom leave the queue: nobody is lost, and nobody holds beside another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_lost_in_a_crowd() {
     for release in RELEASES {

@@ -59,7 +59,7 @@ async fn a_release_wakes_a_waiter_of_another_process() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         let asked = counted(&server, "Questions").await - before;
         println!("{release}: {asked} statements while one waits for four seconds");
-        // Sleeps of a second, the waiter's signs of life, a renewal.
+        // Sleeps of a second, the waiter's heartbeats, a renewal.
         assert!(asked < 40, "{release}: {asked} statements while one waits");
         guard.release().await.expect("held");
         waiting.await.expect("no panic").expect("its turn comes").release().await.expect("held");

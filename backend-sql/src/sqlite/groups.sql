@@ -1,0 +1,76 @@
+-- Locks that several hold together. All of it runs in transactions that write from their start, so nothing changes between
+-- one statement and the next.
+
+-- part: group
+-- The owner of a lock that a group holds: the id of no claim.
+zeroblob(16)
+
+-- part: never
+-- The end of the lease of a lock that a group holds. The leases that count are those of its members.
+253402300799000000
+
+-- part: ahead
+-- Living waiters before the ticket ?4. A place of the last holder does not count.
+q.name = ?1 AND q.ticket < ?4 AND q.alive_until > {now}
+    AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
+
+-- name: join
+-- Adds one member to the lock's group, or begins a group. A reader may overtake readers that wait, since they can be granted
+-- the lock as well. A permit is granted only if there is one for each waiter before it, too.
+INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, mode, members)
+SELECT ?1, {group}, {now} + ?5 - 1, {never}, {now}, '', ?3, 1
+WHERE NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.owner = ?2)
+    AND CASE WHEN ?3 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0)
+        ELSE coalesce((SELECT members FROM {locks} WHERE name = ?1), 0)
+            + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?3 END
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = max(l.token + ?5, excluded.token),
+    expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label,
+    mode = excluded.mode, members = l.members + 1
+WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR (l.mode = excluded.mode AND l.owner = excluded.owner)
+RETURNING token
+
+-- name: insert_member
+INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+VALUES (?1, ?2, ?3, {now} + ?4, {now}, ?5, ?6)
+
+-- name: member
+-- The token of a claim that is a member already, and asks again after a lost answer.
+SELECT token FROM {members} WHERE name = ?1 AND owner = ?2
+
+-- name: delete_member
+DELETE FROM {members} WHERE name = ?1 AND owner = ?2
+
+-- name: reap
+DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}
+
+-- name: shrink
+-- ?2 members have left. The last one frees the lock, unless an earlier version of lockwell, which knows no groups, has released
+-- it by force and granted it to another owner.
+UPDATE {locks} SET members = members - ?2,
+    mode = CASE WHEN members > ?2 THEN mode ELSE 0 END,
+    expires_at = CASE WHEN members > ?2 OR owner <> {group} THEN expires_at END
+WHERE name = ?1
+
+-- name: stale_groups
+SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?1
+
+-- name: downgrade
+INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
+SELECT name, owner, token, expires_at, acquired_at, label, ?3 FROM {locks}
+WHERE name = ?1 AND owner = ?2 AND expires_at > {now}
+
+-- name: downgraded
+UPDATE {locks} SET owner = {group}, expires_at = {never}, mode = ?2, members = 1
+WHERE name = ?1
+
+-- name: due_waiters
+-- The tickets of all waiters of this process whose turn it is: the first of the queue, all readers at its head, or as many as
+-- there are permits.
+SELECT q.ticket FROM (SELECT ticket, client, mode, row_number() OVER line AS place,
+        max(mode >= 0) OVER line AS behind_others FROM {queue}
+    WHERE name = ?1 AND alive_until > {now} AND owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
+    WINDOW line AS (ORDER BY ticket)) AS q LEFT JOIN {locks} AS l ON l.name = ?1
+WHERE q.client = ?2 AND CASE WHEN coalesce(l.expires_at > {now} AND (l.mode = 0 OR l.mode <> q.mode), 0) THEN 0
+    WHEN q.mode < 0 THEN NOT q.behind_others
+    WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
+    ELSE q.place = 1 END

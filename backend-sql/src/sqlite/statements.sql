@@ -1,0 +1,126 @@
+-- What is sent to SQLite.
+--
+-- "part" is a piece that others use by its name in braces; "name" is a statement. {locks}, {queue} and {members} are the
+-- tables; {held} is the table of a lock's holder: {locks}, or {members} for a member of a group. ?1, ?2 and so on are the
+-- arguments.
+--
+-- Times are microseconds since 1970, read from the host's clock inside the statement: all processes on one file share one
+-- host. The clock is read after the write lock of the file has been taken, so waiting for it does not age a lease.
+
+-- part: now
+CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+
+-- name: take
+-- A free lock has no `expires_at`; `owner` then names the last holder. A claim takes a lock that is free, or whose lease has
+-- ended, if no living waiter is before it in the queue. A place of the last holder does not count: it may not be deleted
+-- yet. A claim that holds the lock already, and asks again after a lost answer, keeps the lock and its token, even if others
+-- have queued meanwhile.
+INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label)
+SELECT ?1, ?2, {now} + ?6 - 1, {now} + ?3, {now}, ?4
+WHERE NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?5 AND q.alive_until > {now}
+    AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1))
+    OR EXISTS (SELECT 1 FROM {locks} WHERE name = ?1 AND owner = ?2)
+ON CONFLICT (name) DO UPDATE SET
+    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?6, excluded.token) END,
+    acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
+    owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label
+WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
+RETURNING token
+
+-- name: lock_state
+-- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
+-- of its holders ends; and whether this claim was the last to take the lock exclusively.
+SELECT
+    CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
+        AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
+    CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}
+        WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
+    coalesce(l.owner = ?3, 0)
+FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name
+
+-- name: release
+UPDATE {locks} SET expires_at = NULL WHERE name = ?1 AND owner = ?2
+
+-- name: next
+-- The first waiter, if it waits in this process. If it is a reader or asks for a permit, others may have their turn with it:
+-- {several}. If it wants the lock exclusively, it is not notified while a group holds the lock.
+SELECT CASE WHEN q.mode <> 0 THEN {several}
+    WHEN coalesce(l.mode, 0) = 0 AND q.client = ?2 THEN q.ticket END
+FROM {queue} AS q LEFT JOIN {locks} AS l ON l.name = q.name
+WHERE q.name = ?1 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1
+
+-- name: renew
+UPDATE {held} AS l SET expires_at = {now} + w.ttl
+FROM (SELECT value ->> 0 AS name, unhex(value ->> 1) AS owner, value ->> 2 AS ttl FROM json_each(?1)) AS w
+WHERE l.name = w.name AND l.owner = w.owner AND l.expires_at IS NOT NULL
+RETURNING owner
+
+-- name: enqueue
+INSERT INTO {queue} (name, owner, client, alive_until, label, mode, entered_at)
+VALUES (?1, ?2, ?3, {now} + ?4, ?5, ?6, {now})
+ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until
+RETURNING ticket
+
+-- name: keep_place
+UPDATE {queue} SET alive_until = {now} + ?2
+WHERE ticket IN (SELECT value FROM json_each(?1))
+RETURNING ticket
+
+-- name: forget_place
+DELETE FROM {queue} WHERE ticket IN (SELECT value FROM json_each(?1))
+
+-- name: leave
+DELETE FROM {queue} WHERE owner = ?1
+
+-- name: turns
+-- The first waiters of locks that are free, or held by a group that is not full.
+SELECT w.key, (SELECT CASE WHEN q.mode <> 0 THEN {several}
+        WHEN coalesce(l.mode, 0) = 0 AND q.client = ?2 THEN q.ticket END FROM {queue} AS q
+    WHERE q.name = w.value AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1)
+FROM json_each(?1) AS w LEFT JOIN {locks} AS l ON l.name = w.value
+WHERE l.name IS NULL OR l.expires_at IS NULL OR l.expires_at <= {now} OR l.mode < 0 OR l.members < l.mode
+
+-- name: holders
+SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {locks}
+WHERE name = ?1 AND expires_at > {now} AND members = 0
+UNION ALL SELECT token, label, mode, expires_at - {now}, {now} - acquired_at FROM {members}
+WHERE name = ?1 AND expires_at > {now} ORDER BY token
+
+-- name: count_waiters
+-- The number of waiters, and how long the first of them has waited.
+SELECT count(*), CASE WHEN count(*) = count(q.entered_at) THEN {now} - min(q.entered_at) END
+    FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
+    AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
+
+-- name: names
+-- All locks that are held. The row of a lock that a group holds has a lease without an end.
+SELECT name FROM {locks} WHERE expires_at > {now} ORDER BY name
+
+-- name: held
+SELECT mode FROM {locks} WHERE name = ?1 AND expires_at > {now}
+
+-- name: force
+-- The owner changes, too, so that the former holder does not take this release for its own.
+UPDATE {locks} SET expires_at = NULL, owner = ?2, mode = 0, members = 0 WHERE name = ?1
+
+-- name: force_members
+DELETE FROM {members} WHERE name = ?1 RETURNING expires_at > {now}
+
+-- name: portion
+-- The last name of a portion.
+SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > ?1 ORDER BY name LIMIT ?2)
+
+-- name: purge
+-- A row is deleted only when its token is lower than the first token of a new row would be. The names are those of one
+-- portion: an index by time would cost each acquire and each release more than the purge saves.
+DELETE FROM {locks} WHERE name > ?2 AND name <= ?3
+    AND coalesce(expires_at, acquired_at) < {now} - ?1 AND acquired_at < {now} - ?1 AND token < {now}
+
+-- name: purge_queue
+DELETE FROM {queue}
+WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_until < {now} - 60000000 LIMIT ?1)
+
+-- name: verify
+-- The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.
+UPDATE {held} SET token = token
+WHERE name = ?1 AND owner = ?2 AND token = ?3 AND expires_at IS NOT NULL RETURNING 1
