@@ -1,11 +1,11 @@
-//! The nodes in a lock's queue, by their names and their data: ours, and those of Curator, kazoo and others.
+//! The names and the data of the nodes in a lock's queue: nodes of lockwell, Curator, kazoo and other programs.
 
 use std::time::Duration;
 
-use lockcore::{Claim, Mode};
+use lockcore::{Claim, Mode, OwnerId};
 use uuid::Uuid;
 
-/// The number of digits of a sequence number. The server writes at least so many.
+/// The server writes a sequence number with at least this number of digits.
 const DIGITS: usize = 10;
 
 /// The mode that a node asks for.
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Whether both can be in one queue: a mutex is a writer, a semaphore is another kind of lock.
+    /// Whether both kinds can be in one queue. A mutex is a writer; a semaphore is another kind of lock.
     pub(crate) fn is_akin(self, other: Self) -> bool {
         self.mode().is_same_kind(other.mode())
     }
@@ -47,9 +47,9 @@ impl Kind {
 /// The form of the node of an exclusive claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As Curator's `InterProcessMutex`.
+    /// The form of Curator's `InterProcessMutex`.
     Mutex,
-    /// As the writer of Curator's `InterProcessReadWriteLock`. The mutex of Curator does not see it.
+    /// The form of the writer of Curator's `InterProcessReadWriteLock`. Curator's mutex ignores such nodes.
     Writer,
 }
 
@@ -59,28 +59,30 @@ pub(crate) struct Child {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) sequence: i64,
-    /// The owner, where the name begins as Curator's protected nodes do.
-    pub(crate) owner: Option<Uuid>,
+    /// The owner id, if the name begins like Curator's protected nodes.
+    pub(crate) owner: Option<OwnerId>,
 }
 
-/// The name of a new node up to its sequence number, as Curator writes it.
-pub(crate) fn prefix(owner: Uuid, kind: Kind, form: Form) -> String {
-    let owner = owner.hyphenated();
+/// The name of a new node without its sequence number, in Curator's form.
+pub(crate) fn prefix(owner: OwnerId, kind: Kind, form: Form) -> String {
+    let owner = Uuid::from_u128(owner.as_u128()).hyphenated();
     match (kind, form) {
         (Kind::Exclusive, Form::Mutex) => format!("_c_{owner}-lock-"),
         (Kind::Exclusive, Form::Writer) => format!("_c_{owner}-__WRIT__"),
         (Kind::Shared, _) => format!("_c_{owner}-__READ__"),
-        // Ours alone: Curator's semaphore has no limit in its names, so a clash could not be noticed.
+        // Only lockwell has this form. The names of Curator's semaphore have no limit, so a clash could not be
+        // detected.
         (Kind::Permit(limit), _) => format!("_c_{owner}-permit-{limit}-"),
     }
 }
 
 impl Child {
-    /// Reads a name; `None` if it does not stand in a queue.
+    /// Parses a name; `None` if the node does not belong to a queue.
     pub(crate) fn parse(name: String) -> Option<Self> {
         let (head, sequence) = split_sequence(&name)?;
         let kind = kind_of(head)?;
-        let owner = head.strip_prefix("_c_").and_then(|rest| rest.get(..36)).and_then(|id| id.parse().ok());
+        let owner = head.strip_prefix("_c_").and_then(|rest| rest.get(..36)?.parse::<Uuid>().ok());
+        let owner = owner.map(|owner| OwnerId::from_u128(owner.as_u128()));
         Some(Self { name, kind, sequence, owner })
     }
 
@@ -99,8 +101,8 @@ fn split_sequence(name: &str) -> Option<(&str, i64)> {
         return None;
     }
     let mut sequence: i64 = digits.parse().ok()?;
-    // After an overflow the server writes a minus sign. Every form ends in `-` or `_`, so it cannot be the form's own
-    // unless there are two.
+    // After an overflow the server writes a minus sign. Every form ends in `-` or `_`, so a `-` before the digits is a
+    // minus sign only if there are two.
     if let Some(shorter) = head.strip_suffix('-').filter(|shorter| shorter.ends_with(['-', '_'])) {
         (head, sequence) = (shorter, -sequence);
     }
@@ -118,16 +120,16 @@ fn kind_of(head: &str) -> Option<Kind> {
     limit.parse().ok().filter(|&limit| limit > 0).map(Kind::Permit)
 }
 
-/// The data of a node: a label for people, and after a line break the lease and the state of the claim.
-/// Labels have no line breaks. The data of other programs can be anything; the first line counts as a label then.
+/// The data of a node: a human-readable label, and after a line break the lease and the state of the claim. Labels have
+/// no line breaks. Other programs can write any data; its first line counts as a label.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     pub(crate) label: String,
-    /// The lease; `None` if the node is not lockwell's.
+    /// The lease; `None` if the node is of another program.
     pub(crate) ttl: Option<Duration>,
-    /// The claim is a reader's. One that is a writer by its name has become a reader.
+    /// The claim is a reader. If the name is a writer's, the claim was downgraded.
     pub(crate) reads: bool,
-    /// It is a permit whose turn has come.
+    /// The claim is a permit whose turn has come.
     pub(crate) holds: bool,
 }
 
@@ -143,7 +145,7 @@ impl Data {
         Self { label, ttl, reads: last == Some("reader"), holds: last == Some("held") }
     }
 
-    /// The data of a claim's node. `holds`: it is a permit whose turn has come.
+    /// The data of a claim's node. `holds`: the claim is a permit whose turn has come.
     pub(crate) fn write(claim: &Claim, holds: bool) -> Vec<u8> {
         let reads = if claim.mode() == Mode::Shared { " reader" } else { "" };
         let holds = if holds { " held" } else { "" };
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn ours_are_read_back() {
-        let owner = Uuid::from_u128(7);
+        let owner = OwnerId::from_u128(7);
         for (kind, form) in [
             (Kind::Exclusive, Form::Mutex),
             (Kind::Exclusive, Form::Writer),

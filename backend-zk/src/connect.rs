@@ -17,9 +17,9 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// The time that a server needs on a slow network.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Opens a session for long use. Also returns when it was asked for.
+/// Opens a session for long use. Also returns the time of the request.
 ///
-/// If all servers are too slow for several of them to be tried, a second try gives them more time.
+/// If the servers are so slow that the time is too short to try several of them, a second try gives them more time.
 pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Result<(Moment, zk::Client)> {
     let (servers, limit) = (options.servers_for_long(), options.timeout);
     let several = options.hosts.len() > 1;
@@ -30,13 +30,13 @@ pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Re
         Err(error) if error.is_retryable() && several => (),
         answer => return Ok((asked, answer?)),
     }
-    // The first try made no session that we know of. The time of this one begins now.
+    // If the first try made a session, its id is unknown. The time of the second try begins now.
     let asked = Moment::now();
     let client = connect_within(options, &servers, timeout, limit, slow(timeout, limit)).await?;
     Ok((asked, client))
 }
 
-/// Opens a session of about this timeout, within `limit`. Tries each of these places once.
+/// Opens a session of about this timeout, within `limit`. Tries each of these servers once.
 pub(crate) async fn connect(
     options: &Options,
     servers: &str,
@@ -86,19 +86,19 @@ async fn connect_within(
         Ok(Err(zk::Error::BadArguments(what))) => {
             Err(Error::new(ErrorKind::InvalidInput, format!("the address is not usable: {what}")))
         }
-        // The crate keeps the reason to itself.
+        // The crate does not return the reason.
         Ok(Err(zk::Error::NoHosts)) if options.tls.is_some() => Err(Error::new(
             ErrorKind::Unreachable,
-            "no server can be reached, or none agrees on TLS: on its certificate, its name, or ours",
+            "no server can be reached, or TLS fails: a server's certificate, its name, or the client certificate",
         )),
-        // A session that is over before it began: the server refused the credentials, or the version.
+        // The session ended before it began: the server refused the credentials or the version.
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(no_answer()),
     }
 }
 
-/// Trusts the certificates of these files, and no others. The files are read anew for each session, so that
-/// renewed ones are used.
+/// Trusts only the certificates of these files. Reads the files for each session, so that renewed certificates are
+/// used.
 #[cfg(feature = "tls")]
 fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
     use lockcore::tls::{choose_provider, read_certificates, read_key, unusable};
@@ -113,11 +113,12 @@ fn tls_options(files: &lockcore::tls::TlsFiles) -> Result<zk::TlsOptions> {
         .map_err(|error| unusable(&format!("{cert} and {key}"), &error))
 }
 
-/// For how long a connection may be silent, or take to be made, before the next server is tried.
+/// How long a connection may be silent, or the connecting may take, before the client tries the next server.
 ///
-/// With several servers: when one falls silent, and is tried in vain twice more, another must still be tried before
-/// the session is over. And when a minority is silent, and each of them is tried twice, another must be tried before
-/// `limit` is over. A shorter time would cost more: the client crate pings after three eighths of it.
+/// With several servers there are two conditions. If a server falls silent and two more tries to reach it fail, there
+/// must be time to try another server before the session ends. If a minority is silent and each of these servers is
+/// tried twice, there must be time to try another server before the end of `limit`. A shorter time would cause more
+/// pings: the client crate pings after three eighths of it.
 pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Duration) -> Duration {
     match u32::try_from(servers) {
         Ok(0 | 1) | Err(_) => timeout / 2,
@@ -125,7 +126,7 @@ pub(crate) fn connection_timeout(servers: usize, timeout: Duration, limit: Durat
     }
 }
 
-/// The same for servers on a slow network. One that is silent still cannot use up all the time there is.
+/// The same for servers on a slow network. A silent server still cannot use up all of the time.
 fn slow(timeout: Duration, limit: Duration) -> Duration {
     (timeout / 4).max(SLOW).min(timeout / 2).min(limit / 2)
 }

@@ -1,4 +1,4 @@
-//! From the errors of the client crate to ours.
+//! Converts the errors of the client crate.
 
 use lockcore::{Error, ErrorKind};
 use zookeeper_client as zk;
@@ -8,7 +8,7 @@ use zookeeper_client as zk;
 pub(crate) enum ErrorClass {
     /// The server refused it. Nothing was done.
     Refused,
-    /// The session is over; what it held is gone or soon will be.
+    /// The session is over; its nodes are deleted, or will be soon.
     SessionOver,
     /// It may have been executed, or may still be.
     Unknown,
@@ -34,30 +34,28 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
         | QuotaExceeded
         | Throttled
         | Unimplemented => ErrorClass::Refused,
-        // Among them `ConnectionLoss`, `Custom` for a connection that was closed for its silence, and `SessionMoved`,
-        // which the server answers on an old connection after the session has moved to another.
+        // Among these errors are `ConnectionLoss`, `Custom` for a connection that was closed because it was silent, and
+        // `SessionMoved`, which a server returns on an old connection after the session has moved to another server.
         _ => ErrorClass::Unknown,
     }
 }
 
-/// The error that a user sees.
+/// The error for the caller.
 pub(crate) fn explain(error: &zk::Error) -> Error {
     use zk::Error as E;
     let (kind, text) = match error {
         E::NoAuth => {
-            (ErrorKind::Refused, "the access rules of the path forbid it: CREATE, READ and DELETE are needed")
+            (ErrorKind::Refused, "the ACL of the path does not allow it: CREATE, READ and DELETE are needed")
         }
         E::AuthFailed => (ErrorKind::Refused, "the server refuses these credentials"),
-        E::InvalidAcl => (ErrorKind::InvalidInput, "acl=creator needs servers that know who we are"),
-        E::NoNode => {
-            (ErrorKind::Misconfigured, "the base path is missing; let it be created, or use create=true")
-        }
+        E::InvalidAcl => (ErrorKind::InvalidInput, "acl=creator needs a user that the servers know"),
+        E::NoNode => (ErrorKind::Misconfigured, "the base path is missing; create it, or use create=true"),
         E::NoChildrenForEphemerals => {
             (ErrorKind::KindClash, "the name is in use by a lock of another kind: its node is ephemeral")
         }
         E::NotReadOnly => (ErrorKind::Misconfigured, "the server is read only: it has lost its ensemble"),
         E::QuotaExceeded => (ErrorKind::Misconfigured, "the quota of the path is used up"),
-        E::Throttled => (ErrorKind::Unreachable, "the server turns requests away, it has too many"),
+        E::Throttled => (ErrorKind::Unreachable, "the server refuses requests because it has too many"),
         E::SessionExpired | E::SessionMoved => (ErrorKind::Unreachable, "the session has expired"),
         E::ClientClosed => (ErrorKind::Unreachable, "the session was closed"),
         E::NoHosts | E::Timeout | E::ConnectionLoss | E::Custom(_) => {
@@ -69,7 +67,7 @@ pub(crate) fn explain(error: &zk::Error) -> Error {
     Error::new(kind, text).with_source(error.to_string())
 }
 
-/// No answer in the time that we give it.
+/// There was no answer within the time limit.
 pub(crate) fn no_answer() -> Error {
     Error::new(ErrorKind::Unreachable, "no server can be reached or answers")
 }

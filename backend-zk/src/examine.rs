@@ -1,4 +1,4 @@
-//! Questions of operators to the servers: which locks there may be, and whether the servers are safe for locks.
+//! For operators: the names of locks, and whether the settings of the servers are safe for locks.
 
 use lockcore::backend::unescape;
 use lockcore::{Finding, LockName, Result};
@@ -8,15 +8,15 @@ use crate::error::explain;
 use crate::lock::Inner;
 use crate::probe::Limits;
 
-/// The names of all locks that have a node. It stays for a while when nobody holds the lock any more.
+/// The names of all locks that have a node. The node stays for a while after the lock was released.
 pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
     let session = inner.pool.any().await?;
     let base = &inner.options.base;
     match session.list_now(if base.is_empty() { "/" } else { base }).await {
-        // Other nodes are no locks.
+        // Other nodes are not locks.
         Ok(nodes) => {
             let name = |node: &String| LockName::new(unescape(node)?).ok();
-            // The servers' own node. A lock of that name is written in another way.
+            // The servers' own node. The node of a lock with this name is escaped.
             let ours = |node: &&String| !base.is_empty() || *node != "zookeeper";
             Ok(nodes.iter().filter(ours).filter_map(name).collect())
         }
@@ -45,8 +45,8 @@ fn session(limits: Limits) -> Finding {
         ),
         None if ensemble => Finding::doubtful(
             "session",
-            "the servers do not tell tickTime and syncLimit, so nobody knows how long a lease should be at least",
-            "allow the command conf (4lw.commands.whitelist), or say tick= or strict= in the address",
+            "the servers do not report tickTime and syncLimit, so the shortest safe lease is unknown",
+            "allow the command conf (4lw.commands.whitelist), or set tick= or strict= in the address",
         ),
         _ => Finding::good("session", format!("leases from {least:?} are as long as the servers need")),
     }

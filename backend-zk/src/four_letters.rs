@@ -1,4 +1,4 @@
-//! Settings of servers, by ZooKeeper's commands of four letters: on plain TCP, without a session.
+//! Reads settings of servers with ZooKeeper's four-letter commands: over plain TCP, without a session.
 //!
 //! `srvr` is allowed by default, `conf` only where it is configured (`4lw.commands.whitelist`).
 
@@ -28,7 +28,7 @@ enum Silence {
     NoAnswer,
 }
 
-/// The tick and `syncLimit` of the servers, the longest where they differ; `None` if none of them tells.
+/// The tick and `syncLimit` of the servers, the longest if they differ; `None` if no server reports them.
 pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
     if options.tls.is_some() {
         return None;
@@ -42,9 +42,10 @@ pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
     asking.await.ok().flatten()
 }
 
-/// Adds the answer of each server to the error of a client that can reach none: the client crate does not tell the reason.
+/// Adds the answer of each server to the error of a client that can reach no server, since the client crate does not
+/// return the reason.
 ///
-/// Not with TLS: those servers need not listen to anything in clear.
+/// Not with TLS: such servers may not accept plain TCP.
 pub(crate) async fn say_why(options: &Options, error: Error) -> Error {
     if error.kind() != ErrorKind::Unreachable || options.tls.is_some() {
         return error;
@@ -85,7 +86,7 @@ async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
     answer.unwrap_or(Err(blame))
 }
 
-/// The answer to `srvr`, as words that follow the name of the server. The answer itself is not quoted.
+/// The meaning of the answer to `srvr`, as text to follow the name of the server. The answer itself is not quoted.
 fn state(answer: &Result<String, Silence>) -> &'static str {
     let text = match answer {
         Err(Silence::UnknownHost) => return ": host name unknown",
@@ -97,7 +98,7 @@ fn state(answer: &Result<String, Silence>) -> &'static str {
     let mode = text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim);
     match mode {
         Some("read-only") => " is read-only: it has no quorum",
-        // One who cannot get a session there has come too late, or too often.
+        // The server works. So the timeout was too short, or there are too many connections.
         Some("leader") => " serves as leader",
         Some("follower") => " serves as follower",
         Some("observer") => " serves as observer",
@@ -118,7 +119,7 @@ fn read_conf(text: &str) -> Option<(Duration, u32)> {
     Some((Duration::from_millis(value("tickTime")?.into()), value("syncLimit")?))
 }
 
-/// Reads an answer in every way, as [`fuzzing`](crate::fuzzing) does.
+/// Parses an answer with all parsers, for [`fuzzing`](crate::fuzzing).
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read(text: &str) {
     assert!(!state(&Ok(text.to_owned())).is_empty());
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(state(&Err(Silence::Refused)), ": connection refused");
     }
 
-    /// A listener that answers with these bytes, or never.
+    /// A listener that answers with these bytes, or does not answer.
     async fn answering(bytes: Option<&'static [u8]>) -> Host {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What comes from servers and other programs, from anywhere: nothing panics, and what is ours is read back.
+//! Untrusted input from servers and other programs: no parser panics, and what lockwell writes can be read back.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub fn address(text: &str) {
     }
 }
 
-/// The names of nodes, a line each, as other programs may have made them.
+/// Names of nodes, one per line, as other programs may have made them.
 pub fn node_names(text: &str) {
     let names: Vec<_> = text.lines().map(str::to_owned).collect();
     let queue = Child::queue(names.clone());
@@ -35,7 +35,7 @@ pub fn node_data(data: &[u8]) {
     assert!(read.ttl.is_some() || !(read.reads || read.holds));
 }
 
-/// Base paths, and lock names as nodes below: no two names share a node.
+/// Base paths, and lock names as nodes below them: no two names share a node.
 pub fn paths(text: &str) {
     // The path of an address begins with a slash, if there is one.
     let path = if text.starts_with('/') { text } else { "" };
@@ -48,7 +48,7 @@ pub fn paths(text: &str) {
     assert!(paths.iter().all(|path| !path["/b/".len()..].contains('/') && path.len() > "/b/".len()));
 }
 
-/// What a server says about itself.
+/// Answers of a server to four-letter commands.
 pub fn four_letters(text: &str) {
     crate::four_letters::read(text);
 }

@@ -9,10 +9,10 @@ use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
 use crate::error::{ErrorClass, class_of, explain};
 use crate::node::Node;
 
-/// Writes that are done, all of them, if the lock is still held when they arrive, and none of them otherwise.
+/// One or more writes that are executed together, and only if the lock is still held when they arrive.
 ///
-/// The servers check the lock's node in the transaction that writes. So a holder that was paused, and lost its lock
-/// without knowing, changes nothing.
+/// The transaction of the writes also checks the claim's node. So a holder that was paused, and has lost its lock
+/// without noticing it, changes nothing.
 #[must_use = "nothing is written before commit"]
 pub struct GuardedWrite {
     client: Client,
@@ -48,7 +48,7 @@ impl GuardedWrite {
         self
     }
 
-    /// Creates a persistent node that everybody may touch.
+    /// Creates a persistent node with an open ACL.
     pub fn create(mut self, path: &str, data: &[u8]) -> Self {
         self.writes.push(Write::Create(path.to_owned(), data.to_vec()));
         self
@@ -60,16 +60,18 @@ impl GuardedWrite {
         self
     }
 
-    /// Does it. The error is [`Lost`](ErrorKind::Lost) if the lock is not held any more: then nothing was written.
+    /// Executes the writes. Fails with [`Lost`](ErrorKind::Lost) if the lock is not held any more; then nothing was
+    /// written.
     ///
     /// # Cancel safety
-    /// The writes may be done even if this future is dropped.
+    /// The writes may be executed even if this future is dropped.
     pub async fn commit(self) -> Result<()> {
         self.send().await.map_err(|error| error.during(Operation::Verify).on_backend("zookeeper"))
     }
 
     async fn send(&self) -> Result<()> {
-        // Any version: the node's name holds the owner id and a number that comes once, so it is ours or gone.
+        // Any version: the node's name contains the owner id and a unique number, so a node with this name is the
+        // claim's node.
         let mut writer = self.client.new_check_writer(&self.lock, None).map_err(|error| explain(&error))?;
         for write in &self.writes {
             let added = match write {
@@ -108,7 +110,7 @@ impl GuardedWrite {
 
 impl fmt::Debug for GuardedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of the node in this folder holds the owner id.
+        // The name of the node in this folder contains the owner id.
         f.debug_struct("GuardedWrite")
             .field("lock", &self.lock.rsplit_once('/').map(|(folder, _)| folder))
             .field("writes", &self.writes)

@@ -1,4 +1,4 @@
-//! Held locks: renewals, the notification of a loss, and the downgrade from writer to reader.
+//! Held locks: renewal, notification of a loss, and the downgrade from writer to reader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,16 +22,15 @@ fn of_another_client() -> Error {
 
 /// Proves that grants are still valid.
 ///
-/// One sign of life for each session serves all of its grants. It also brings our server up to date, so that the
-/// events of all that happened before come ahead of its answer: a node that is watched, and of which no event has come by
-/// then, is there. Only the nodes without a watch are asked for by name. A session gives signs of life all the time, and
-/// the last one serves each grant that was proven by an older one: then nothing is sent, however many
-/// locks there are.
+/// One heartbeat of a session proves all of its grants. It also makes the server apply all earlier changes, so their
+/// events arrive before its answer: if no event about a watched node has arrived by then, the node exists. Only nodes
+/// without a watch are requested by name. A session sends heartbeats all the time, and the last one proves each grant
+/// that was proven by an older one. Then no request is needed, however many locks there are.
 ///
-/// It waits for all sessions at the same time. For one that is silent it does not wait until `until`: the answers for the
-/// other sessions would be so late that their locks were in doubt, too.
+/// This waits for all sessions at the same time. It does not wait until `until` for a silent session: the answers for
+/// the other sessions would be so late that their locks would be in doubt, too.
 pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -> Vec<Renewal> {
-    // The last answered sign of each session.
+    // The last answered heartbeat of each session.
     let mut recent: HashMap<i64, Option<Moment>> = HashMap::new();
     for node in grants.iter().filter_map(|grant| grant.record::<Node>()) {
         recent.entry(node.session.id()).or_insert_with(|| node.session.recent_sign());
@@ -42,8 +41,8 @@ pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -
         let silent = |sent| now.since(sent) > session.timeout() / 4;
         if several && recent[&session.id()].is_none_or(silent) { soon } else { until }
     };
-    // A grant that was proven by a newer sign, such as a fresh one, needs a new sign; it does not make the others wait. All
-    // new signs are sent before it waits for the first answer.
+    // A grant that is newer than the last heartbeat needs a new one; the other grants do not wait for it. All new
+    // heartbeats are sent before the wait for the first answer.
     let mut signs = HashMap::new();
     let served: Vec<_> = grants
         .iter()
@@ -89,7 +88,7 @@ pub(crate) async fn renew(inner: &Arc<Inner>, grants: &[Grant], until: Moment) -
     join_all(renewals).await
 }
 
-/// Waits for an answer until then.
+/// Waits for an answer until this moment.
 async fn by<T>(until: Moment, answer: impl Future<Output = Result<T, zk::Error>>) -> Result<T, zk::Error> {
     tokio::time::timeout(until.remaining(), answer).await.unwrap_or(Err(zk::Error::Timeout))
 }
@@ -99,7 +98,7 @@ async fn is_there(node: &Node, until: Moment) -> Result<bool, zk::Error> {
     match node.event().now_or_never() {
         None => Ok(true),
         Some(Some(event)) if is_end(&event) => Ok(false),
-        // Its data changed, or the watch went to somebody who sets a new one.
+        // The data of the node changed, or another task took the watch and sets a new one.
         Some(_) => {
             let stat = by(until, node.session.client.check_stat(&node.path)).await?;
             Ok(stat.is_some_and(|stat| node.is(&stat)))
@@ -111,10 +110,10 @@ fn is_end(event: &zk::WatchedEvent) -> bool {
     matches!(event.event_type, EventType::NodeDeleted | EventType::Session)
 }
 
-/// Resolves when the server says that the node is gone.
+/// Resolves when the server reports that the node is gone.
 ///
-/// A watch that was not set while the claim waited is set only after some time, so that locks which are held shortly do not
-/// pay for it.
+/// If no watch was set while the claim waited, it is set only after some time, so that locks which are held for a short
+/// time do not need it.
 pub(crate) async fn gone(node: &Node) {
     let pause = (node.session.timeout() / 8).min(Duration::from_millis(250));
     loop {
@@ -137,17 +136,17 @@ pub(crate) async fn gone(node: &Node) {
 /// Turns a writer into a reader.
 ///
 /// The node stays, and with it the token, the session and the place in the queue. Only its data change. A writer that
-/// holds the lock is the first of all: so if the data of the last writer before a reader say that it reads, there is no
-/// other writer before the reader, which holds the lock, too. A writer waits for all nodes before it, as before. So
-/// does a client of another library, which does not know what the data mean: it waits for longer than necessary.
+/// holds the lock is the first in the queue. So if the last writer before a reader has become a reader, no other writer
+/// is before that reader, and it holds the lock, too. A writer waits for all nodes before it, as usual. Clients of
+/// other libraries do not know the meaning of the data, so they wait longer than necessary.
 ///
-/// It is idempotent, so it is repeated until there is an answer.
+/// The downgrade is idempotent, so it is repeated until there is an answer.
 pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {
     let node = grant.record::<Node>().ok_or_else(of_another_client)?;
     let reader = grant.downgraded();
     let (session, data) = (&node.session, Data::write(reader.claim(), false));
     let mut pauses = Backoff::new(Duration::from_millis(4), Duration::from_secs(1));
-    // A claim that is being given up holds nothing any more, even if its node is still there.
+    // A claim that is being released holds nothing any more, even if its node still exists.
     while inner.leases.get(grant.claim().owner()).is_some() {
         match session.bounded(session.client.set_data(&node.path, &data, None)).await {
             Ok(stat) if node.is(&stat) => return Ok(reader),

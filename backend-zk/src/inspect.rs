@@ -1,4 +1,4 @@
-//! The status of a lock, and the operator's release.
+//! The status of a lock, and the forced release.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -14,24 +14,26 @@ use crate::queue::holders;
 use crate::session::Session;
 
 /// A holder or a waiter of a lock, from its node.
+///
+/// A record of values to read, so its fields are public; later versions may add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueEntry {
     /// Whether it holds the lock.
     pub holds: bool,
-    /// The zxid of its node: its fencing token, if it is or will be granted.
+    /// The zxid of its node: the fencing token of the claim, once it is granted.
     pub czxid: FencingToken,
-    /// A text for people that names the client: the data of the node.
+    /// A human-readable text that names the client: the data of the node.
     pub label: String,
-    /// The mode that it asks for.
+    /// The mode of its claim.
     pub mode: Mode,
-    /// The lease, if it is a node of lockwell.
+    /// The lease; `None` for nodes of other programs.
     pub ttl: Option<Duration>,
-    /// How long ago it came, by the server's clock.
+    /// How long ago it entered the queue, by the server's clock.
     pub waited: Duration,
 }
 
-/// The nodes of a lock, as of now.
+/// The nodes of a lock.
 async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
     match session.list_now(path).await {
         Ok(names) => Ok(Child::queue(names)),
@@ -40,7 +42,8 @@ async fn list(session: &Session, path: &str) -> Result<Vec<Child>> {
     }
 }
 
-/// How many of the first nodes hold the lock if the first is a writer that has become a reader, as its data tell.
+/// How many of the first nodes hold the lock, if the first node is a writer that has become a reader according to its
+/// data.
 fn may_hold(queue: &[Child]) -> usize {
     match queue.split_first() {
         Some((first, rest)) if first.kind == Kind::Exclusive => {
@@ -50,7 +53,7 @@ fn may_hold(queue: &[Child]) -> usize {
     }
 }
 
-/// Reads the first `count` of a queue. `None` for one that has gone meanwhile.
+/// Reads the first `count` nodes of a queue. `None` for a node that was deleted meanwhile.
 async fn read(
     inner: &Inner,
     session: &Session,
@@ -79,7 +82,7 @@ async fn read(
             (mode, holding, joined) = (Mode::Shared, may_hold(queue), true);
         }
         entries.push(Some(QueueEntry {
-            // Readers of other libraries do not join: they wait for the node of the former writer.
+            // Readers of other libraries do not hold the lock yet: they wait for the end of the former writer's node.
             holds: at < holding && (!joined || ttl.is_some()),
             czxid: FencingToken::new(stat.czxid.cast_unsigned()),
             label,
@@ -104,10 +107,10 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
     let mut tries = 0;
     loop {
         let queue = list(&session, &folder).await?;
-        // The first that waits as well: it came before the others.
+        // Also reads the first waiter, which has waited longest.
         let count = (may_hold(&queue) + 1).min(queue.len());
         let entries = read(inner, &session, &folder, &queue, count).await?;
-        // One that left between the two questions has a successor by now.
+        // If a node left between the two requests, the next one holds the lock by now.
         if entries.iter().any(Option::is_none) && tries < 5 {
             tries += 1;
             continue;
@@ -117,9 +120,10 @@ pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus>
         let longest_wait =
             entries.iter().flatten().filter(|entry| !entry.holds).map(|entry| entry.waited).max();
         let found = entries.into_iter().flatten().filter(|entry| entry.holds).map(|entry| {
-            // The session lives on as long as its process does, so the whole lease is always left.
+            // The heartbeats of a live process renew the session, so the whole lease is always left.
             let left = entry.ttl.unwrap_or_else(|| session.timeout());
-            // It includes the time in the queue: to record when a turn came would be a request for each hand-over.
+            // It includes the time in the queue: recording the moment of the grant would need a request for each
+            // hand-over.
             Holder::new(entry.czxid, entry.label, entry.mode, left).held_for(entry.waited)
         });
         return Ok(LockStatus::new(name.clone(), found.collect(), waiting).longest_wait(longest_wait));
@@ -131,7 +135,7 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
     let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
-    // All are sent before it waits for the first answer.
+    // All requests are sent before the wait for the first answer.
     let deleting: Vec<_> = queue
         .iter()
         .zip(entries)
@@ -142,7 +146,7 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     for answer in deleting {
         match answer.await {
             Ok(()) => freed += 1,
-            // It gave the lock up by itself.
+            // The holder has released the lock meanwhile.
             Err(zk::Error::NoNode) => (),
             Err(error) => return Err(explain(&error)),
         }
@@ -150,19 +154,19 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     Ok(freed)
 }
 
-/// The server's clock, for showing how long a lock has been held. Nothing is decided by it.
+/// The server's clock, to show how long a lock has been held. No decision depends on it.
 ///
-/// The latest time of the server that we have seen, in milliseconds, and when we asked for it.
+/// The latest known time of the server, in milliseconds, and when it was requested.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock(Mutex<Option<(i64, Moment)>>);
 
 impl ServerClock {
-    /// The server wrote this time in answer to a request of that moment.
+    /// The server wrote this time in answer to a request that was sent at that moment.
     pub(crate) fn saw(&self, millis: i64, sent: Moment) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
     }
 
-    /// How far it is from our own clock. `None`: it has not been seen.
+    /// The difference to the local clock; `None` if the server's time is not known yet.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let (seen, sent) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let server = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(seen).ok()?);

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use lockcore::backend::{Backoff, LeaseTable, valid_until};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, OwnerId, Released, Renewal, Result, ServerUrl, Wait, async_trait,
+    Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
 
 use crate::child::Child;
@@ -26,13 +26,13 @@ use crate::{examine, held, release, waiter};
 
 /// Locks in ZooKeeper.
 ///
-/// One session, and so one connection, for each length of lease that is in use. The sessions live on a thread of their
-/// own, so the locks outlive a blocked runtime. Dropping the last handle closes the sessions.
+/// A client has one session, and so one connection, for each length of lease that is in use. The sessions run on a
+/// separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
     inner: Arc<Inner>,
 }
 
-/// One client: what its calls and its background work have in common.
+/// One client: the state that its calls and its background work share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) options: Arc<Options>,
@@ -44,13 +44,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Our node of this name, also while it is being deleted.
+    /// The node of this client with this name, even while it is being deleted.
     pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
-        let node = self.leases.find(OwnerId::from_uuid(child.owner?));
+        let node = self.leases.find(child.owner?);
         node.filter(|node| node.name() == child.name)
     }
 
-    /// The session for a claim. While no server can be reached it is tried again, for as long as the claim waits.
+    /// The session for a claim. If no server can be reached, this tries again for as long as the claim waits.
     pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
         let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
         loop {
@@ -64,8 +64,8 @@ impl Inner {
         }
     }
 
-    /// Starts or extends the lease of a claim that holds the lock since, or still at, `sent`. `None`: too late, the
-    /// claim is being given up.
+    /// Starts or extends the lease of a claim that held the lock at `sent`. `None`: the claim is already being
+    /// released.
     pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
         node.note_proven(sent);
         let until = valid_until(sent, claim.ttl());
@@ -86,20 +86,20 @@ impl Drop for Inner {
     }
 }
 
-/// Releases the claims that were not renewed. Their validity has just ended, by the same clock.
+/// Releases claims that were not renewed. By the same clock, their validity has just ended.
 async fn end_leases(inner: Weak<Inner>, leases: Arc<LeaseTable<Node>>) {
     while let Some((owner, node)) = leases.expired().await {
         let Some(inner) = inner.upgrade() else { return };
-        tracing::info!(lock = %node.lock, "the lease was not renewed; the lock is given up");
+        tracing::info!(lock = %node.lock, "the lease was not renewed; the lock is released");
         release::discard(&inner, owner, node);
     }
 }
 
 impl ZkLock {
-    /// Connects, learns what the servers allow, and makes the base path where it is missing.
+    /// Connects, learns the limits of the servers, and creates the base path if it is missing.
     ///
     /// # Cancel safety
-    /// Cancel safe: at worst the base path has been made.
+    /// Cancel safe: at worst the base path has been created.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(Options::read(url).map_err(context)?);
@@ -120,12 +120,12 @@ impl ZkLock {
         Ok(Self { inner })
     }
 
-    /// All holders and waiters of the lock, in the order of the queue: Curator's and kazoo's nodes, too.
+    /// All holders and waiters of the lock, in the order of the queue, including nodes of Curator and kazoo.
     pub async fn queue(&self, name: &LockName) -> Result<Vec<QueueEntry>> {
         self.again(|| inspect::queue(&self.inner, name).boxed()).await
     }
 
-    /// Asks again while the connection is being replaced.
+    /// Repeats the request while the connection is being replaced.
     async fn again<'a, T>(&self, ask: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
         let asking = async {
             let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
@@ -139,8 +139,8 @@ impl ZkLock {
         tokio::time::timeout(self.inner.options.timeout, asking).await.map_err(|_| no_answer())?
     }
 
-    /// Writes to ZooKeeper that are done only if this grant still holds its lock: checked by the servers, in the same
-    /// transaction. That is exclusion without any assumption about time.
+    /// Writes to ZooKeeper that are executed only if this grant still holds its lock. The servers check that in the
+    /// same transaction. That is exclusion without any assumption about time.
     pub fn guarded(&self, grant: &Grant) -> Result<GuardedWrite> {
         GuardedWrite::new(grant)
     }
@@ -149,22 +149,22 @@ impl ZkLock {
 pub(crate) const BACKEND: &str = "zookeeper";
 
 fn capabilities(limits: Limits) -> Capabilities {
-    let mut promised = Capabilities::minimal(BACKEND);
-    promised.shared = true;
-    promised.permits = true;
-    promised.downgrade = true;
-    promised.fencing = true;
-    promised.fifo = true;
-    promised.push = true;
-    promised.loss_push = true;
-    promised.herd_free = true;
-    promised.across_hosts = true;
-    promised.durable = true;
-    promised.failover_safe = true;
-    promised.session_bound = true;
-    promised.min_ttl = limits.least;
-    promised.max_ttl = limits.most;
-    promised
+    Capabilities::minimal(BACKEND)
+        .promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::Fifo,
+            Requirement::Push,
+            Requirement::LossPush,
+            Requirement::HerdFree,
+            Requirement::AcrossHosts,
+            Requirement::Durable,
+            Requirement::FailoverSafe,
+        ])
+        .bound_to_session()
+        .with_ttl(limits.least, limits.most)
 }
 
 #[async_trait]
@@ -187,7 +187,7 @@ impl DistributedLock for ZkLock {
 
     async fn downgrade(&self, grant: &Grant) -> Result<Grant> {
         let work = held::downgrade(&self.inner, grant);
-        let unknown = |_| Error::new(ErrorKind::UnknownOutcome, "no answer: a writer still, or a reader");
+        let unknown = |_| Error::new(ErrorKind::UnknownOutcome, "no answer: still a writer, or a reader now");
         tokio::time::timeout(self.inner.options.timeout, work).await.map_err(unknown)?
     }
 
@@ -208,7 +208,7 @@ impl DistributedLock for ZkLock {
         tokio::time::timeout(self.inner.options.timeout, work).await.map_err(|_| no_answer())?
     }
 
-    /// The server says so by the watch on the node; or the session is not valid any more for as long as it was at first.
+    /// The server reports the loss by the watch on the node; or the timeout of the session became shorter.
     async fn lost(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         tokio::select! {
@@ -217,8 +217,8 @@ impl DistributedLock for ZkLock {
         }
     }
 
-    /// A connection that breaks is noticed at once, a silent one after a quarter of the session's timeout or so, or
-    /// half of it if there is one server.
+    /// A broken connection is detected at once. A silent one is detected after about a quarter of the session's
+    /// timeout, or half of it if there is one server.
     async fn doubted(&self, grant: &Grant) {
         let Some(node) = grant.record::<Node>() else { return std::future::pending().await };
         node.session.disconnected().await;

@@ -1,7 +1,8 @@
-//! From lock names to paths.
+//! Maps lock names to paths.
 //!
-//! The mapping is injective and leaves plain names alone, so that an operator finds a lock, and Curator and kazoo can
-//! be pointed at it. What a path cannot hold is percent-encoded, and so is the percent sign itself.
+//! The mapping is injective and does not change plain names, so that operators find a lock by its name, and Curator and
+//! kazoo can use the same path. Characters that a path cannot contain are percent-encoded, and so is the percent sign
+//! itself.
 
 use lockcore::backend::escape;
 use lockcore::{Error, ErrorKind, LockName, Result};
@@ -9,7 +10,7 @@ use lockcore::{Error, ErrorKind, LockName, Result};
 /// A child of the base that no lock name maps to, since what follows its percent sign is not hexadecimal.
 pub(crate) const CLOCK: &str = "%clock-";
 
-/// The path of the node that stands for this lock.
+/// The path of the folder of this lock.
 pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
     let text = name.as_str();
     // "." and ".." have a meaning in a path, and "zookeeper" is the server's own below the root.
@@ -17,8 +18,8 @@ pub(crate) fn lock_path(base: &str, name: &LockName) -> String {
     format!("{base}/{}", escape(text, |at, c| is_plain(c) && !(reserved && at == 0)))
 }
 
-/// Whether the server takes this character as it is. It looks at UTF-16 units, so everything beyond the basic plane is
-/// out with the surrogates.
+/// Whether the server accepts this character without escaping. The server checks UTF-16 units and refuses surrogates,
+/// so all characters beyond the basic plane are refused.
 fn is_plain(c: char) -> bool {
     !matches!(c, '/' | '%' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{d7ff}'..='\u{f8ff}' | '\u{fff0}'..)
 }

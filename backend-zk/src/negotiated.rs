@@ -1,12 +1,13 @@
 //! The timeout that the servers grant to a session that has moved.
 //!
-//! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is smaller.
-//! The client crate does not tell. So at first, where there are several servers, and after each new connection, a short
-//! session to every address asks for the same time: the least answer is what the session may have. A server that does not
-//! answer keeps its last answer. So a restart of all servers, one soon after the other, costs no lock that is long enough.
+//! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is
+//! smaller. The client crate does not report that. So if there are several servers, a short session to every address
+//! requests the same timeout, at the start and after each new connection. The shortest answer is the timeout that
+//! counts. For a server that does not answer, its last answer counts. So if all servers are restarted one soon after
+//! the other, no lock with a sufficient lease is lost.
 //!
-//! What remains: a server that has been set up anew since it was asked, takes the session over, and is lost before it is
-//! asked again.
+//! One case is not covered: the settings of a server change after its last answer, it takes the session over, and it
+//! fails before the next request.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -24,13 +25,13 @@ use crate::lock::BACKEND;
 use crate::options::Options;
 use crate::session::Session;
 
-/// How long to wait for a server that has answered earlier, or when another has answered.
+/// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The most addresses that are asked.
+/// The largest number of addresses that get a request.
 const ADDRESSES: usize = 32;
 
-/// Asks the servers whenever another connection has taken the session over.
+/// Requests the timeouts of all servers whenever another connection has taken the session over.
 pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWatcher, timeout: Duration) {
     let mut answers = BTreeMap::new();
     if let Some(asking) = session.upgrade().filter(|session| !session.lag.is_zero())
@@ -51,7 +52,7 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
             let moves = asking.moves();
             let of_all = ask(&asking.options, timeout, &mut answers).await;
             let Some(least) = answers.values().min() else {
-                // Nobody has ever answered, though we are connected.
+                // No server has ever answered, although the session is connected.
                 tokio::time::sleep(LIMIT / 4).await;
                 continue;
             };
@@ -67,8 +68,8 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
     }
 }
 
-/// The timeout that each address grants to a session that asks for this one. Returns the least, if all have answered,
-/// now or earlier.
+/// Requests this timeout at each address. Returns the shortest timeout that was granted, if all addresses have
+/// answered, now or earlier.
 async fn ask(
     options: &Options,
     timeout: Duration,
@@ -98,7 +99,7 @@ async fn ask(
     all?.into_iter().min()
 }
 
-/// Each address for itself. With TLS a server goes by its name, of which any address answers.
+/// Each address separately. With TLS the host name is needed, and any address of that name may answer.
 async fn addresses(options: &Options) -> Vec<String> {
     if options.tls.is_some() {
         return options.servers.split(',').map(str::to_owned).collect();

@@ -21,15 +21,15 @@ pub(crate) type Event = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;
 pub(crate) struct Node {
     pub(crate) session: Arc<Session>,
     pub(crate) lock: LockName,
-    /// The path is this node's alone: it holds the owner id, and a number that comes once.
+    /// The path is unique: it contains the owner id and a number that is used once.
     pub(crate) path: String,
     pub(crate) sequence: i64,
     pub(crate) czxid: i64,
-    /// It was the first of the queue, or one of several holders.
+    /// The node was the first of the queue, or one of several holders.
     held: AtomicBool,
-    /// When the latest request was sent by whose answer the claim was granted or renewed.
+    /// When the latest request was sent whose answer granted or renewed the claim.
     proven: Mutex<Moment>,
-    /// A deletion was sent whose outcome is not known.
+    /// A deletion was sent, and its outcome is unknown.
     deleting: AtomicBool,
     /// A watch on the node itself, if one has been set.
     watch: Mutex<Option<Shared<Event>>>,
@@ -106,7 +106,7 @@ impl Node {
         self.deleting.store(true, Ordering::Release);
     }
 
-    /// Whether the node may have been deleted by us if it is not there any more.
+    /// If the node is gone: whether this client may have deleted it.
     pub(crate) fn may_be_deleted(&self) -> bool {
         self.deleting.load(Ordering::Acquire)
     }
@@ -117,8 +117,8 @@ impl Node {
 
     /// Keeps a watch that has been set on the node.
     ///
-    /// The watch stays with the node, whoever waits for it: dropping a watch costs a request, and the end of the node
-    /// ends it for nothing.
+    /// The watch belongs to the node and not to a waiting task: dropping a watch costs a request, and the deletion of
+    /// the node ends it without one.
     pub(crate) fn watched_by(&self, watcher: zk::OneshotWatcher) {
         let event: Event = Box::pin(watcher.changed());
         *self.watch() = Some(event.shared());
@@ -129,7 +129,7 @@ impl Node {
         self.watch().is_some()
     }
 
-    /// Keeps a watch on the folder until it has fired: dropping it costs a request, too.
+    /// Keeps a watch on the folder until it fires, since dropping it costs a request, too.
     pub(crate) fn keep_watch(&self, event: Event) {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
     }
@@ -145,11 +145,11 @@ impl Node {
         Some(event)
     }
 
-    /// Notifies the permit behind this one that it may be the first waiter, now that this one holds its own. If
-    /// that fails, the waiter depends on its own timer.
+    /// Notifies the next claim that it may be the first waiter, now that this claim holds its permit. If that fails,
+    /// the waiter depends on its own timer.
     pub(crate) fn say_held(self: &Arc<Self>, claim: &Claim) {
         let (node, data) = (Arc::clone(self), Data::write(claim, true));
-        // It is sent at once, ahead of a release.
+        // The request is sent at once, before a release.
         let mut saying = self.session.client.set_data(&self.path, &data, None).boxed();
         drop(SESSIONS.spawn(async move {
             let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
@@ -172,7 +172,7 @@ impl Drop for Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The path holds the owner id.
+        // The path contains the owner id.
         f.debug_struct("Node").field("lock", &self.lock).field("czxid", &self.czxid).finish_non_exhaustive()
     }
 }

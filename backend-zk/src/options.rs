@@ -12,28 +12,29 @@ use crate::names::base_path;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// How many places the list has when one server is repeated for a session, and how often each of several is.
+/// The number of entries in the server list of a session if there is one server, and the number of entries for each of
+/// several servers.
 const PLACES: usize = 24;
 const COPIES: usize = 2;
 
 /// Our identity at the servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
-    /// `user:password`, for the scheme `digest`: the servers need not know the user.
+    /// `user:password`, for the scheme `digest`: the user need not exist at the servers.
     Digest(Secret),
-    /// A user whom the servers know, by SASL with DIGEST-MD5.
+    /// A user that exists at the servers, by SASL with DIGEST-MD5.
     #[cfg(feature = "sasl")]
     Sasl(String, Secret),
 }
 
-/// What to do about leases that a server which is cut off from its leader would outlive.
+/// What to do about leases that are shorter than the time for which a server without its leader serves its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strict {
     /// Warn.
     No,
     /// Refuse them.
     Yes,
-    /// Refuse leases that are not longer than this: what the servers would say, if they were asked.
+    /// Refuse leases that are not longer than this time, which replaces the report of the servers.
     Above(Duration),
 }
 
@@ -54,29 +55,29 @@ impl fmt::Display for Host {
 /// The contents of an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Hosts and ports as the client crate wants them.
+    /// Hosts and ports in the form of the client crate.
     pub(crate) servers: String,
-    /// Each server for itself.
+    /// Each server separately.
     pub(crate) hosts: Vec<Host>,
-    /// The path under which the locks are, without a slash at its end.
+    /// The parent path of the locks, without a slash at its end.
     pub(crate) base: String,
     pub(crate) login: Option<Login>,
-    /// Whether only the creator may touch the nodes.
+    /// Whether only the creator has access to the nodes.
     pub(crate) private: bool,
-    /// How exclusive claims write themselves.
+    /// The form of the nodes of exclusive claims.
     pub(crate) form: Form,
     /// Whether a missing base path is created.
     pub(crate) create: bool,
     /// Whether the folders of locks stay when they are empty.
     pub(crate) lasting: bool,
-    /// How long a call may take that has no wait of its own.
+    /// The time limit of calls that have no wait.
     pub(crate) timeout: Duration,
-    /// The shortest session to ask for.
+    /// The shortest session timeout to request.
     pub(crate) session: Duration,
     pub(crate) strict: Strict,
-    /// The servers' unit of time, where they do not tell it.
+    /// The tick of servers that do not report it.
     pub(crate) tick: Option<Duration>,
-    /// Makes all connections TLS.
+    /// Uses TLS for all connections.
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -89,10 +90,10 @@ impl Options {
         let hosts: Vec<Host> = url
             .hosts()?
             .into_iter()
-            .map(|host| Host { name: host.name, port: host.port.unwrap_or(DEFAULT_PORT) })
+            .map(|host| Host { name: host.name().to_owned(), port: host.port().unwrap_or(DEFAULT_PORT) })
             .collect();
         let (login, tls) = (login(url)?, tls_files(url)?);
-        // A certificate of our own is an identity, too.
+        // A client certificate is an identity, too.
         let known = login.is_some() || tls.as_ref().is_some_and(|files| files.identity().is_some());
         let private = choice(url, "acl", [("open", false), ("creator", true)])?;
         if private && !known {
@@ -115,23 +116,25 @@ impl Options {
         })
     }
 
-    /// The servers for a session, again and again.
+    /// The list of servers for a session, with repetitions.
     ///
-    /// A session that has lost its server tries the list, and after each time through waits for twice as long, without
-    /// an upper bound: after an election of some seconds it would stay away for as long again. On a long list the
-    /// pauses are those between its places, a second at most. The order is random: with more copies of each server one
-    /// that is silent could have several turns before another has one.
+    /// When a session has lost its server, the client crate goes through the list. After each pass it doubles its
+    /// pause, without an upper bound: after an election of some seconds the session would stay disconnected for the
+    /// same time again. With a long list only the pauses between its entries matter, which are a second at most. The
+    /// order is random. With more copies of each server, a silent server could be tried several times before another
+    /// one is tried.
     pub(crate) fn servers_for_long(&self) -> String {
         let copies = if self.hosts.len() == 1 { PLACES } else { COPIES };
         vec![self.servers.as_str(); copies].join(",")
     }
 
-    /// What the folder of a lock is. Usually a container: the server deletes it when it has been empty for a while.
+    /// The type of the folder of a lock. Usually it is a container, which the server deletes when it has been empty for
+    /// a while.
     pub(crate) fn folder_mode(&self) -> CreateMode {
         if self.lasting { CreateMode::Persistent } else { CreateMode::Container }
     }
 
-    /// Who may touch the nodes.
+    /// Who has access to the nodes.
     pub(crate) fn acls(&self) -> Acls<'static> {
         if self.private { Acls::creator_all() } else { Acls::anyone_all() }
     }

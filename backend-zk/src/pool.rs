@@ -1,11 +1,11 @@
 //! The sessions of one client.
 //!
-//! A lease in ZooKeeper is the session, and its timeout is set when it is made. A claim with a lease of a second must
-//! be freed a second after a `kill -9`, and one with a lease of a minute must survive an outage of half a minute. So a
-//! session's timeout follows the lease: timeouts are steps of a quarter between the shortest and the longest that the
-//! servers allow, and a claim uses the longest that is not above its lease. Applications use one lease or two; the number
-//! of sessions is bounded by the logarithm of that range, whatever they do. One that nobody uses any more is closed,
-//! except the last.
+//! In ZooKeeper a lease depends on a session, whose timeout is fixed when the session is made. A lock with a lease of a
+//! second must be free a second after a `kill -9`, and a lock with a lease of a minute must survive an outage of half a
+//! minute. So the timeout of a session follows the lease. The possible timeouts begin with the shortest that the
+//! servers allow; each is a quarter longer than the one before, up to the longest. A claim uses the longest timeout
+//! that is not above its lease. Applications usually use one lease or two. In any case the number of sessions is
+//! bounded by the logarithm of the range of timeouts. Unused sessions are closed, except the last.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::probe::Limits;
 use crate::session::{SESSIONS, Session};
 
-/// How long a session is kept that nobody uses.
+/// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -32,12 +32,12 @@ struct Slots {
     closed: bool,
 }
 
-/// A place for a session of some timeout. A new one takes the place of one that is over.
+/// A slot for a session of one timeout. A new session replaces one that is over.
 #[derive(Debug)]
 struct Slot {
     timeout: Duration,
     session: Mutex<Option<Arc<Session>>>,
-    /// Locked while the session is opened.
+    /// Locked while a session is being opened.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -57,7 +57,7 @@ impl Pool {
         Self { options, limits, slots: Arc::default() }
     }
 
-    /// What the servers allow.
+    /// The limits of the servers.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
@@ -69,7 +69,7 @@ impl Pool {
     /// The session for claims with this lease. Opens it if there is none.
     ///
     /// # Cancel safety
-    /// Cancel safe: at worst a session is opened that nobody uses.
+    /// Cancel safe: at worst an unused session is opened.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
         let slot = self.slot(ttl)?;
         if let Some(session) = slot.alive() {
@@ -80,7 +80,7 @@ impl Pool {
             return Ok(session);
         }
         let session = Session::open(&self.options, slot.timeout, self.limits).await?;
-        // An old session is only dropped here: its locks end with it.
+        // An old session is only dropped here; its locks end with it.
         *slot.session() = Some(Arc::clone(&session));
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
         drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
@@ -91,7 +91,7 @@ impl Pool {
         Ok(session)
     }
 
-    /// Any session, for questions.
+    /// Any session, for requests that only read.
     pub(crate) async fn any(&self) -> Result<Arc<Session>> {
         let open = self.slots().open.clone();
         match open.iter().find_map(|slot| slot.alive()) {
@@ -130,7 +130,7 @@ impl Pool {
 
 /// The timeout for claims with this lease: the longest step that is not above it.
 ///
-/// The keeper renews when two thirds of the lease are left; a much shorter session would keep it busy.
+/// The keeper renews when two thirds of the validity are left; with a much shorter session it would renew very often.
 fn step(limits: Limits, ttl: Duration) -> Duration {
     let ttl = ttl.clamp(limits.least, limits.most);
     let (mut step, mut next) = (limits.least, limits.least);

@@ -17,43 +17,43 @@ use crate::options::{Options, Strict};
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_hours(24);
 
-/// The tick of servers that do not tell theirs.
+/// The tick of servers that do not report it.
 const USUAL_TICK: Duration = Duration::from_secs(2);
 
-/// What the servers allow.
+/// The limits of the servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The shortest session.
     pub(crate) least: Duration,
     /// The longest session.
     pub(crate) most: Duration,
-    /// Whether another server, the leader, counts the time of our session.
+    /// Whether there is an ensemble, in which the leader counts the time of the session.
     pub(crate) ensemble: bool,
     /// The shortest session as it was granted.
     pub(crate) granted: Duration,
-    /// The servers' unit of time.
+    /// The servers' `tickTime`.
     pub(crate) tick: Duration,
-    /// For how long a server may be cut off from its leader before it sends its clients away.
+    /// How long a server may be cut off from its leader before it disconnects its clients.
     pub(crate) isolated: Option<Duration>,
 }
 
 impl Limits {
-    /// How long it may take until a sign of life has reached the leader: half a tick, and something for a slow one.
+    /// How long it may take until a heartbeat has reached the leader: half a tick, and a margin for a slow server.
     pub(crate) fn lag(&self) -> Duration {
         if self.ensemble { self.tick * 5 / 8 } else { Duration::ZERO }
     }
 }
 
-/// Learns the limits, makes the base path, and checks that nodes can be made in it.
+/// Learns the limits, creates the base path, and checks that nodes can be created in it.
 pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limits> {
-    // The rest is done on a session that lives long enough for a slow network.
+    // The rest uses a session whose timeout is long enough for a slow network.
     let long = connect(options, &options.servers, LONG, options.timeout).await?;
     let short = shortest(options).await?;
     let work = prepare(options, &long, clock);
     tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
     let ensemble = match tokio::time::timeout(options.timeout, long.get_config()).await {
         Ok(Ok((config, _))) => String::from_utf8_lossy(&config).contains("server."),
-        // Without the right to read it, an ensemble is the safe guess.
+        // Without the right to read it, an ensemble is the safe assumption.
         _ => true,
     };
     let (least, most) = (short.session_timeout(), long.session_timeout());
@@ -65,7 +65,7 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
         } else if let Some(tick) = options.tick {
             limits.tick = tick;
         } else {
-            // The shortest session need not be two ticks. So the tick is a guess: a usual one, or a longer one.
+            // The shortest session need not be two ticks. So this assumes the default tick, or a longer one.
             limits.tick = USUAL_TICK.max(least / 2);
             limits.least = limits.tick * 2;
         }
@@ -79,7 +79,7 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
 
 /// A session of the shortest time that the servers allow.
 ///
-/// The crate's connection timeout follows the session's, so a slow one gets several chances.
+/// The crate derives its connection timeout from that of the session, so a slow server gets several tries.
 async fn shortest(options: &Options) -> Result<zk::Client> {
     let end = Moment::now().after(options.timeout);
     loop {
@@ -102,13 +102,13 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
         && let Ok(users) = client.list_auth_users().await
         && users.iter().all(|user| user.scheme() != "sasl")
     {
-        // One that does not know SASL goes on as if nobody had asked.
+        // A server without SASL ignores the request for SASL.
         return Err(Error::new(
             ErrorKind::Refused,
-            "the server does not know us by SASL; is it set up for it?",
+            "the server has not authenticated the user by SASL; is SASL configured there?",
         ));
     }
-    // Asked first: making a node that exists needs a right that an application should not have.
+    // This checks first: creating a node that exists needs a right that an application should not have.
     if !base.is_empty() && client.check_stat(base).await.map_err(|error| explain(&error))?.is_none() {
         if !options.create {
             let text = format!("the base path {base} does not exist, and create=false forbids to make it");
@@ -117,7 +117,7 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
         let directory = CreateMode::Persistent.with_acls(options.acls());
         client.mkdir(base, &directory).await.map_err(|error| explain(&error))?;
     }
-    // It goes with its session.
+    // It ends with its session.
     let sent = Moment::now();
     let passing = CreateMode::EphemeralSequential.with_acls(options.acls());
     let (stat, _) =
@@ -126,8 +126,8 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
     Ok(())
 }
 
-/// A server that is cut off serves its clients for `syncLimit` ticks more. A session that is shorter can be ended by the
-/// leader meanwhile.
+/// A server that is cut off from its leader serves its clients for `syncLimit` more ticks. The leader can end a shorter
+/// session during that time.
 fn check_isolation(options: &Options, limits: &mut Limits) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     match (limits.isolated, options.strict) {

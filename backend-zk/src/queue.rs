@@ -1,46 +1,50 @@
-//! Who holds a lock and who waits for whom, from the list of its nodes. It does no I/O.
+//! Computes from the list of a lock's nodes which node holds the lock, and for which node each waiter waits. It does no
+//! I/O.
 
 use crate::child::{Child, Kind};
 
 /// The position of a claim in the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// It holds the lock: it is the first, or one of several holders.
+    /// The claim holds the lock: it is the first, or one of several holders.
     First,
     Waiting(Waiting),
     /// The name is in use as another kind of lock.
     Clash(Kind),
-    /// An older node carries the same owner id: the claim was asked for before.
+    /// An older node has the same owner id: an earlier request of the claim created it.
     Behind(Child),
-    /// The node is not there.
+    /// The node does not exist.
     Gone,
 }
 
 /// The node that a claim waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// This one leaves, or changes what it says, before its turn comes. `None`: any of those before it can be the one.
+    /// The node to watch: its deletion or a change of its data comes before the turn of the claim. `None`: any node
+    /// before the claim can be that node.
     pub(crate) watch: Option<String>,
-    /// The last before it, if that is not among them. When one of them has left, it is probably the only one.
+    /// The node directly before the claim, if it is not the watched one. After the deletion of the watched node it is
+    /// probably the only one left.
     pub(crate) last: Option<Child>,
-    /// How many nodes are before it.
+    /// The number of nodes before the claim.
     pub(crate) ahead: usize,
 }
 
 /// The position of the node `name` in the queue.
 ///
-/// Each waits for the fewest that it can. A reader waits for the last writer before it. A mutex waits for the last but
-/// one before it, and then for the last: while the last but one is there it cannot be its turn, and when that one goes,
-/// there is time to learn that nobody else is left. So when the last one goes, no question is needed. Of the permits
-/// that wait, the first waits for any of those who hold one, and each other for the one before it to go or to say that
-/// it holds a permit. So a release wakes two mutexes, or two permits one after the other, however many there are.
+/// Each claim watches as few nodes as possible. A reader waits for the last writer before it. A mutex waits for the
+/// second node before it, and then for the node directly before it. While the second node exists, it cannot be the
+/// claim's turn. When it is deleted, there is time to list the queue and to learn that no other node is left. So when
+/// the last node is deleted, no request is needed. The first waiting permit waits for any of the holders. Each other
+/// waiting permit waits until the claim before it leaves, or writes that it holds a permit. So a release wakes two
+/// mutexes, or two permits one after the other, however many wait.
 pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
     if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
         return Position::Behind(older.clone());
     }
-    // The first node decides which kind of lock the name is. Nodes of another kind are about to leave.
+    // The first node determines the kind of lock. Nodes of another kind will leave soon.
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
         return Position::Clash(first.kind);
     }
@@ -82,7 +86,7 @@ pub(crate) fn holders(queue: &[Child]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
+    use lockcore::OwnerId;
 
     use super::*;
     use crate::child::{Form, prefix};
@@ -95,12 +99,12 @@ mod tests {
                 'r' => Kind::Shared,
                 digit => Kind::Permit(digit.to_digit(10).unwrap()),
             };
-            format!("{}{at:010}", prefix(Uuid::from_u128(at as u128), kind, Form::Mutex))
+            format!("{}{at:010}", prefix(OwnerId::from_u128(at as u128), kind, Form::Mutex))
         });
         Child::queue(names.collect())
     }
 
-    /// Whom the node at `at` waits for.
+    /// The node for which the node at `at` waits.
     fn watches(letters: &str, at: usize) -> Vec<usize> {
         let queue = queue(letters);
         match position(&queue, &queue[at].name) {
@@ -146,14 +150,15 @@ mod tests {
         assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
         let limits = queue("23");
         assert_eq!(position(&limits, &limits[1].name), Position::Clash(Kind::Permit(2)));
-        // A passing node of another kind is no obstacle.
+        // A node of another kind, which will leave soon, does not matter.
         let passing = queue("2w2");
         assert_eq!(position(&passing, &passing[2].name), Position::First);
     }
 
     #[test]
     fn an_older_node_of_the_same_owner_is_found() {
-        let name = |at: u32| format!("{}{at:010}", prefix(Uuid::from_u128(1), Kind::Exclusive, Form::Mutex));
+        let name =
+            |at: u32| format!("{}{at:010}", prefix(OwnerId::from_u128(1), Kind::Exclusive, Form::Mutex));
         let queue = Child::queue(vec![name(3), name(5)]);
         assert!(matches!(position(&queue, &name(5)), Position::Behind(child) if child.sequence == 3));
         assert_eq!(position(&queue, &name(3)), Position::First);

@@ -1,7 +1,7 @@
 //! The release of claims.
 //!
-//! A node of ours in a live session blocks the lock for as long as this process lives. So a deletion is tried until the
-//! server says that the node is gone, or the session is over.
+//! A node in a live session of this process blocks the lock for as long as the process lives. So a deletion is repeated
+//! until the server confirms that the node is gone, or the session is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use crate::names::lock_path;
 use crate::node::Node;
 use crate::session::SESSIONS;
 
-/// From this number on, an idle lock's folder is deleted, which starts the numbers anew. They end at 2^31.
+/// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They end at
+/// 2^31.
 const ROTATE_AT: i64 = 1_000_000_000;
 
-/// The longest pause between two tries.
+/// The longest pause between tries.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Releases what this claim holds, here or through another client.
+/// Releases this claim, even if another client acquired it.
 pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Released> {
     let (owner, node) = (claim.owner(), inner.leases.end(claim.owner()));
     let work = async {
@@ -35,7 +36,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
     let answer = tokio::time::timeout(inner.options.timeout, work).await;
     answer.unwrap_or_else(|_| {
         if let Some(node) = node {
-            // A repeated release finds the node, and that its deletion may have been done already.
+            // A repeated release finds the node, and the note that an earlier deletion may have been executed.
             node.note_deleting();
             discard(inner, owner, node);
         }
@@ -43,7 +44,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
     })
 }
 
-/// Deletes a node in the background, with as many tries as it takes.
+/// Deletes a node in the background, with any number of tries.
 pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
     let inner = Arc::clone(inner);
     drop(SESSIONS.spawn(async move {
@@ -60,7 +61,7 @@ pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
     }));
 }
 
-/// Deletes the node of a claim. Ends with an answer, or with an error of the server that stands.
+/// Deletes the node of a claim. Ends with an answer, or with a permanent error of the server.
 async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
     let mut pauses = Backoff::new(Duration::from_millis(4), LONGEST);
     let released = loop {
@@ -69,7 +70,7 @@ async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Relea
             break Released::Released;
         };
         match class_of(&error) {
-            // Either an earlier deletion went through whose answer was lost, or somebody else deleted it.
+            // Either an earlier deletion succeeded and its answer was lost, or another client deleted the node.
             ErrorClass::Refused if error == zk::Error::NoNode => break Released::NotHeld,
             ErrorClass::Refused => return Err(explain(&error)),
             // The client crate may consider the session over before the server does.
@@ -86,12 +87,13 @@ async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Relea
     Ok(if released == Released::NotHeld && node.may_be_deleted() { Released::InDoubt } else { released })
 }
 
-/// Deletes the folder of an idle lock whose numbers have come far. Others who are about to use it make it anew.
+/// Deletes the folder of an idle lock with high sequence numbers. A claim that needs the folder at that moment creates
+/// it again.
 fn rotate(node: &Arc<Node>) {
     if node.sequence < ROTATE_AT {
         return;
     }
-    // Also one that is not a container: some day its numbers would end.
+    // Also if the folder is not a container, since its numbers would end some day.
     let node = Arc::clone(node);
     drop(SESSIONS.spawn(async move {
         match node.session.client.delete(node.folder(), None).await {
@@ -101,10 +103,10 @@ fn rotate(node: &Arc<Node>) {
     }));
 }
 
-/// Deletes what carries this owner id, whichever session made it.
+/// Deletes all nodes with this owner id, whichever session created them.
 ///
-/// On the session of the claim the deletion comes after the claim's create, even if nobody waits for that any more:
-/// the requests of a session are executed in order.
+/// On the session of the claim the deletion comes after the create of the claim, even if no task waits for that create
+/// any more: the requests of a session are executed in order.
 async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Duration) -> Result<Released> {
     let path = lock_path(&inner.options.base, lock);
     let mut pauses = Backoff::new(Duration::from_millis(10), LONGEST);
@@ -112,7 +114,7 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
     'again: loop {
         let session = inner.pool.session(ttl).await?;
         let client = &session.client;
-        // Another server may be behind the one that the node was made through.
+        // This server may lag behind the server that created the node.
         let names = match session.bounded(session.list_now(&path)).await {
             Ok(names) => names,
             Err(zk::Error::NoNode) => break,
@@ -122,14 +124,15 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
                 continue;
             }
         };
-        let ours = Child::queue(names).into_iter().filter(|child| child.owner == Some(owner.as_uuid()));
+        let ours = Child::queue(names).into_iter().filter(|child| child.owner == Some(owner));
         for child in ours {
             match session.bounded(client.delete(&format!("{path}/{}", child.name), None)).await {
                 Ok(()) => released = Released::Released,
                 Err(zk::Error::NoNode) => (),
                 Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
                 Err(error) => {
-                    // It was there. If it is gone at the next check, we deleted it, or it went with its session.
+                    // The node exists. If it is gone at the next check, this client deleted it, or it ended with its
+                    // session.
                     if class_of(&error) == ErrorClass::Unknown && released == Released::NotHeld {
                         released = Released::InDoubt;
                     }

@@ -21,37 +21,37 @@ use crate::validity::Validity;
 
 /// The thread that serves the sessions.
 ///
-/// A session must not die with the application's runtime, and must not be starved by it: its heartbeats are what keeps
-/// the locks. So every session of the process is served by one thread that does nothing else. Requests may be made on
-/// any runtime: they are a message to this thread, and the answer comes through a channel.
+/// A session must not depend on the application's runtime, since its heartbeats keep the locks. So one separate thread
+/// serves all sessions of the process. Requests can be made on any runtime: each is a message to this thread, and the
+/// answer comes through a channel.
 pub(crate) static SESSIONS: SharedRuntime = SharedRuntime::new("lockwell-zk");
 
-/// The most acquires of one session that are under way at a time. The client crate's queue has no end.
+/// The most acquires of one session that are under way at a time. The queue of the client crate is unbounded.
 const UNDER_WAY: usize = 512;
 
 /// The most heartbeats that are under way at a time.
 const BEATS_UNDER_WAY: usize = 8;
 
-/// How many heartbeats go out in each timeout of a session that is idle: so many that the client crate, which would send
-/// pings after 3/8 of the [connection timeout](crate::connect::connection_timeout), mostly sends none.
+/// The number of heartbeats in each timeout of an idle session. The client crate sends a ping after 3/8 of the
+/// [connection timeout](crate::connect::connection_timeout) without a request; with this number it rarely does.
 const BEATS: u32 = 11;
 
-/// One session. Its heartbeats are what keeps the nodes that it made; when its last handle is dropped, it is closed.
+/// One session. Its heartbeats keep the nodes that it created. Dropping its last handle closes it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) client: zk::Client,
-    /// How long a sign of life may take to be reported to the leader. Zero on a single server.
+    /// How long it may take until a heartbeat is reported to the leader. Zero on a single server.
     pub(crate) lag: Duration,
     pub(crate) under_way: Semaphore,
     pub(crate) options: Arc<Options>,
     validity: Mutex<(StateWatcher, Validity)>,
-    /// Notified when nothing is answered: requests check their own time limits.
+    /// Notified when nothing is answered for a while: requests then check their own time limits.
     stalled: Notify,
-    /// The number of nodes of claims that it has.
+    /// The number of claims' nodes in this session.
     nodes: AtomicUsize,
     /// When it was used last.
     used: Mutex<Moment>,
-    /// A node of the session's own: what it writes to as a sign of life.
+    /// A node that belongs to the session: its heartbeats are writes to this node.
     mark: Mutex<Option<Arc<str>>>,
 }
 
@@ -87,8 +87,8 @@ impl Session {
     /// What the state of the connection says about the end of the session.
     fn validity(&self) -> MutexGuard<'_, (StateWatcher, Validity)> {
         let mut guard = self.validity.lock().unwrap_or_else(PoisonError::into_inner);
-        // The crate tells of a new connection before it hands out any answer that came over it. Several changes can be
-        // told as one, of which the last state is known.
+        // The crate reports a new connection before it returns any answer from it. It can report several changes as
+        // one, with the last state.
         while let Some(state) = guard.0.changed().now_or_never() {
             if state == SessionState::SyncConnected {
                 guard.1.moved(Moment::now());
@@ -97,7 +97,7 @@ impl Session {
         guard
     }
 
-    /// The timeout that the servers grant, as far as it is sure.
+    /// The timeout that all servers are known to grant.
     pub(crate) fn timeout(&self) -> Duration {
         self.validity().1.timeout()
     }
@@ -107,12 +107,12 @@ impl Session {
         self.validity().1.moves()
     }
 
-    /// The servers grant this timeout to a session that was taken over this often.
+    /// The servers grant this timeout to the session after this number of moves.
     pub(crate) fn granted(&self, moves: u64, timeout: Duration) {
         self.validity().1.granted(moves, timeout);
     }
 
-    /// All servers have been asked, and grant at least this timeout.
+    /// All servers have answered, and grant at least this timeout.
     pub(crate) fn know(&self, least: Duration) {
         self.validity().1.know(least);
     }
@@ -127,13 +127,13 @@ impl Session {
         self.validity().1.heard()
     }
 
-    /// Until when the session is valid.
+    /// The end of the session's validity.
     pub(crate) fn deadline(&self) -> Moment {
         self.validity().1.deadline()
     }
 
-    /// Resolves when the session is not valid any more since the servers have granted it less time than at first.
-    /// Otherwise those who hold locks have been told their deadlines.
+    /// Resolves when the session is not valid any more because the servers have granted it a shorter timeout than at
+    /// first. Without that, holders know their deadlines already.
     pub(crate) async fn cut_short(&self) {
         let mut states = self.client.state_watcher();
         loop {
@@ -151,8 +151,8 @@ impl Session {
 
     /// Whether no new lock should be taken on it.
     ///
-    /// The crate does not notice that our requests get lost as long as events arrive. So a session that has been
-    /// silent for another timeout after its first counts as over, too.
+    /// As long as events arrive, the crate does not notice that requests are lost. So a session that has been silent
+    /// for two timeouts counts as over, too.
     pub(crate) fn is_over(&self) -> bool {
         self.client.state().is_terminated() || self.validity().1.is_over()
     }
@@ -166,10 +166,10 @@ impl Session {
         }
     }
 
-    /// Waits for an answer, at most for as long as the session can live without one.
+    /// Waits for an answer, but not for longer than the session can live without one.
     ///
-    /// Requests are answered in order. So one watchdog serves all of them, the heartbeat: only while nothing has been
-    /// answered for that time does a request look how long it has waited itself.
+    /// Requests are answered in order. So the heartbeat is the watchdog for all of them: a request checks its own
+    /// waiting time only while no request has been answered for that time.
     pub(crate) async fn bounded<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// A node of a claim was made, or has gone, or does not matter any more.
+    /// Counts the nodes of claims: a node was created, is gone, or does not matter any more.
     pub(crate) fn count_node(&self, made: bool) {
         if made {
             self.nodes.fetch_add(1, Ordering::Relaxed);
@@ -198,12 +198,12 @@ impl Session {
         }
     }
 
-    /// Notes that the session is about to be used.
+    /// Records that the session is about to be used.
     pub(crate) fn note_use(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
     }
 
-    /// For how long it has not been used and has held nothing.
+    /// How long the session has been unused and without nodes.
     pub(crate) fn idle_for(&self) -> Duration {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if self.nodes.load(Ordering::Relaxed) > 0 { Duration::ZERO } else { Moment::now().since(used) }
@@ -213,8 +213,8 @@ impl Session {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sign of life that counts for the [`Validity`], and brings our server up to date: a write, for which a majority
-    /// is needed; on a single server any request. It is sent at once; returns when.
+    /// A heartbeat that counts for the [`Validity`], and makes the server apply all earlier changes: a write, which
+    /// needs a majority; on a single server any request. It is sent at once. Returns the time at which it was sent.
     pub(crate) fn sign(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
         if self.lag.is_zero() {
             return self.touch();
@@ -239,7 +239,7 @@ impl Session {
         .boxed()
     }
 
-    /// A sign of life to our server only.
+    /// A heartbeat to the session's server only.
     fn touch(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
         let (sent, asking) = (Moment::now(), self.client.check_stat("/"));
         async move {
@@ -250,9 +250,9 @@ impl Session {
         .boxed()
     }
 
-    /// When the last sign of life was sent, if it has been answered on the present connection and is recent: heartbeats
-    /// give a new one before it is not, and a server that is silent for so long has lost its connection. What a sign proves
-    /// is true as of its sending. So answers that take long, as on a busy machine, are as good as quick ones.
+    /// When the last heartbeat was sent, if it was answered on the present connection and is recent. The next heartbeat
+    /// comes before it is too old, and a server that is silent for that time loses its connection. A heartbeat proves
+    /// what was true when it was sent. So late answers, as on a busy machine, prove the same as quick ones.
     pub(crate) fn recent_sign(&self) -> Option<Moment> {
         let connected = self.client.state() == SessionState::SyncConnected;
         let validity = self.validity();
@@ -260,29 +260,29 @@ impl Session {
         validity.1.proof().filter(|sent| connected && Moment::now().since(*sent) <= recent)
     }
 
-    /// The children of a node as they are now: all that was answered to anybody before is in it.
+    /// The children of a node, including all changes that were answered to any client before.
     ///
-    /// In an ensemble our server may be behind the others. So a transaction that changes nothing goes ahead of the
-    /// question: a majority must take part in it, and when it is answered our server has carried out all that came before it.
-    /// `sync` proves less, since a leader answers it at once. Its own state is older than a follower's for a moment, as
-    /// it is another of its threads that carries out what it has committed; and older than that of all others for as long
-    /// as it does not know that it is cut off.
+    /// In an ensemble the session's server may lag behind the others. So a transaction that changes nothing is sent
+    /// before the list request: it needs a majority, and when it is answered, the server has applied all earlier
+    /// changes. `sync` proves less, since a leader answers it at once. The state of a leader can be older than a
+    /// follower's: for a moment, because another thread of the leader applies what it has committed; and as long as the
+    /// leader does not know that it is cut off.
     pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>, zk::Error> {
         if self.lag.is_zero() {
             return self.client.list_children(path).await;
         }
         let mut transaction = self.client.new_multi_writer();
         transaction.add_check_version("/", -1)?;
-        // Both are sent before it waits for the first answer.
+        // Both requests are sent before the wait for the first answer.
         let (agreed, listed) = (transaction.commit(), self.client.list_children(path));
         match agreed.await {
             Err(zk::MultiWriteError::RequestFailed { source }) => Err(source),
-            // It is agreed on as well if we may not read the root.
+            // The majority takes part even if the client may not read the root.
             Ok(_) | Err(zk::MultiWriteError::OperationFailed { .. }) => listed.await,
         }
     }
 
-    /// Makes the node for signs of life. After a lost answer there is one more, which goes with the session, too.
+    /// Creates the node for heartbeats. After a lost answer there may be one more, which also ends with the session.
     async fn make_mark(&self) -> Result<(), zk::Error> {
         let head = format!("{}/{CLOCK}", self.options.base);
         let options = CreateMode::EphemeralSequential.with_acls(self.options.acls());
@@ -291,10 +291,10 @@ impl Session {
         Ok(())
     }
 
-    /// A heartbeat. In an ensemble every other one is a write, as long as the session has nodes; the others are reads:
-    /// they are signs of life, too, and the next write proves that they were reported. A server that has just taken the
-    /// session over is sent reads: requests are answered in order, and a write would wait for the others, which may be
-    /// electing a leader, while nobody knows how long the session lives without an answer.
+    /// A heartbeat. In an ensemble every second one is a write, as long as the session has nodes; the others are reads,
+    /// and the next write proves that they were reported. A server that has just taken the session over gets reads
+    /// only. Requests are answered in order, so a write would delay them while the servers elect a leader, and it is
+    /// not known yet how long the session lives without an answer.
     async fn beat(&self) -> Result<Moment, zk::Error> {
         let only_reads = || {
             let validity = self.validity();
@@ -309,12 +309,12 @@ impl Session {
     }
 }
 
-/// Gives a sign of life whenever there has been none for a while. The client crate does, too, but does not tell
-/// when they were answered. The next one does not wait for the answer to the last: on a slow network they would be rare. A
-/// new connection gets one at once, since its server may have granted less time.
+/// Sends a heartbeat whenever there was no request for a while. The client crate does so, too, but does not report the
+/// answers. A heartbeat does not wait for the answer to the last one; otherwise they would be rare on a slow network. A
+/// new connection gets one at once, since its server may have granted a shorter timeout.
 async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
     let mut under_way = FuturesUnordered::new();
-    // When the last one was sent. A new connection has had none.
+    // When the last heartbeat was sent. A new connection has had none.
     let mut last = Some(Moment::now());
     loop {
         let Some(session) = beating.upgrade() else { return };
@@ -349,7 +349,7 @@ async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
                 }
                 Some(answer) = under_way.next() => {
                     if let Err(error) = answer {
-                        tracing::info!(%error, "a sign of life was not answered");
+                        tracing::info!(%error, "a heartbeat was not answered");
                     }
                 }
             }

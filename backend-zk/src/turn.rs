@@ -1,8 +1,8 @@
 //! Waits for the turn of a claim.
 //!
-//! Each waiter watches one node, which [`position`] chooses. The first of the waiting permits watches the folder, and
-//! lists the queue when a child comes or goes; each one behind it watches the one before it, which leaves, or writes
-//! that its turn has come. So a release wakes one, and that one wakes one more.
+//! Each waiter watches one node, which [`position`] chooses. The first waiting permit watches the folder, and lists the
+//! queue when a node is added or deleted. Each other waiting permit watches the node before it, which is deleted, or
+//! says in its data that its turn has come. So a release wakes one waiter, and that waiter wakes one more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,27 +33,27 @@ impl From<Error> for Stop {
     }
 }
 
-/// Which other nodes are before a waiter, beside the one that is watched.
+/// Which nodes are before a waiter, in addition to the watched one.
 enum Others {
     Nobody,
     /// Probably none. The queue is listed as soon as the watch is set.
     Hardly,
-    /// Those before this node of our own process, which wants the lock alone, and is the one that is watched. When it has
-    /// held the lock, they are gone.
+    /// The nodes before the watched one, which belongs to an exclusive claim of this process. When that claim has held
+    /// the lock, they are gone.
     Before(Arc<Node>),
     Some,
 }
 
-/// How long to wait for an event before asking. Events are reliable; this is a fallback.
+/// How long to wait for an event before a request checks the node. Events are reliable; this is a fallback.
 fn safety_poll() -> Duration {
     Duration::from_secs(5).mul_f64(1.0 + rand::random::<f64>())
 }
 
 impl Waiter<'_> {
-    /// Waits. `true`: the turn has come; `false`: the queue must be listed again.
+    /// Waits for the turn. `true`: it has come; `false`: the queue must be listed again.
     ///
-    /// An exclusive claim watches the last but one before it, and then the last. While it does the second, whoever holds
-    /// the lock may give it back at once: so the watch is set and the queue is listed without waiting in between.
+    /// An exclusive claim watches the second node before it, and then the node directly before it. That node may be
+    /// deleted at any moment, so the request for the watch and the request for the list are sent together.
     pub(crate) async fn wait(&mut self, node: &Arc<Node>, waiting: &Waiting) -> Result<bool, Stop> {
         if self.session.is_over() {
             return Err(Stop::SessionOver);
@@ -79,22 +79,23 @@ impl Waiter<'_> {
         if let Some(node) = self.inner.node_of(child) {
             return Some(node);
         }
-        // If it is new and of our session, the create of its claim has been answered before ours. That claim must note
-        // it first.
+        // If the node is new and of the same session, the answer to its create came before the answer to ours. The
+        // other claim must record its node first.
         tokio::task::yield_now().await;
         self.inner.node_of(child)
     }
 
-    /// Waits until the node `watch` leaves the queue, is a writer that lets readers in, or a permit whose turn has come.
+    /// Waits until the node `watch` is deleted, is a writer that has become a reader, or is a permit whose turn has
+    /// come.
     ///
-    /// If its end can be our turn, a watch on our own node stands first. The server sends events in the order of what
-    /// changes: so when the event comes that the other has left, and none that our own node is gone, then it was there
-    /// at that moment. No request is needed, and a hand-over takes half a round trip. Data watches, since a watch on a
-    /// missing node would stay behind.
+    /// If its deletion can begin our turn, a watch on our own node is set first. The server sends events in the order
+    /// of the changes. So if the event of that deletion comes, and no event that our own node is gone, our node existed
+    /// at that moment. No request is needed, and the hand-over takes half a round trip. These are data watches, since
+    /// an existence watch on a missing node would stay at the server.
     async fn wait_for(&mut self, node: &Arc<Node>, watch: &str, others: Others) -> Result<bool, Stop> {
         let (session, claim) = (Arc::clone(&self.session), self.claim);
         let client = &session.client;
-        // All requests are sent before it waits for the first answer.
+        // All requests are sent before the wait for the first answer.
         let mut states = client.state_watcher();
         let own = (!matches!(others, Others::Some) && !node.is_watched())
             .then(|| client.get_and_watch_data(&node.path));
@@ -107,7 +108,8 @@ impl Waiter<'_> {
                 _ => return Err(taken()),
             }
         }
-        // Whether it is lockwell's, as its data say, and when it leaves. One that has gone already is not known.
+        // Whether the node is lockwell's, according to its data, and when it is deleted. Of a node that is gone
+        // already, this is unknown.
         let (known, leaving) = match self.ask(other).await? {
             Some((data, _, watcher)) => match Data::read(&data) {
                 Data { reads: true, .. } if self.kind == Kind::Shared => return Ok(true),
@@ -136,7 +138,7 @@ impl Waiter<'_> {
                     event = &mut leaving => break event,
                     () = claim.wait_over() => return Err(Stop::NotNow),
                     () = tokio::time::sleep(safety_poll()) => {
-                        // A permit whose turn came may have been unable to write so.
+                        // The write of a permit whose turn has come may have failed.
                         if matches!(self.kind, Kind::Permit(_)) || !self.both_there(node, &path).await? {
                             return Ok(false);
                         }
@@ -153,22 +155,21 @@ impl Waiter<'_> {
             return self.after_own(node, &event).await;
         }
         if states.changed().now_or_never().is_some() {
-            // After a reconnect the server tells what happened meanwhile, in no particular order.
+            // After a reconnect the server sends the events of the meantime in no particular order.
             return Ok(false);
         }
         Ok(match others {
-            // Nodes of lockwell come to the end of the queue only. A writer of Curator 5.5 that becomes a reader makes a
-            // node with its own number before it deletes the first. So only the end of a node that is known to be
-            // lockwell's tells that nobody is left.
+            // Nodes of lockwell are added at the end of the queue only. A writer of Curator 5.5 that becomes a reader
+            // creates a second node with its own number before it deletes the first one. So only the deletion of a node
+            // that is known to be lockwell's proves that no node is left before ours.
             Others::Nobody | Others::Hardly => known,
             Others::Before(node) => node.was_held(),
             Others::Some => false,
         })
     }
 
-    /// What an event of our own node means. A session that ends while this process is stopped takes its nodes along,
-    /// and the server still tells of that on the old connection. So a question decides whether somebody deleted the
-    /// node.
+    /// Interprets an event of our own node. If a session ends while this process is stopped, its nodes are deleted, and
+    /// the server still sends these events on the old connection. So a request checks whether someone deleted the node.
     async fn after_own(&self, node: &Node, event: &zk::WatchedEvent) -> Result<bool, Stop> {
         match event.event_type {
             EventType::NodeDeleted => {
@@ -193,8 +194,8 @@ impl Waiter<'_> {
         Ok(true)
     }
 
-    /// Waits as the first of the waiting permits. The list and the watch are one request, so no node leaves unnoticed in
-    /// between.
+    /// Waits as the first of the waiting permits. One request lists the queue and sets the watch, so no change is
+    /// missed in between.
     async fn wait_for_any(&mut self, node: &Arc<Node>) -> Result<bool, Stop> {
         loop {
             let listing = self.session.client.list_and_watch_children(&self.folder);
@@ -211,7 +212,7 @@ impl Waiter<'_> {
                 biased;
                 _ = &mut change => (),
                 () = self.claim.wait_over() => {
-                    // The end of our own node fires it, too.
+                    // The deletion of our own node fires it, too.
                     node.keep_watch(change);
                     return Err(Stop::NotNow);
                 }

@@ -1,18 +1,19 @@
-//! Until when a session is valid, that is alive at the servers for certain. Pure: time is an argument.
+//! Computes how long a session is valid, which means that it certainly exists at the servers. These are pure functions:
+//! time is an argument.
 //!
-//! A single server starts the session's time again at each request. So the session lives at least until the sending of
-//! an answered request plus its timeout.
+//! On a single server the time of a session starts again at each request. So the session lives at least until the
+//! sending of an answered request plus its timeout.
 //!
-//! In an ensemble only the leader ends sessions, and it hears of a sign of life when it next pings the server that we
-//! are connected to: every half tick. And it may have lost its majority without knowing it, while another leader counts
-//! the time of our session from its own election. An answered *write* proves both: a majority followed this leader when
-//! it was sent, so that no other leader had begun to count before; and our server was still in touch, so that
-//! everything sent more than half a tick before has been reported. That is what is counted. Reads, and `sync`, which a
-//! leader answers by itself, prove neither.
+//! In an ensemble only the leader ends sessions. Every half tick it pings the server of the session, and the answer
+//! reports the heartbeats of clients. But a leader may have lost its majority without noticing it, while another leader
+//! counts the time of the session from its own election. An answered *write* proves two things. A majority followed
+//! this leader when the write was sent, so no other leader had begun to count before. And the server of the session was
+//! connected to this leader, so every request that was sent more than half a tick before has been reported. These
+//! requests count. Reads and `sync`, which a leader answers by itself, prove neither.
 //!
-//! A server that takes over a session may grant it less time than the one before. Which time the session has since then
-//! is known once the servers have been asked; until then it is the least that one of them granted when it was asked last,
-//! or the shortest that they grant at all while one of them has never been asked.
+//! A server that takes over a session may grant it a shorter timeout than the server before. The new timeout is known
+//! when all servers have answered a request for it. Until then the shortest of their last answers counts, or the
+//! shortest timeout that the servers allow, if a server has never answered.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,38 +21,37 @@ use std::time::Duration;
 use lockcore::Moment;
 use lockcore::backend::valid_until;
 
-/// How many signs of life are remembered.
+/// The number of heartbeats that are remembered.
 const REMEMBERED: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Validity {
     timeout: Duration,
-    /// The least timeout that a server is known to grant to a session that takes this one over.
+    /// The shortest timeout that a server is known to grant when it takes this session over.
     least: Duration,
-    /// How much older than an answered write a sign of life must be to have been reported. Zero on a single server.
+    /// How much older than an answered write a heartbeat must be to be certainly reported. Zero on a single server.
     lag: Duration,
-    /// When the latest sign of life was sent that has arrived for certain.
+    /// When the latest heartbeat was sent that has certainly reached the leader.
     confirmed: Moment,
-    /// When the session was opened, or the latest request was sent that has been answered.
+    /// When the session was opened, or when the latest answered request was sent.
     heard: Moment,
-    /// When the latest request was sent that has been answered and proves what the servers have: a write, or anything on
-    /// a single server.
+    /// When the latest answered write was sent; on a single server, the latest answered request.
     proof: Moment,
-    /// Answered requests that are not old enough yet, in order.
+    /// Answered requests that are not old enough to be reported, in order.
     recent: VecDeque<Moment>,
-    /// How often another connection has taken the session over, and how often that was when the servers were asked.
+    /// The number of moves of the session; `asked_at` is that number at the time of the latest requests to the servers.
     moves: u64,
     moved_at: Moment,
     asked_at: u64,
-    /// A server has granted less than the first one.
+    /// A server has granted a shorter timeout than the first one.
     shortened: bool,
 }
 
 impl Validity {
-    /// A session whose making was asked for at `asked`, and which was there at `opened`.
+    /// A session that was requested at `asked` and opened at `opened`.
     ///
-    /// Its time counts from the first. But several servers may have been tried in between, for longer than that time: such
-    /// a session is not silent, and is valid as soon as writes are answered.
+    /// Its time counts from `asked`. But the client may have tried several servers in between, for longer than the
+    /// timeout. Such a session is not silent, and is valid as soon as writes are answered.
     pub(crate) fn new(
         timeout: Duration,
         least: Duration,
@@ -99,19 +99,18 @@ impl Validity {
         self.touched(sent);
     }
 
-    /// Another connection has taken the session over, as is known `now`.
+    /// Another connection has taken the session over, which was noticed at `now`.
     pub(crate) fn moved(&mut self, now: Moment) {
         self.moves += 1;
         self.moved_at = now;
     }
 
-    /// How often the session was taken over.
+    /// The number of moves of the session.
     pub(crate) fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// The least timeout that the servers grant to a session like this, as they said when it had been taken over so
-    /// often.
+    /// The shortest timeout that the servers grant to a session like this, by their answers after this number of moves.
     pub(crate) fn granted(&mut self, moves: u64, timeout: Duration) {
         self.asked_at = self.asked_at.max(moves);
         if timeout < self.timeout {
@@ -120,20 +119,20 @@ impl Validity {
         }
     }
 
-    /// All servers have been asked, and grant so much at least.
+    /// All servers have answered, and grant at least this timeout.
     pub(crate) fn know(&mut self, least: Duration) {
         self.least = least;
     }
 
-    /// The session's timeout as far as it is sure.
+    /// The timeout that the session certainly has.
     pub(crate) fn timeout(&self) -> Duration {
         if self.asked_at == self.moves { self.timeout } else { self.timeout.min(self.least) }
     }
 
-    /// Until when locks are valid that were granted for longer; `None` while the first timeout stands.
+    /// The end of the validity of locks that were granted for a longer timeout; `None` while the first timeout holds.
     ///
-    /// Whoever takes a session over counts its time from then, and from each request after that. So there is time to ask
-    /// what it has granted, even if the last sign of life before that is older than the shortest timeout.
+    /// A server that takes a session over counts its time from that moment, and from each later request. So there is
+    /// time to request the new timeout, even if the last heartbeat before the move is older than the shortest timeout.
     pub(crate) fn cut_short(&self) -> Option<Moment> {
         if self.asked_at == self.moves {
             return self.shortened.then(|| self.deadline());
@@ -142,33 +141,34 @@ impl Validity {
         Some(self.deadline().max(taken_over))
     }
 
-    /// Whether another connection has just taken the session over, and it is not known yet what time that grants.
+    /// Whether another connection has just taken the session over, and the new timeout is not known yet.
     pub(crate) fn is_settling(&self, now: Moment) -> bool {
         self.asked_at != self.moves && now.since(self.moved_at) < self.timeout / 2
     }
 
-    /// Until when the session is valid.
+    /// The end of the session's validity.
     pub(crate) fn deadline(&self) -> Moment {
         valid_until(self.confirmed, self.timeout())
     }
 
-    /// When the latest request was sent that has been answered.
+    /// When the latest answered request was sent.
     pub(crate) fn heard(&self) -> Moment {
         self.heard
     }
 
-    /// When the latest request was sent that proves what the servers have; `None` if another connection has taken the
-    /// session over since then.
+    /// When the latest answered write was sent (on a single server, the latest answered request); `None` if another
+    /// connection has taken the session over since then.
     pub(crate) fn proof(&self) -> Option<Moment> {
         (self.moves == 0 || self.proof > self.moved_at).then_some(self.proof)
     }
 
-    /// Whether nothing has been answered for so long that there is no use in waiting.
+    /// Whether no request has been answered for so long that waiting is of no use.
     pub(crate) fn is_silent(&self) -> bool {
         valid_until(self.heard, self.timeout).has_passed()
     }
 
-    /// Whether it has been silent for so long again that it is over, whatever the client crate says.
+    /// Whether the session has been silent for twice that time, so that it counts as over, whatever the client crate
+    /// reports.
     pub(crate) fn is_over(&self) -> bool {
         valid_until(self.heard, self.timeout).after(self.timeout).has_passed()
     }
@@ -235,7 +235,7 @@ mod tests {
         }
         assert_eq!(validity.deadline(), valid_until(start, T));
         assert!(validity.recent.len() <= REMEMBERED);
-        // But it is a sign of life, and the next write tells that it was reported.
+        // But it is a heartbeat, and the next write proves that it was reported.
         validity.confirmed(start.after(ms(50_000)));
         assert_eq!(validity.deadline(), valid_until(start.after(ms(49_000)), T));
     }

@@ -1,10 +1,8 @@
-//! One claim until it is granted: it makes its node, lists the queue and waits; also after answers
-//! are lost or sessions end.
+//! One acquire: it creates the node of the claim, lists the queue and waits; it continues after lost answers and ended sessions.
 //!
-//! A place in the queue is an ephemeral sequential node with the owner id in its name. The requests that make it and
-//! list the queue are sent back to back. The node is known by its path once the server has answered; before that, and
-//! after a lost answer, it is found by the owner id, and by its session: a node of another session can vanish at any
-//! time, so it is not ours.
+//! A place in the queue is an ephemeral sequential node with the owner id in its name. The requests that create it and list the queue are
+//! sent together. The answer has the path of the node. Without an answer the node is found by the owner id and the session: a node of an
+//! earlier session can be deleted at any time, so it does not count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,11 +20,11 @@ use crate::release::release;
 use crate::session::Session;
 use crate::turn::{Stop, taken};
 
-/// The server's counter has 32 bits. Before its end the order of the queue is lost, so locks are refused a million
-/// earlier: that is time enough for the queue to run empty, which starts the numbers anew.
+/// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so claims are refused a million
+/// numbers earlier. That leaves time for the queue to become empty, which starts the numbers again.
 const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
 
-/// The pause before an unanswered request is made anew. No busy loop: requests wait in the client for a connection.
+/// The pause before an unanswered request is repeated. Requests wait in the client for a connection, so this is not a busy loop.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One acquire under way.
@@ -38,29 +36,29 @@ pub(crate) struct Waiter<'a> {
     pub(crate) folder: String,
     pub(crate) kind: Kind,
     form: Form,
-    /// Sessions of this acquire that are over.
+    /// Ended sessions of this acquire.
     past: Vec<i64>,
-    /// The servers have said that the folder is not there.
+    /// The servers have reported that the folder does not exist.
     folder_missing: bool,
-    /// A create was sent that has not been answered.
+    /// A create was sent and not answered.
     in_doubt: bool,
-    /// The queue as it was listed last, if that has not been used yet.
+    /// The latest list of the queue, if it has not been used yet.
     pub(crate) listed: Option<Vec<Child>>,
-    /// Others may have seen the claim wait.
+    /// Other claims may have seen this claim wait.
     waited: bool,
     /// When it began to wait for the last answer.
     asked: &'a Mutex<Moment>,
 }
 
-/// Gets the lock for a claim. `None`: it is not free, and the claim waits no longer.
+/// Acquires the lock for a claim. `None`: it is not free, and the wait is over.
 pub(crate) async fn acquire(inner: &Arc<Inner>, claim: &Claim) -> Result<Option<Grant>> {
     let kind = Kind::of(claim.mode())
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, "this backend does not know this mode"))?;
     if claim.wait() != Wait::No {
-        // The node is a place in the queue from the moment that it is there.
+        // The node is a place in the queue as soon as it exists.
         claim.note_queued();
     }
-    // One bound for all requests of the acquire. Each of them goes on in the background; lockcore releases the claim.
+    // One time limit for all requests of the acquire. Each request goes on in the background; lockcore releases the claim.
     let asked = Mutex::new(Moment::now());
     let work = async { Waiter::new(inner, claim, kind, &asked).await?.run().await };
     let granted = if claim.wait() == Wait::No {
@@ -78,7 +76,7 @@ fn lock(asked: &Mutex<Moment>) -> MutexGuard<'_, Moment> {
     asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Goes on with some work for as long as each request is answered within `limit`.
+/// Continues with some work as long as each request is answered within `limit`.
 async fn answered<T>(work: impl Future<Output = T>, asked: &Mutex<Moment>, limit: Duration) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
@@ -101,7 +99,7 @@ impl<'a> Waiter<'a> {
         kind: Kind,
         asked: &'a Mutex<Moment>,
     ) -> Result<Self> {
-        // Asked for again, the claim stays on the session that has its node.
+        // A repeated acquire stays on the session that has the claim's node.
         let former = inner.leases.get(claim.owner()).map(|node| Arc::clone(&node.session));
         let (session, past) = match former {
             Some(session) if !session.is_over() => (session, Vec::new()),
@@ -141,7 +139,7 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Continues with what is known: the node, and the queue.
+    /// Continues with what is known of the node and the queue.
     async fn go(&mut self) -> Result<Grant, Stop> {
         loop {
             let node = match self.inner.leases.get(self.claim.owner()) {
@@ -180,7 +178,7 @@ impl<'a> Waiter<'a> {
         self.session.bounded(answer).await
     }
 
-    /// The answer to a request; `None` if the node that it is about is not there.
+    /// The answer to a request; `None` if its node does not exist.
     pub(crate) async fn ask<T>(
         &self,
         answer: impl Future<Output = Result<T, zk::Error>>,
@@ -199,18 +197,17 @@ impl<'a> Waiter<'a> {
 
     /// The queue.
     ///
-    /// A server never shows a session an older state than before. That is enough for a node whose create has been
-    /// answered: those before it were there by then. A node that is still listed, but has gone, is watched in vain for no
-    /// longer than it takes our server to learn of it.
+    /// A server never shows a session an older state than before. If the create of a node has been answered, the list has all nodes before
+    /// it. It may still have a deleted node; the watch on that node fires as soon as the server learns of the deletion.
     async fn list(&self) -> Result<Vec<Child>, Stop> {
         let names = self.ask(self.session.client.list_children(&self.folder)).await?;
         Ok(Child::queue(names.unwrap_or_default()))
     }
 
-    /// Makes the node, and lists the queue.
+    /// Creates the node, and lists the queue.
     ///
-    /// The requests of a session are executed in order, so they are all sent before the first answer. The folder is
-    /// made along with the node once it is known to be missing: a request for it each time would be a write for nothing.
+    /// The requests of a session are executed in order, so all are sent before the first answer. The folder is created with the node only
+    /// if it is known to be missing: a request for it each time would be an unnecessary write.
     async fn enter(&mut self) -> Result<Arc<Node>, Stop> {
         if self.in_doubt
             && let Some(node) = self.find().await?
@@ -219,14 +216,14 @@ impl<'a> Waiter<'a> {
         }
         let (session, options) = (Arc::clone(&self.session), &self.inner.options);
         let client = &session.client;
-        let head = format!("{}/{}", self.folder, prefix(self.claim.owner().as_uuid(), self.kind, self.form));
+        let head = format!("{}/{}", self.folder, prefix(self.claim.owner(), self.kind, self.form));
         let data = Data::write(self.claim, false);
         let ephemeral = CreateMode::EphemeralSequential.with_acls(options.acls());
         let folder = options.folder_mode().with_acls(options.acls());
         loop {
             let turn = session.under_way.acquire().await.map_err(|_| Stop::SessionOver)?;
             let sent = Moment::now();
-            // Requests go out when they are made, before anybody waits for them.
+            // Requests are sent when they are made, before a task waits for the answers.
             let making = self.folder_missing.then(|| client.create(&self.folder, b"", &folder));
             let creating = client.create(&head, &data, &ephemeral);
             let listing = client.list_children(&self.folder);
@@ -240,8 +237,8 @@ impl<'a> Waiter<'a> {
                 session.wrote(sent);
                 self.inner.clock.saw(stat.ctime, sent);
                 let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
-                // It was sent after the create on the same session, so it lists all nodes before ours. If it failed, it
-                // is repeated.
+                // The list request was sent after the create on the same session, so it has all nodes before ours. If it failed, it is
+                // repeated.
                 self.listed = listed.ok().map(Child::queue);
                 self.waited = self.listed.is_none();
                 return Ok(node);
@@ -253,8 +250,8 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// The node could not be made for want of its folder, though the folder was asked for just before. Says why, or makes
-    /// the base where that is missing.
+    /// The node could not be created because its folder is missing, although a request for the folder was sent just before. Returns the
+    /// reason, or creates the base path if that is missing.
     async fn folder_made(&self, error: Option<zk::Error>) -> Result<(), Stop> {
         let options = &self.inner.options;
         match error {
@@ -266,22 +263,22 @@ impl<'a> Waiter<'a> {
             Some(error) if class_of(&error) == ErrorClass::Refused && error != zk::Error::NodeExists => {
                 Err(Stop::Failed(explain(&error)))
             }
-            // It has been deleted again, or that is unknown: the next try shows it.
+            // The folder was deleted again, or its state is unknown: the next try shows it.
             _ => Ok(()),
         }
     }
 
     /// After a lost answer: looks for the node.
     ///
-    /// The list is ordered behind all that the leader had accepted from the old connection; what it had not, it refuses
-    /// since the session has moved. So a node that is not there now will not come.
+    /// The list comes after all requests that the leader had accepted from the old connection; it refuses the others, since the session has
+    /// moved. So a node that does not exist now will not be created later.
     async fn find(&mut self) -> Result<Option<Arc<Node>>, Stop> {
         let client = &self.session.client;
         let names = self.ask(self.session.list_now(&self.folder)).await?.unwrap_or_default();
-        let owner = Some(self.claim.owner().as_uuid());
+        let owner = Some(self.claim.owner());
         for child in Child::queue(names).into_iter().filter(|child| child.owner == owner) {
             let path = format!("{}/{}", self.folder, child.name);
-            // One of another session is not ours. If it stands before us, it will be met.
+            // A node of another session does not count. If it is before ours, it is handled later.
             if let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten()
                 && stat.ephemeral_owner == self.session.id()
             {
@@ -310,12 +307,12 @@ impl<'a> Waiter<'a> {
         Err(Stop::Failed(Error::new(ErrorKind::Misconfigured, text)))
     }
 
-    /// An older node carries our owner id. The grant, if another client has got the lock by it. `None`: look again.
+    /// An older node has our owner id. Returns the grant if another client holds the lock by that node. `None`: list the queue again.
     async fn meet(&self, node: &Arc<Node>, older: &Child, queue: &[Child]) -> Result<Option<Grant>, Stop> {
         let (client, path) = (&self.session.client, format!("{}/{}", self.folder, older.name));
         let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten() else { return Ok(None) };
         if self.past.contains(&stat.ephemeral_owner) {
-            // A node of a session of ours that is over.
+            // A node of an ended session of this acquire.
             self.ask(client.delete(&path, None)).await?;
             return Ok(None);
         }
@@ -326,8 +323,8 @@ impl<'a> Waiter<'a> {
             self.settle(path, older.sequence, stat.czxid).await?;
             return Ok(None);
         }
-        // The claim was asked for through another client. Its session keeps the node, so how long is not known here,
-        // and the grant has no validity.
+        // Another client acquired this claim. The session of that client keeps the node for an unknown time, so the grant has no validity
+        // here.
         if position(queue, &older.name) != Position::First {
             return Err(Stop::NotNow);
         }
@@ -335,8 +332,8 @@ impl<'a> Waiter<'a> {
         Ok(Some(Grant::new(self.claim, token, now).with_deadline(now)))
     }
 
-    /// The claim holds the lock. A grant should last: if our last sign of life was some time ago, as after an election,
-    /// others are awaited first. Answers prove something about those that are older by the lag.
+    /// The claim holds the lock. A grant should be valid for some time: if the last heartbeat is old, as after an election, this waits for
+    /// new ones first. An answer proves the heartbeats that are older by the lag.
     async fn granted(&self, node: &Arc<Node>) -> Result<Grant, Stop> {
         if self.waited && matches!(self.kind, Kind::Permit(_)) {
             node.say_held(self.claim);
@@ -350,16 +347,16 @@ impl<'a> Waiter<'a> {
             self.ask(session.sign()).await?;
             tokio::time::sleep(session.lag / 2).await;
         }
-        // The claim's own lease is counted by us, so it begins now; unless somebody gave the claim up meanwhile.
+        // This client ends the claim's lease, so the lease begins now, unless the claim was released meanwhile.
         self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)
     }
 
-    /// The claim waits no longer. If it would have waited, lockcore releases it.
+    /// The wait is over. If the claim was allowed to wait, lockcore releases it.
     async fn leave(&self, node: &Arc<Node>, waiting: &Waiting) -> Result<Grant, Stop> {
         if self.claim.wait() != Wait::No {
             return Err(Stop::NotNow);
         }
-        // A claim that does not wait knows only the name of the writer before it, which may have become a reader.
+        // A claim that does not wait knows only the name of the writer before it. That writer may have become a reader.
         if let (Kind::Shared, Some(writer)) = (self.kind, &waiting.watch) {
             let reading = self.session.client.get_data(&format!("{}/{writer}", self.folder));
             if self.ask(reading).await?.is_some_and(|(data, _)| Data::read(&data).reads) {
@@ -370,7 +367,7 @@ impl<'a> Waiter<'a> {
         Err(Stop::NotNow)
     }
 
-    /// The name is in use as something else.
+    /// The name is in use as another kind of lock.
     async fn clash(&self, other: Kind) -> Stop {
         if let Err(error) = release(self.inner, self.claim).await {
             return Stop::Failed(error);
@@ -380,7 +377,7 @@ impl<'a> Waiter<'a> {
         Stop::Failed(Error::new(ErrorKind::KindClash, text))
     }
 
-    /// The place in the queue went with its session: the claim starts again at the end, with another.
+    /// The place in the queue ended with its session: the claim starts again at the end, with a new session.
     async fn replace_session(&mut self) -> Result<()> {
         tracing::info!(lock = %self.claim.name(), "the session ended while waiting; the claim queues again");
         let over = self.session.id();
@@ -392,7 +389,7 @@ impl<'a> Waiter<'a> {
             if self.session.id() != over {
                 return Ok(());
             }
-            // The pool has not noticed its end yet.
+            // The pool has not noticed the end of the session yet.
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -131,7 +131,7 @@ async fn a_handover_between_processes_costs_few_requests() {
     assert!(requests <= 8.0, "{requests} requests for each hand-over between processes");
 }
 
-/// Some of those who wait give up, anywhere in the queue. Nobody gets in too early for it, and nobody has to be woken by
+/// Some of those who wait leave, anywhere in the queue. Nobody gets in too early for it, and nobody has to be woken by
 /// the look that everybody takes every 5 to 10 seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_give_up_hold_up_nobody() {

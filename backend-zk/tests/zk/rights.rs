@@ -172,11 +172,11 @@ async fn leases_that_an_island_outlives() {
     let (lines, _guard) = log();
     let said = || String::from_utf8(std::mem::take(&mut *lines.lock().expect("no panic"))).expect("text");
     let usual = client(&servers.url()).await;
-    assert_eq!(usual.capabilities().min_ttl, Duration::from_secs(1));
+    assert_eq!(usual.capabilities().min_ttl(), Duration::from_secs(1));
     assert!(said().contains("WARN") && !said().contains("WARN"), "no warning, or it is repeated");
     for (strict, least) in [("true", 3000), ("4s", 4500)] {
         let strict = client(&format!("{}?strict={strict}", servers.url())).await;
-        assert_eq!(strict.capabilities().min_ttl, Duration::from_millis(least));
+        assert_eq!(strict.capabilities().min_ttl(), Duration::from_millis(least));
         let error = strict.lock("a").ttl(Duration::from_secs(2)).await.expect_err("too short");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
     }
@@ -194,7 +194,7 @@ async fn strict_is_not_guessed() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
     assert!(error.to_string().contains("4lw.commands.whitelist"), "{error:#}");
     let strict = client(&format!("{}?strict=3s", servers.url())).await;
-    assert!(strict.capabilities().min_ttl > Duration::from_secs(3));
+    assert!(strict.capabilities().min_ttl() > Duration::from_secs(3));
     hold(&strict, "a").await.release().await.expect("held");
 }
 
@@ -224,7 +224,8 @@ async fn guarded_writes() {
     let other = client(&server.url()).await;
     let guard = hold(&locks, "data").await;
     let write = lock.guarded(guard.grant()).expect("ours");
-    let (shown, owner) = (format!("{write:?}"), guard.grant().claim().owner().as_uuid());
+    let (shown, owner) =
+        (format!("{write:?}"), uuid::Uuid::from_u128(guard.grant().claim().owner().as_u128()));
     for owner in [owner.simple().to_string(), owner.hyphenated().to_string()] {
         assert!(!shown.to_lowercase().contains(&owner), "whoever knows the owner can release: {shown}");
     }

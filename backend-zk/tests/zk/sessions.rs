@@ -252,7 +252,7 @@ async fn a_node_whose_making_was_not_answered_is_found() {
 }
 
 /// CURATOR-498 and CURATOR-604: the answer to a create is lost, and the client gives its session up before the server
-/// does. The old node stands in the queue, bears the right id, and is about to vanish. A lock that rests on it would be
+/// does. The old node stands in the queue, has the right id, and is about to vanish. A lock that rests on it would be
 /// held by two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_of_a_former_session_is_not_ours() {
@@ -265,7 +265,7 @@ async fn the_node_of_a_former_session_is_not_ours() {
     proxy.blackhole(Direction::ToClient);
     let acquiring = tokio::spawn(one.lock("twin").ttl(ttl).wait(secs(90)).into_future());
     let former = witness.wait_for("twin", 1).await[0];
-    // A server that starts grants its sessions their whole time again. The client has given up by then.
+    // A server that starts grants its sessions their whole time again. The client has stopped by then.
     server.kill().expect("killed");
     tokio::time::sleep(ttl * 3).await;
     server.restart().await.expect("started");
