@@ -22,7 +22,7 @@ async fn main() -> lockwell::Result<()> {
     // Somebody else is ready to wait, but not for ever. The kind of the error tells what to do about it.
     match locks.lock("orders/42").wait(Duration::from_millis(100)).await {
         Ok(guard) => println!("the waiter got it with token {}", guard.token()),
-        Err(error) if error.kind() == ErrorKind::TimedOut => println!("the waiter gave up: {error}"),
+        Err(error) if error.kind() == ErrorKind::TimedOut => println!("the wait ended: {error}"),
         Err(error) => return Err(error),
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwell::{ErrorKind, Locks, Result};
+use lockwell::{ErrorKind, Locks, Requirement, Result};
 
 struct Catalogue {
     /// Two copies of one text. Whoever sees them differ has read while another wrote.
@@ -40,7 +40,7 @@ impl Catalogue {
             text.clone_into(&mut self.copies.lock().expect("nobody panics")[copy]);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        if !locks.capabilities().downgrade {
+        if !locks.capabilities().promises(Requirement::Downgrade) {
             return guard.release().await;
         }
         let token = guard.token();
@@ -55,8 +55,8 @@ impl Catalogue {
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
     let locks = lockwell::connect(url).await?;
-    if !locks.capabilities().shared {
-        println!("{} has no reader-writer locks", locks.capabilities().backend);
+    if !locks.capabilities().promises(Requirement::Shared) {
+        println!("{} has no reader-writer locks", locks.capabilities().backend());
         return Ok(());
     }
     let catalogue = Arc::new(Catalogue { copies: Mutex::default(), readers: AtomicUsize::new(0) });
@@ -79,7 +79,7 @@ async fn main() -> Result<()> {
         reader.await.expect("no reader panics")?;
     }
 
-    // A reader cannot become a writer: two who tried would wait for each other. An owner is told at once.
+    // A reader cannot become a writer: two that tried would wait for each other. A request of an owner fails at once.
     let owner = locks.owner();
     let _reading = owner.read("catalogue").await?;
     match owner.write("catalogue").await {

@@ -1,4 +1,4 @@
-//! A web service that gives all its locks back when it is told to stop, whatever its requests are doing.
+//! A web service that releases all its locks when it is stopped, whatever its requests are doing.
 //!
 //! A request writes a report, alone of its name, which may take minutes. When the service is stopped, reports have a moment to
 //! finish; then they are cancelled, their locks are released, and the service ends when the server has confirmed that. The

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwell::{ErrorKind, LockGuard, Locks, Result};
+use lockwell::{ErrorKind, LockGuard, Locks, Requirement, Result};
 
 const DRYERS: u32 = 2;
 
@@ -57,11 +57,11 @@ async fn main() -> Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
     let locks: Locks = lockwell::connect(url).await?;
 
-    if locks.capabilities().permits {
+    if locks.capabilities().promises(Requirement::Permits) {
         five_customers("a semaphore with two permits:", |_| locks.permit("dryers", DRYERS).into_future())
             .await?;
 
-        // The limit belongs to the name: whoever says another number has made a mistake, and is told.
+        // All users of the name must give the same limit. Another limit is an error.
         let permit = locks.permit("dryers", DRYERS).await?;
         match locks.permit("dryers", 3).await {
             Err(error) if error.kind() == ErrorKind::KindClash => println!("  {error}"),
@@ -69,7 +69,7 @@ async fn main() -> Result<()> {
         }
         permit.release().await?;
     } else {
-        println!("{} has no semaphores", locks.capabilities().backend);
+        println!("{} has no semaphores", locks.capabilities().backend());
     }
 
     five_customers("a mutex for each dryer:", |customer| {

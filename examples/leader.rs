@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     });
 
     // A leader that is deposed learns it at its next renewal, after a third of the ttl.
-    let ttl = locks.capabilities().min_ttl.max(Duration::from_millis(300));
+    let ttl = locks.capabilities().min_ttl().max(Duration::from_millis(300));
     let mut candidates = Vec::new();
     for candidate in 0..3 {
         let campaign = locks.campaign("scheduler").ttl(ttl).label(format!("candidate {candidate}"));

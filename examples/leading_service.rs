@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("listening at {url}");
 
     let (tell, term) = watch::channel(None);
-    let ttl = locks.capabilities().min_ttl.max(Duration::from_secs(1));
+    let ttl = locks.capabilities().min_ttl().max(Duration::from_secs(1));
     // The label is what the others read: where the leader is found.
     let campaign = locks.campaign(NAME).ttl(ttl).label(&url);
     let leading = tokio::spawn(campaign.run_as_leader(move |held| {

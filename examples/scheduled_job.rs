@@ -53,10 +53,10 @@ async fn once(held: &LockHandle, record: &Path, period: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Tries in each period, for ever. A server that cannot be reached, a lock that is lost and a job that fails are told of, and the
+/// Tries in each period, for ever. A server that cannot be reached, a lost lock and a failed job are reported, and the
 /// next period is another try.
 async fn run(locks: &Locks, record: &Path, every: u64) {
-    let ttl = locks.capabilities().min_ttl.max(Duration::from_secs(1));
+    let ttl = locks.capabilities().min_ttl().max(Duration::from_secs(1));
     loop {
         let period = since_1970().as_secs() / every;
         // Longer than a lease: if the host that does the job dies, this one is in the queue and takes over.

@@ -14,6 +14,7 @@
 //! ttl = "10s"
 //! wait = "5s"
 //! require = ["across-hosts", "durable"]   # memory:// and sqlite:// are refused at the start
+//!                                         # with "failover-safe", too, postgres:// and redis:// are
 //! ```
 //!
 //! ```text
@@ -24,6 +25,7 @@
 use std::error::Error;
 use std::future::IntoFuture;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::Router;
@@ -48,7 +50,7 @@ struct Shop {
     stock: PathBuf,
 }
 
-/// What a client is told: a status and one line.
+/// The answer to a client: a status and one line.
 type Answer = (StatusCode, String);
 
 async fn sell(State(shop): State<Shop>) -> Answer {
@@ -99,7 +101,17 @@ async fn shutdown() {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: service CONFIG.toml")?;
     let config: Config = toml::from_str(&std::fs::read_to_string(file)?)?;
 
@@ -108,7 +120,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let shop = Shop { locks: locks.clone(), stock: config.stock };
 
     let listener = TcpListener::bind(&config.listen).await?;
-    println!("selling at http://{}, locks on {}", listener.local_addr()?, locks.capabilities().backend);
+    println!("selling at http://{}, locks on {}", listener.local_addr()?, locks.capabilities().backend());
     let app = Router::new().route("/tickets", post(sell)).with_state(shop);
     axum::serve(listener, app).with_graceful_shutdown(shutdown()).into_future().await?;
 

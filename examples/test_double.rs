@@ -18,7 +18,7 @@ enum Night {
     Stopped,
 }
 
-/// The code under test: writes so many pages under the lock, one after the other.
+/// The code under test: writes this number of pages under the lock, one after the other.
 async fn write_report<F: Future<Output = ()>>(
     locks: &Locks,
     mut page: impl FnMut(usize) -> F,
@@ -39,7 +39,7 @@ async fn write_report<F: Future<Output = ()>>(
     }
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost => Ok(Night::Stopped),
-        // The pages were written under the lock. It is given up in the background.
+        // The pages were written under the lock. It is released in the background.
         _ => Ok(Night::Done(PAGES)),
     }
 }

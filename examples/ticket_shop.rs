@@ -37,7 +37,7 @@ async fn sell_with_lock(stock: &Stock) -> Result<u32> {
 
         let found_one = stock.sell_one().await?;
 
-        // Dropping the guard gives the lock up in the background. `release` waits for the answer, and tells if the lock
+        // Dropping the guard releases the lock in the background. `release` waits for the answer, and fails if the lock
         // was lost before: then another shop may have sold the same ticket, and that must not pass unnoticed.
         guard.release().await?;
 

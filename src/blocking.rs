@@ -1,4 +1,4 @@
-//! For programs without async: the same locks, by calls that wait.
+//! The same locks for programs without async, with blocking calls.
 //!
 //! ```
 //! # fn main() -> lockwell::Result<()> {
@@ -10,9 +10,9 @@
 //! # }
 //! ```
 //!
-//! Requests run on a thread of lockwell with a runtime of its own, `lockwell-blocking`, which is shared by all clients of the
-//! process; the calls wait on the thread that makes them. Within an async runtime they are refused by an error of kind
-//! [`Unsupported`](crate::ErrorKind::Unsupported): there [`crate::Locks`] is the right face.
+//! Requests run on the thread `lockwell-blocking`, which has its own runtime and is shared by all clients of the
+//! process. Each call blocks its own thread until there is an answer. Within an async runtime calls fail with an error
+//! of kind [`Unsupported`](crate::ErrorKind::Unsupported): use [`crate::Locks`] there.
 
 pub use lockcore::blocking::{LockAllGuard, LockGuard, LockRequest, Locks};
 
@@ -20,14 +20,14 @@ use crate::{LockConfig, Result};
 
 /// Connects to the lock server at this address. See [`crate::connect`].
 ///
-/// It is refused within an async runtime.
+/// Fails within an async runtime.
 pub fn connect(url: impl Into<String>) -> Result<Locks> {
     Locks::connect_by(crate::connect(url))
 }
 
-/// Connects as a configuration says. See [`crate::connect_with`].
+/// Connects with a configuration. See [`crate::connect_with`].
 ///
-/// It is refused within an async runtime.
+/// Fails within an async runtime.
 pub fn connect_with(config: LockConfig) -> Result<Locks> {
     Locks::connect_by(crate::connect_with(config))
 }

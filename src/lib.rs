@@ -15,6 +15,7 @@
 //! [CHANGELOG.md]: guides::changelog
 #![cfg_attr(feature = "conformance", doc = "[docs/backend.md]: guides::backend")]
 //! [docs/compare.md]: https://github.com/lockwell/lockwell/blob/main/docs/compare.md
+//! [docs/report.png]: https://raw.githubusercontent.com/lockwell/lockwell/main/docs/report.png
 //! [CONTRIBUTING.md]: https://github.com/lockwell/lockwell/blob/main/CONTRIBUTING.md
 //!
 #![doc = include_str!("../README.md")]
@@ -27,7 +28,7 @@ pub use lockcore::{
     Stats,
 };
 
-/// What is asked for, as the parameter of [`LockRequest`]; applications seldom name these types.
+/// The kinds of requests, as the type parameter of [`LockRequest`]. Applications seldom name these types.
 pub mod request {
     pub use lockcore::{Acquire, All, Campaign, Leadership, One, Owner, Reentrant};
 }
@@ -37,15 +38,19 @@ pub use lockcore::backend;
 pub use lockcore::conformance;
 pub use lockcore::testing;
 
-/// The guides of the `docs` folder: they are modules so that their code is compiled.
+/// The guides of the `docs` folder, as modules, so that their code is compiled.
+// `guide_links.md` says where their links to each other lead here: of several definitions of a link the first one counts.
 pub mod guides {
     #[cfg(feature = "conformance")]
     #[doc = include_str!("../docs/backend.md")]
     pub mod backend {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/choosing.md")]
     pub mod choosing {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/command.md")]
     pub mod command {}
+    #[doc = include_str!("guide_links.md")]
     #[cfg_attr(
         all(feature = "postgres", feature = "sqlite", feature = "redis", feature = "zk"),
         doc = include_str!("../docs/fencing.md")
@@ -55,14 +60,17 @@ pub mod guides {
         doc = "docs/fencing.md: its code needs all backends."
     )]
     pub mod fencing {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/migrating.md")]
     pub mod migrating {}
     #[doc = include_str!("../docs/modes.md")]
     pub mod modes {}
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/production.md")]
     pub mod production {}
     #[cfg_attr(feature = "redis", doc = include_str!("../docs/redis.md"))]
@@ -70,11 +78,13 @@ pub mod guides {
     pub mod redis {}
     #[doc = include_str!("../docs/sql.md")]
     pub mod sql {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../docs/testing.md")]
     pub mod testing {}
     #[cfg_attr(feature = "zk", doc = include_str!("../docs/zookeeper.md"))]
     #[cfg_attr(not(feature = "zk"), doc = "docs/zookeeper.md: its code needs the feature `zk`.")]
     pub mod zookeeper {}
+    #[doc = include_str!("guide_links.md")]
     #[doc = include_str!("../ARCHITECTURE.md")]
     pub mod architecture {}
     #[doc = include_str!("../CHANGELOG.md")]
@@ -103,7 +113,7 @@ use std::sync::Arc;
 
 use lockcore::backend::{DistributedLock, ServerUrl};
 
-/// Connects to the lock server at this address; the scheme picks the backend.
+/// Connects to the lock server at this address; the scheme selects the backend.
 ///
 /// | address | backend | feature |
 /// |---|---|---|
@@ -119,8 +129,8 @@ use lockcore::backend::{DistributedLock, ServerUrl};
 ///
 /// A backend from another crate adds its scheme to a [`Registry`].
 ///
-/// The server is reached and checked before this returns: a wrong password or a missing table is an error here, not at
-/// the first lock.
+/// This connects to the server and checks it, so a wrong password or a missing table is an error here, not at the first
+/// lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
@@ -137,7 +147,8 @@ pub async fn connect(url: impl Into<String>) -> Result<Locks> {
     connect_with(LockConfig::new(url)).await
 }
 
-/// Connects as a configuration says: the address, the defaults, and what the application requires of the backend.
+/// Connects with a configuration: the address, the defaults, and the promises that the application requires of the
+/// backend.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is locked.
@@ -145,7 +156,7 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
     Registry::installed().connect_with(config).await
 }
 
-/// Connects to the backend alone: for tools that work on [`DistributedLock`] itself.
+/// Connects to the backend without a client, for tools that use [`DistributedLock`] directly.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is locked.

@@ -1,4 +1,4 @@
-//! Which scheme belongs to which backend, with room for backends from elsewhere.
+//! The backends and their schemes, including backends from other crates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +11,16 @@ use crate::schemes;
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 type Connect = Arc<dyn Fn(ServerUrl) -> Connecting + Send + Sync>;
+type Schema = Arc<dyn Fn(&ServerUrl) -> Result<String> + Send + Sync>;
 
-/// The registry that the free functions of this crate use.
+/// The registry for the free functions of this crate.
 static INSTALLED: OnceLock<Registry> = OnceLock::new();
 
 /// The schemes of addresses, and the backend of each.
 ///
-/// A new registry has the backends that are compiled in. A backend from another crate joins it with its own scheme, and
-/// then works wherever an address is: here, in [`connect`](crate::connect) if the registry is [installed](Self::install),
-/// in the command (`lockwell_cli::run`) and in the comparison.
+/// A new registry has the backends that are compiled in. A backend from another crate is added with its own scheme. It
+/// then works in the methods of the registry, in [`connect`](crate::connect) if the registry is
+/// [installed](Self::install), in the command (`lockwell_cli::run`) and in the comparison.
 ///
 /// ```
 /// use lockwell::{Registry, backend::MemoryLock};
@@ -36,19 +37,20 @@ static INSTALLED: OnceLock<Registry> = OnceLock::new();
 #[derive(Clone)]
 pub struct Registry {
     connectors: BTreeMap<String, Connect>,
+    schemas: BTreeMap<String, Schema>,
 }
 
 impl Registry {
     /// The backends that are compiled in.
     pub fn new() -> Self {
-        schemes::compiled_in(Self { connectors: BTreeMap::new() })
+        schemes::compiled_in(Self { connectors: BTreeMap::new(), schemas: BTreeMap::new() })
     }
 
     /// Adds a backend for addresses with this scheme.
     ///
     /// `connect` gets the address without the options that every address understands (`ttl`, `wait`, `label`,
-    /// `require`, `coalesce`, `hand_over`, `password_file`). It reaches the server and checks it, so that a wrong password is an error of
-    /// connecting.
+    /// `require`, `coalesce`, `hand_over`, `password_file`). It connects to the server and checks it, so that a wrong
+    /// password is an error of connecting.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is taken, or is not lower-case letters, digits, `+`, `-`
@@ -76,6 +78,36 @@ impl Registry {
         Ok(self)
     }
 
+    /// Adds what an administrator runs once at the servers of a scheme that this registry has, such as statements that
+    /// create tables. The command prints it (`lockwell schema`). `schema` gets the address as `connect` does, and reaches no
+    /// server.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the scheme is unknown.
+    pub fn with_schema(
+        mut self,
+        scheme: &str,
+        schema: impl Fn(&ServerUrl) -> Result<String> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        if !self.connectors.contains_key(scheme) {
+            return Err(self.unknown(scheme));
+        }
+        self.schemas.insert(scheme.to_owned(), Arc::new(schema));
+        Ok(self)
+    }
+
+    /// What an administrator runs once at the server of this address. `None`: nothing is needed there.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) or [`Unsupported`](ErrorKind::Unsupported) if the scheme is unknown, or
+    /// the backend refuses the address.
+    pub fn schema(&self, url: &ServerUrl) -> Result<Option<String>> {
+        if !self.connectors.contains_key(url.scheme()) {
+            return Err(self.unknown(url.scheme()));
+        }
+        self.schemas.get(url.scheme()).map(|schema| schema(url)).transpose()
+    }
+
     /// Adds a backend whose scheme is known to be free.
     pub(crate) fn add<B, F>(&mut self, scheme: &str, connect: impl Fn(ServerUrl) -> F + Send + Sync + 'static)
     where
@@ -87,6 +119,13 @@ impl Registry {
             Box::pin(async move { Ok(Arc::new(connecting.await?) as Arc<dyn DistributedLock>) }) as Connecting
         });
         self.connectors.insert(scheme.to_owned(), connect);
+    }
+
+    /// Adds the statements that create the tables of a scheme of ours.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn add_schema(&mut self, scheme: &str) {
+        let statements = |url: &ServerUrl| backend_sql::schema(url).map(Option::unwrap_or_default);
+        self.schemas.insert(scheme.to_owned(), Arc::new(statements));
     }
 
     /// The schemes, sorted.
@@ -198,7 +237,7 @@ mod tests {
         }
     }
 
-    /// What is documented is compiled in with its feature, and nothing else is.
+    /// Each documented scheme is compiled in with its feature, and no other scheme is.
     #[cfg(all(
         feature = "sqlite",
         feature = "postgres",
@@ -237,8 +276,20 @@ mod tests {
         locks.lock("a").await.unwrap().release().await.unwrap();
         let error = registry.connect("etcd://here?colour=red&require=durable").await.unwrap_err();
         assert!(error.to_string().contains("durable"), "{error}");
+        assert_eq!(registry.schema(&"etcd://here".parse().unwrap()).unwrap(), None);
         let error = registry.connect("etcd://here?color=red").await.unwrap_err();
         assert_eq!(error.operation(), Some(Operation::Connect));
         assert!(error.to_string().contains("colour"), "{error}");
+    }
+
+    #[test]
+    fn a_schema_belongs_to_a_scheme() {
+        let tables = |url: &ServerUrl| Ok(format!("create {}", url.location()));
+        let registry = Registry::new().with("etcd", memory).unwrap().with_schema("etcd", tables).unwrap();
+        let schema = |url: &str| registry.schema(&url.parse().unwrap());
+        assert_eq!(schema("etcd://here").unwrap().as_deref(), Some("create here"));
+        assert_eq!(schema("memory://").unwrap(), None);
+        assert_eq!(schema("mongodb://here").unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(Registry::new().with_schema("etcd", tables).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 }

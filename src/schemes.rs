@@ -4,7 +4,7 @@ use lockcore::MemoryLock;
 
 use crate::Registry;
 
-/// Each scheme, and the feature that compiles it in.
+/// Each scheme and its Cargo feature.
 pub(crate) const ALL: [(&str, &str); 16] = [
     ("memory", ""),
     ("sqlite", "sqlite"),
@@ -24,7 +24,7 @@ pub(crate) const ALL: [(&str, &str); 16] = [
     ("zk", "zk"),
 ];
 
-/// The feature that compiles this scheme in, if it is one of ours.
+/// The Cargo feature of this scheme, if it belongs to this repository.
 pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
     ALL.iter().find(|(name, _)| *name == scheme).map(|(_, feature)| *feature)
 }
@@ -33,14 +33,19 @@ pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
 pub(crate) fn compiled_in(mut registry: Registry) -> Registry {
     registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
     #[cfg(feature = "sqlite")]
-    registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
+    {
+        registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
+        registry.add_schema("sqlite");
+    }
     #[cfg(feature = "postgres")]
     for scheme in ["postgres", "postgresql"] {
         registry.add(scheme, |url| async move { backend_sql::PostgresLock::connect(&url).await });
+        registry.add_schema(scheme);
     }
     #[cfg(feature = "mysql")]
     for scheme in ["mysql", "mariadb"] {
         registry.add(scheme, |url| async move { backend_sql::MySqlLock::connect(&url).await });
+        registry.add_schema(scheme);
     }
     #[cfg(feature = "redis")]
     for (scheme, _) in ALL.iter().filter(|(_, feature)| *feature == "redis") {

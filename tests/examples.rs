@@ -33,7 +33,7 @@ fn says_on_sqlite(name: &str, words: &[&str]) {
 
 #[test]
 fn basic() {
-    says("basic", &[], &["held, with token", "a second try gets it: false", "the waiter gave up"]);
+    says("basic", &[], &["held, with token", "a second try gets it: false", "the wait ended"]);
 }
 
 /// Every example that there is has a test, and every one that the documentation tells to run is there.

@@ -16,7 +16,7 @@ use running::Running;
 use tempfile::TempDir;
 
 /// Long enough for what is said to happen soon, on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn database() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -24,9 +24,9 @@ fn database() -> (TempDir, String) {
     (folder, url)
 }
 
-/// Looks until there is an answer.
+/// Polls until there is an answer.
 fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while Instant::now() < end {
         if let Some(found) = look() {
             return found;
@@ -100,7 +100,7 @@ fn the_leader_serves_until_it_dies() {
     assert!(next.contains(&address));
     let token = |text: &str| last_word(text.trim_end()).parse::<u64>().expect("a token");
     assert!(token(&next) > token(&leader));
-    // One that is told to stop resigns: nobody waits for the end of its lease.
+    // A service that is asked to stop resigns, so the next leads before the end of the lease.
     other.terminate();
     let locks = blocking::connect(&url).expect("a client");
     assert!(locks.lock("leading-service").try_now().expect("an answer").is_some());
@@ -207,9 +207,9 @@ mod metrics {
         let locks = server.locks().expect("a client");
         let of = |name: &str, label: &str| value(&handle.render(), name, "test", label);
         let is = |wanted: f64, name: &str, label: &str| (of(name, label) - wanted).abs() < f64::EPSILON;
-        // The thread that renews counts what it has told, so the count may come a moment later.
+        // The keeper counts after it has announced the loss, so the count may come a moment later.
         let becomes = async |wanted: f64, name: &str, label: &str| {
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while !is(wanted, name, label) {
                 assert!(Instant::now() < end, "{name} {label}: {}, not {wanted}", of(name, label));
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -284,7 +284,7 @@ mod metrics {
             use_lock(&locks).await.expect("a free lock");
             assert!((many() - before).abs() < f64::EPSILON, "the first connection replaces none");
             restart.await.expect("it comes back");
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while many() <= before {
                 assert!(Instant::now() < end, "no reconnection is counted");
                 if let Err(error) = use_lock(&locks).await {

@@ -16,6 +16,8 @@ use running::Running;
 
 const TICKETS: usize = 60;
 
+const GUIDE: &str = include_str!("../docs/choosing.md");
+
 /// Writes a configuration: only the address differs from server to server.
 fn configuration(folder: &Path, url: &str, needs: &str) -> PathBuf {
     let (stock, file) = (folder.join("stock"), folder.join("service.toml"));
@@ -71,14 +73,29 @@ fn sells_each_ticket_once(url: &str, needs: &str) {
     }
 }
 
-/// A server that does not promise what the service needs is refused at the start.
-#[test]
-fn a_weaker_server_is_refused_at_the_start() {
+/// The service does not start on a server that does not promise what it needs. What it says is what the guide shows.
+fn is_refused(url: &str, needs: &str, missing: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = configuration(folder.path(), "memory://", r#""across-hosts""#);
+    let file = configuration(folder.path(), url, needs);
     let done = Command::new(program("service")).arg(file).output().expect("the service starts");
-    let text = String::from_utf8_lossy(&done.stderr);
-    assert!(!done.status.success() && text.contains("across-hosts"), "{text}");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(done.stdout.is_empty(), "it takes no requests: {done:?}");
+    assert!(said.trim_end().ends_with(&format!("does not promise: {missing}")), "{said}");
+    assert!(GUIDE.lines().any(|line| line == said.trim_end()), "not in the guide: {said}");
+}
+
+#[test]
+fn memory_is_refused_for_many_hosts() {
+    is_refused("memory://", r#""across-hosts", "failover-safe""#, "across-hosts");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn sqlite_is_refused_for_many_hosts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite://{}", folder.path().join("locks.db").display());
+    is_refused(&url, r#""across-hosts", "failover-safe""#, "across-hosts");
 }
 
 #[cfg(feature = "sqlite")]
@@ -94,6 +111,8 @@ mod on_a_server {
     use testbed::{Durability, Options, Postgres, Redis, ZooKeeper, is_installed};
 
     const NEEDS: &str = r#""across-hosts", "durable""#;
+    /// What only some of them promise.
+    const MORE: &str = r#""across-hosts", "failover-safe""#;
 
     fn options() -> Options {
         Options::new().durability(Durability::OsCache)
@@ -108,6 +127,7 @@ mod on_a_server {
         if is_installed(Postgres::installed()) {
             let server = wait(Postgres::start_with(&options())).expect("a server");
             super::sells_each_ticket_once(&server.url(), NEEDS);
+            super::is_refused(&server.url(), MORE, "failover-safe");
         }
     }
 
@@ -116,6 +136,7 @@ mod on_a_server {
         if is_installed(Redis::installed()) {
             let server = wait(Redis::start_with(&options())).expect("a server");
             super::sells_each_ticket_once(&server.url(), NEEDS);
+            super::is_refused(&server.url(), MORE, "failover-safe");
         }
     }
 
@@ -124,6 +145,7 @@ mod on_a_server {
         if is_installed(ZooKeeper::installed()) {
             let server = wait(ZooKeeper::start_with(&options())).expect("a server");
             super::sells_each_ticket_once(&server.url(), NEEDS);
+            super::sells_each_ticket_once(&server.url(), MORE);
         }
     }
 }

@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let metrics = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
     let locks = lockwell::connect(url).await?;
 
-    let ttl = locks.capabilities().min_ttl.max(Duration::from_millis(600));
+    let ttl = locks.capabilities().min_ttl().max(Duration::from_millis(600));
     for _ in 0..3 {
         tokio::spawn(work(locks.clone(), ttl));
     }

@@ -1,4 +1,4 @@
-//! Looks for owner ids in all that is logged, at every level: whoever reads a log could release locks.
+//! Looks for owner ids in all that is logged, at every level: a reader of the log could release locks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use tracing_log::{LogTracer, NormalizeEvent};
 /// Those who know nothing of locks, and log much.
 const DEAF: [&str; 5] = ["tokio", "mio", "polling", "async_io", "rustls"];
 
-/// Those who show owners below INFO, and cannot be told not to: the client of `ZooKeeper` logs the paths of nodes. Whoever
-/// can reach the server can list these names, so they are told about and no failure.
+/// Crates that log owners below INFO, which cannot be switched off: the client of `ZooKeeper` logs the paths of nodes. Anybody who
+/// can reach the server can list these names, so they are reported but are no failure.
 const BLABS: [&str; 1] = ["zookeeper_client"];
 
 /// Takes part in all logging, and keeps what shows an owner: one text for each place in the code.
@@ -107,7 +107,7 @@ impl Subscriber for Canary {
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         self.look(Some(span.metadata()), |text| span.record(text));
-        // Nobody asks which span it was.
+        // The id of the span does not matter.
         Id::from_u64(1)
     }
 
@@ -154,10 +154,10 @@ pub(crate) fn bites() -> Result<(), Failed> {
     }
     with_default(canary.clone(), || {
         for _ in 0..2 {
-            tracing::trace!("in the text: {}", owner.as_uuid());
+            tracing::trace!("in the text: {:032x}", owner.as_u128());
         }
-        tracing::debug!(bytes = ?owner.as_uuid().as_bytes(), "in a field");
-        let _span = tracing::info_span!("in a span", owner = %owner.as_uuid().simple()).entered();
+        tracing::debug!(bytes = ?owner.as_u128().to_be_bytes(), "in a field");
+        let _span = tracing::info_span!("in a span", owner = format!("{:032x}", owner.as_u128())).entered();
     });
     let found = canary.found();
     if found.len() == 3 { Ok(()) } else { Err(format!("3 places show an owner; found: {found:?}").into()) }

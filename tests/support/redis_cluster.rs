@@ -85,7 +85,7 @@ impl Harness for Three {
         Some(self)
     }
 
-    /// Where nobody shares the nodes, they tell clients with TLS the addresses of these proxies from now on.
+    /// If no other test uses the nodes, they announce the addresses of these proxies to clients with TLS from now on.
     async fn link(&self) -> Option<Box<dyn Link>> {
         let (mut proxies, mut addresses) = (Vec::new(), Vec::new());
         for node in self.cluster.nodes() {

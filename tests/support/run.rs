@@ -25,7 +25,7 @@ impl Gate {
         // A case that failed has panicked with its pass in hand.
         match pace {
             Pace::Free => Pass::Free(self.0.read().unwrap_or_else(PoisonError::into_inner)),
-            Pace::Quiet => Pass::Quiet(self.0.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => Pass::Quiet(self.0.write().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 }

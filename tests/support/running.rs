@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::programs::program;
 
 /// How long it may take to say what is waited for.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A program, killed when it is dropped.
 pub(crate) struct Running {
     child: Child,
-    /// What it has said, and nobody has read yet.
+    /// Lines of its output that were not read yet.
     pub(crate) lines: Receiver<String>,
 }
 
@@ -27,22 +27,22 @@ impl Running {
             Command::new(program(name)).args(args).stdout(Stdio::piped()).spawn().expect("it starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let (tell, lines) = channel();
-        // Nobody listens to what it says after the end of the test.
+        // The end of the test drops the receiver.
         thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
         Self { child, lines }
     }
 
     /// Waits for a line with these words.
     pub(crate) fn says(&self, words: &str) -> String {
-        let end = Instant::now() + PATIENCE;
-        let mut heard = Vec::new();
+        let end = Instant::now() + TIMEOUT;
+        let mut lines = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             if line.contains(words) {
                 return line;
             }
-            heard.push(line);
+            lines.push(line);
         }
-        panic!("it does not say {words:?} but {heard:?}")
+        panic!("it does not say {words:?} but {lines:?}")
     }
 
     /// Ends it as a service manager does; answers what it says meanwhile.

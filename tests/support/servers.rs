@@ -145,7 +145,7 @@ impl Link for Cable {
         let direction = match way {
             Way::ToServer => Direction::ToServer,
             Way::ToClient => Direction::ToClient,
-            Way::Both => Direction::Both,
+            _ => Direction::Both,
         };
         self.proxies.iter().for_each(|proxy| proxy.blackhole(direction));
     }

@@ -97,7 +97,7 @@ impl Target {
         Self { start_linked: Some(Box::new(move || Box::pin(start()))), ..self }
     }
 
-    /// The harness for a case, whose server is started by the first who asks.
+    /// The harness for a case, whose server is started with the first case.
     pub(crate) fn harness(&self, case: &Case) -> Started {
         let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
         let start = |start: &Start| {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
-use lockwell::backend::{Error, ErrorKind, Failure, Host, Result, ServerUrl};
+use lockwell::backend::{Error, ErrorKind, Failure, Result, ServerUrl};
 use tonic::Code;
 
-/// A request without an answer for so long is repeated on a new connection.
+/// A request without an answer for this time is repeated on a new connection.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// Where the servers are.
@@ -20,13 +20,8 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn read(url: &ServerUrl) -> Result<Self> {
-        let address = |host: Host| {
-            let name =
-                if host.name().contains(':') { format!("[{}]", host.name()) } else { host.name().to_owned() };
-            format!("http://{name}:{}", host.port().unwrap_or(2379))
-        };
         Ok(Self {
-            endpoints: url.hosts()?.into_iter().map(address).collect(),
+            endpoints: url.hosts()?.iter().map(|host| format!("http://{}", host.authority(2379))).collect(),
             login: url.user().zip(url.password()).map(|(user, word)| (user.into(), word.expose().into())),
             timeout: url.timeout()?,
         })

@@ -20,7 +20,7 @@ pub(crate) fn name(prefix: &str, key: &[u8]) -> Option<LockName> {
 /// `PREFIX/NAME/w/OWNER` for writers, `r` for readers.
 pub(crate) fn key(prefix: &str, claim: &Claim) -> String {
     let kind = if claim.mode() == Mode::Shared { 'r' } else { 'w' };
-    format!("{}{kind}/{}", folder(prefix, claim.name()), claim.owner().as_uuid().simple())
+    format!("{}{kind}/{:032x}", folder(prefix, claim.name()), claim.owner().as_u128())
 }
 
 /// The keys that a claim may have to wait for.
@@ -31,8 +31,8 @@ pub(crate) fn rivals(prefix: &str, claim: &Claim) -> String {
 
 /// The id of the claim's lease: 63 bits of its random owner.
 pub(crate) fn lease(claim: &Claim) -> i64 {
-    let bits = claim.owner().as_uuid().as_u64_pair().1;
-    i64::try_from(bits >> 1).expect("63 bits").max(1)
+    let bits = claim.owner().as_u128() >> 65;
+    i64::try_from(bits).expect("63 bits").max(1)
 }
 
 /// The time for a lease in whole seconds, which etcd counts in: never shorter than the claim's.
@@ -78,7 +78,7 @@ impl Entry {
     }
 }
 
-/// The claims to a lock, those that hold it before those that wait: how many hold it is told, too.
+/// The claims to a lock, holders before waiters, and the number of holders.
 pub(crate) fn queue(keys: &[KeyValue], folder: &str) -> (Vec<Entry>, usize) {
     let mut entries: Vec<_> = keys.iter().map(|key| Entry::read(key, folder)).collect();
     entries.sort_by_key(|entry| entry.token);

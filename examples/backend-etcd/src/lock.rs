@@ -17,10 +17,10 @@ use tonic::Code;
 use crate::connection::{SILENCE, Servers, code, explain};
 use crate::keys::{self, folder, key, lease, rivals, seconds, token};
 
-/// A waiter looks at the queue so often, whatever it is told.
+/// How often a waiter reads the queue, even without a notification.
 const RECHECK: Duration = Duration::from_secs(5);
 
-/// A holder looks for its key so often, if its watch is silent.
+/// How often a holder reads its key while its watch reports nothing.
 const WATCH_AGAIN: Duration = Duration::from_secs(30);
 
 static SYSTEM: Clock = Clock::system();
@@ -362,7 +362,7 @@ impl DistributedLock for EtcdLock {
     async fn lost(&self, grant: &Grant) {
         let key = key(&self.prefix, grant.claim());
         let revision = i64::try_from(grant.token().get()).unwrap_or(i64::MAX);
-        // Nothing that happened since the grant is missed: a watch begins where it is told to.
+        // The watch begins at the revision of the grant, so no change since then is missed.
         let mut seen = revision;
         loop {
             tokio::select! {

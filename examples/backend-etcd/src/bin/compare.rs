@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Before the rest, since the comparison starts this program again for the processes that fight for locks.
+    // Before the rest, since the comparison starts this program again for its worker processes.
     if let Err(error) = backend_etcd::registry().and_then(lockwell::Registry::install) {
         eprintln!("{error:#}");
         return ExitCode::FAILURE;
