@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Wait};
+use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Requirement, Wait};
 use lockwell::{Error, ErrorKind, Locks, Mode, Operation, Registry};
 
 use crate::args::AcquireArgs;
@@ -39,7 +39,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
             Ok(true) => Ok(0),
             unread => {
                 // Nobody has the handle, so nobody could release the lock.
-                give_up(&*connection.backend, &claim).await;
+                release_claim(&*connection.backend, &claim).await;
                 unread.map(|_| exit::SOFTWARE)
             }
         },
@@ -50,7 +50,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
             Err(if args.quiet { Failure::silent(NOT_OBTAINED) } else { failure })
         }
         Err(error) => {
-            let backend = locks.capabilities().backend;
+            let backend = locks.capabilities().backend();
             Err(error.during(Operation::Acquire).for_lock(&args.name).on_backend(backend).into())
         }
     }
@@ -59,20 +59,22 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
 /// Refuses what cannot be honoured, before a lock is taken.
 fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     let promised = locks.capabilities();
-    if promised.session_bound {
+    if promised.is_session_bound() {
         return Err(Failure::usage(format!(
             "a lock on {} lives on a session and ends with lockwell: use lockwell run, or another backend",
-            promised.backend
+            promised.backend()
         )));
     }
-    // What the library checks for a request of its own.
-    let (least, most) = (promised.min_ttl, promised.max_ttl);
+    // The checks that the library does for its own requests.
+    let (least, most) = (promised.min_ttl(), promised.max_ttl());
     if args.span < least || args.span > most {
         let [least, most] = [least, most].map(humantime::format_duration);
         return Err(Failure::usage(format!("--for must be between {least} and {most}")));
     }
-    if (args.read && !promised.shared) || (args.permits.is_some() && !promised.permits) {
-        return Err(Failure::usage(format!("{} has no locks of this mode", promised.backend)));
+    if (args.read && !promised.promises(Requirement::Shared))
+        || (args.permits.is_some() && !promised.promises(Requirement::Permits))
+    {
+        return Err(Failure::usage(format!("{} has no locks of this mode", promised.backend())));
     }
     Ok(())
 }
@@ -110,7 +112,7 @@ async fn obtain(
     signals: &mut Signals,
 ) -> Result<Obtained, Error> {
     let mut interrupted = None;
-    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer tells the outcome.
+    // The future of an acquire is never dropped half-way: a signal cancels the claim, and the answer gives the outcome.
     let mut acquiring = backend.acquire(claim);
     let answer = loop {
         tokio::select! {
@@ -123,7 +125,7 @@ async fn obtain(
     };
     drop(acquiring);
     let answer = match (answer, interrupted) {
-        // A grant that was on its way for too long is none.
+        // A grant whose lease has ended on its way does not count.
         (Ok(Some(grant)), None) if !grant.deadline().has_passed() => return Ok(Obtained::Grant(grant)),
         (Ok(None), None) if !claim.may_be_queued() && claim.in_doubt_until().is_none() => {
             return Ok(Obtained::Nothing);
@@ -132,12 +134,12 @@ async fn obtain(
         (_, None) => Ok(Obtained::Nothing),
         (_, Some(signal)) => Ok(Obtained::Interrupted(signals::status_of(signal))),
     };
-    // What does not succeed ends with the lease, or with the place in the queue.
-    give_up(backend, claim).await;
+    // If the release fails, the claim ends with its lease, or loses its place in the queue.
+    release_claim(backend, claim).await;
     answer
 }
 
-async fn give_up(backend: &dyn DistributedLock, claim: &Claim) {
+async fn release_claim(backend: &dyn DistributedLock, claim: &Claim) {
     match tokio::time::timeout(LAST_RELEASE, backend.release(claim)).await {
         Ok(Ok(_)) => (),
         Ok(Err(error)) => tracing::info!(error = format!("{error:#}"), "the claim is not released"),
@@ -145,7 +147,7 @@ async fn give_up(backend: &dyn DistributedLock, claim: &Claim) {
     }
 }
 
-/// False: nobody reads it.
+/// False if the output is closed.
 fn print(args: &AcquireArgs, grant: &Grant) -> Result<bool, Failure> {
     let handle = handle::write(grant.claim());
     let text = if args.json {

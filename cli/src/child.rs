@@ -11,10 +11,12 @@ use rustix::process::{
 };
 use tokio::process;
 
-use crate::args::Holding;
+use crate::args::HoldArgs;
+use crate::exit::Failure;
 use crate::helper::{self, Watcher};
 use crate::hold::Hold;
 use crate::nested;
+use crate::terminal::Terminal;
 
 /// Variables in the command's environment.
 const NAME: &str = "LOCKWELL_NAME";
@@ -27,6 +29,8 @@ pub(crate) struct Child {
     group: Group,
     /// Kills the group if we are killed.
     watcher: Option<Watcher>,
+    /// How the terminal was before.
+    terminal: Option<Terminal>,
 }
 
 /// Which process group the command is in.
@@ -40,23 +44,25 @@ enum Group {
 }
 
 impl Child {
-    /// Starts the command on this thread, which must live for as long as the command may: a command that is bound to us
-    /// dies with the thread that has started it.
+    /// Starts the command on this thread, which must live as long as the command: Linux kills the command when the thread
+    /// that started it ends.
     pub(crate) fn start(
         words: &[OsString],
         name: &LockName,
         hold: &Hold,
-        holding: &Holding,
+        holding: &HoldArgs,
         address: &str,
-    ) -> io::Result<Self> {
-        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::NotFound)?;
+    ) -> Result<Self, Failure> {
+        let (program, arguments) = words.split_first().ok_or_else(|| io::Error::other("no command"))?;
+        let bound = !holding.keep_child && cfg!(target_os = "linux");
         let group = if io::stdin().is_terminal() { Group::Ours } else { Group::Own };
-        let mut command = if holding.keep_child || !cfg!(target_os = "linux") {
+        let terminal = Terminal::read();
+        let mut command = if bound {
+            helper::ends_with_parent(words).into()
+        } else {
             let mut command = process::Command::new(program);
             command.args(arguments);
             command
-        } else {
-            helper::bound_to_us(words).into()
         };
         command.env(NAME, name.as_str()).env(nested::HELD, nested::extended(hold.tokens()));
         if let Some(token) = hold.token(name) {
@@ -71,17 +77,21 @@ impl Child {
         if group == Group::Own {
             command.process_group(0);
             if !holding.keep_child {
-                watcher = Some(Watcher::start()?);
+                watcher = Some(Watcher::start().map_err(|error| Failure::no_helper(&error))?);
             }
         }
-        let process = command.spawn()?;
+        let process = command.spawn().map_err(|error| match error.kind() {
+            // The program that was not found is lockwell itself.
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if bound => Failure::no_helper(&error),
+            _ => Failure::not_started(&program.to_string_lossy(), &error),
+        })?;
         let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = pid.ok_or_else(|| io::Error::other("the command has no process id"))?;
         if let Some(Err(error)) = watcher.as_mut().map(|watcher| watcher.watch(pid)) {
-            // The command runs, and is bound to us by itself.
-            tracing::warn!(%error, "nobody watches over the processes that the command starts");
+            // The command itself still ends with lockwell.
+            tracing::warn!(%error, "processes that the command starts will outlive lockwell if it is killed");
         }
-        Ok(Self { process, pid, group, watcher })
+        Ok(Self { process, pid, group, watcher, terminal })
     }
 
     /// Waits for the end of the command.
@@ -92,8 +102,11 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Says that the command, or its whole group where that was to be ended, is over.
-    pub(crate) fn over(&mut self) {
+    /// Notes that the command, or its whole group if that was to be ended, has ended: by itself, or `by_signal`.
+    pub(crate) fn over(&mut self, by_signal: bool) {
+        if let Some(terminal) = self.terminal.take().filter(|_| by_signal) {
+            terminal.restore();
+        }
         if let Some(watcher) = self.watcher.take() {
             watcher.dismiss();
         }
@@ -114,7 +127,7 @@ impl Child {
         }
     }
 
-    /// Sends a signal on that lockwell has received, unless the terminal has sent it to the command too.
+    /// Passes on a signal that lockwell has received, unless the terminal has sent it to the command, too.
     pub(crate) fn pass_on(&self, signal: Signal) {
         let by_terminal = [Signal::INT, Signal::QUIT, Signal::TSTP, Signal::CONT, Signal::WINCH];
         if self.group == Group::Own || !by_terminal.contains(&signal) {

@@ -17,8 +17,9 @@ use crate::say::{Voice, rounded};
 const SHORTEST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The backends that make something at the server when they connect, unless the address forbids it.
-const CREATING: [&str; 6] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "zk"];
+/// The backends that create tables, nodes or keys when they connect, unless the address forbids it.
+const CREATING: [&str; 8] =
+    ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "redlock", "redlocks", "zk"];
 
 /// The purpose of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +33,12 @@ pub(crate) enum Purpose {
 /// The lock server that the command line or the environment names.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// The address as it was given, for a command that is to have it.
+    /// The address as it was given, for --pass-url.
     pub(crate) given: String,
     pub(crate) url: ServerUrl,
-    /// What the address and the configuration say beside the way to the server.
+    /// Whether it was given as the path of a file from the working directory.
+    is_relative: bool,
+    /// The configuration beside the address.
     pub(crate) config: LockConfig,
 }
 
@@ -62,7 +65,15 @@ impl Address {
                  sqlite:///var/lib/app/locks.db",
             ));
         }
-        Ok(Self { given, url, config })
+        let location = url.location();
+        let is_relative =
+            url.scheme() == "sqlite" && !location.is_empty() && Path::new(&location).is_relative();
+        let whole = absolute(&location).ok().and_then(|path| path.into_os_string().into_string().ok());
+        let url = match whole {
+            Some(whole) if is_relative => url.with_location(&whole),
+            _ => url,
+        };
+        Ok(Self { given, url, is_relative, config })
     }
 
     /// Connects, within the time that the caller would wait.
@@ -73,7 +84,7 @@ impl Address {
         wait: Option<Duration>,
         voice: Voice,
     ) -> Result<Connection, Failure> {
-        self.look_at_file(purpose, voice)?;
+        self.check_file(purpose, voice)?;
         if purpose == Purpose::Looking && CREATING.contains(&self.url.scheme()) {
             self.url = self.url.with_option("create", "false");
         }
@@ -90,32 +101,31 @@ impl Address {
                     return Err(unreachable(format!("{why}: no answer within {}", rounded(limit))));
                 }
             },
-            // The backends ask again for a while, in case the server is just being restarted. Nobody waits for that at a
-            // prompt.
-            why = reach::nobody_there(&self.url) => return Err(unreachable(why)),
+            // The backends try again for a while, in case the server is just restarting. The command does not wait for that if
+            // clearly no server is there.
+            why = reach::no_server(&self.url) => return Err(unreachable(why)),
         };
         Ok(Connection { backend, config: self.config })
     }
 
     /// Checks the file of an SQLite address.
-    fn look_at_file(&self, purpose: Purpose, voice: Voice) -> Result<(), Failure> {
+    fn check_file(&self, purpose: Purpose, voice: Voice) -> Result<(), Failure> {
         let location = self.url.location();
         let path = Path::new(&location);
         if self.url.scheme() != "sqlite" || location.is_empty() {
             return Ok(());
         }
-        let whole = absolute(path)?;
-        if path.is_relative() {
+        if self.is_relative {
             voice.warn(&format!(
                 "the lock file is {}; from another working directory it is another file, with other locks: write \
                  sqlite://{0}",
-                whole.display()
+                path.display()
             ));
         }
-        if purpose == Purpose::Looking && !whole.exists() {
+        if purpose == Purpose::Looking && !path.exists() {
             let text = format!(
                 "there is no lock file {}: nothing has been locked there yet, or the path is mistyped",
-                whole.display()
+                path.display()
             );
             return Err(unreachable(text));
         }

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use lockwell::{Capabilities, Error, ErrorKind, Finding, LockName, Locks, Registry, Severity};
+use lockwell::{Capabilities, Error, ErrorKind, Finding, LockName, Locks, Registry, Requirement, Severity};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::DoctorArgs;
 use crate::connect::{Address, Connection, Purpose};
-use crate::exit::{Failure, USAGE};
+use crate::exit::{Failure, REFUSED, USAGE};
 use crate::json::{self, ExaminationReport};
 use crate::say::{Voice, rounded};
 
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const TRIAL: Duration = Duration::from_secs(10);
 
 /// A waiter that gets the lock later than this was not notified by the server: it asked.
-const TOLD: Duration = Duration::from_millis(700);
+const NOTIFIED_WITHIN: Duration = Duration::from_millis(700);
 
 pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8, Failure> {
     let address = Address::of(&args.server)?;
@@ -28,16 +28,14 @@ pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8,
     let began = Instant::now();
     match address.clone().connect(registry, Purpose::Looking, None, Voice::Usual).await {
         Err(failure) if failure.status == USAGE => return Err(failure),
-        Err(failure) => {
-            findings.push(Finding::bad(
-                "connection",
-                failure.message,
-                "make the server reachable as the message says, and ask again",
-            ));
-        }
+        Err(failure) => findings.push(refused(
+            failure,
+            "connection",
+            "make the server reachable as the message says, and ask again",
+        )),
         Ok(connection) => {
             findings.push(Finding::good("connection", format!("made within {}", rounded(began.elapsed()))));
-            look(&connection, &mut findings).await;
+            examine(&connection, &mut findings).await;
             if !args.look_only {
                 try_out(registry, &address, &connection, &mut findings).await;
             }
@@ -56,30 +54,33 @@ pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8,
     })
 }
 
-/// What the backend promises, and what the server says about itself.
-async fn look(connection: &Connection, findings: &mut Vec<Finding>) {
+/// Adds what the backend promises, and what it finds about the server.
+async fn examine(connection: &Connection, findings: &mut Vec<Finding>) {
     let promised = connection.backend.capabilities();
-    let [least, most] = [promised.min_ttl, promised.max_ttl].map(rounded);
+    let [least, most] = [promised.min_ttl(), promised.max_ttl()].map(rounded);
     findings.push(Finding::good("lease", format!("leases may last from {least} to {most}")));
-    if !promised.across_hosts {
+    if !promised.promises(Requirement::AcrossHosts) {
         findings.push(Finding::good("reach", "locks exclude the processes of this host, and no others"));
     }
     match timeout(TIMEOUT, connection.backend.examine()).await {
         Ok(Ok(found)) => findings.extend(found),
         Ok(Err(error)) => findings.push(unknown(&error)),
         Err(_) => {
-            let text = format!("the server does not tell about itself within {}", rounded(TIMEOUT));
-            findings.push(Finding::doubtful("examination", text, "look at its load, and ask again"));
+            let text = format!(
+                "the server has not answered questions about its settings within {}",
+                rounded(TIMEOUT)
+            );
+            findings.push(Finding::doubtful("examination", text, "check its load, and run this again"));
         }
     }
 }
 
 fn unknown(error: &Error) -> Finding {
-    let remedy = "give the user the rights to ask, or look at the server yourself";
+    let remedy = "give the user the rights to read the settings, or check them on the server";
     Finding::doubtful("examination", format!("{error:#}"), remedy)
 }
 
-/// Hands a lock of our own from one connection to another.
+/// Hands a test lock over from one connection to another.
 async fn try_out(
     registry: &Registry,
     address: &Address,
@@ -90,21 +91,31 @@ async fn try_out(
     let trial = async {
         let other = address.clone().connect(registry, Purpose::Looking, None, Voice::Quiet).await?;
         let (holder, waiter) = (connection.locks()?, other.locks()?);
-        let took = hand_over(&holder, &waiter, &name?).await;
+        let took = hand_over(&holder, &waiter, &name?).await.map_err(Failure::from);
         // Locks that the trial leaves are freed here, whatever its outcome.
         let closing = [holder, waiter].map(|locks| locks.close_within(Duration::from_secs(2)));
         for closed in closing {
             drop(closed.await);
         }
-        Ok::<_, Failure>(took?)
+        took
     };
     match trial.await {
         Ok(took) => findings.extend(judged(took, &connection.backend.capabilities())),
         Err(failure) => {
-            let remedy = "without this no lock works; check the rights of the user (lockwell schema, docs)";
-            findings.push(Finding::bad("trial", failure.message, remedy));
+            let remedy = "without this no lock works; ask again when the server does what the message says";
+            findings.push(refused(failure, "trial", remedy));
         }
     }
+}
+
+/// The finding about a failure: a right is missing, or `subject` and `remedy` say what is wrong. It has a remedy of its own, since that
+/// of the failure is to ask this doctor.
+fn refused(failure: Failure, subject: &'static str, remedy: &str) -> Finding {
+    if failure.status == REFUSED {
+        let remedy = "check user and password, and give the user the rights that the page of your backend lists (docs)";
+        return Finding::bad("rights", failure.message, remedy);
+    }
+    Finding::bad(subject, failure.message, remedy)
 }
 
 /// How long after a release the waiter of another connection had the lock.
@@ -140,14 +151,14 @@ fn judged(took: Duration, promised: &Capabilities) -> Vec<Finding> {
     let trial = "a lock was taken, waited for, handed over and freed, and its token rose";
     let mut findings = vec![Finding::good("trial", trial)];
     let text = format!("the waiter had the lock {} after its release", rounded(took));
-    findings.push(if took <= TOLD {
+    findings.push(if took <= NOTIFIED_WITHIN {
         Finding::good("push", text)
-    } else if promised.push {
+    } else if promised.promises(Requirement::Push) {
         let remedy = "notifications do not arrive, so waiters ask every now and then: connect past the pooler or proxy, \
                       and let the user subscribe (docs: the page of your backend)";
         Finding::doubtful("push", text, remedy)
     } else {
-        Finding::doubtful("push", text, "waiters ask every now and then: a busy server, or slow disks?")
+        Finding::doubtful("push", text, "waiters may have to poll: is the server busy, or its disk slow?")
     });
     findings
 }
@@ -171,14 +182,23 @@ mod tests {
 
     #[test]
     fn what_is_slow_is_doubtful() {
-        let mut promised = Capabilities::minimal("example");
+        let promised = Capabilities::minimal("example");
         let worst = |took, promised: &Capabilities| {
             judged(took, promised).iter().map(|finding| finding.severity).max()
         };
         assert_eq!(worst(Duration::from_millis(3), &promised), Some(Severity::Good));
         assert_eq!(worst(Duration::from_secs(2), &promised), Some(Severity::Doubtful));
-        promised.push = true;
-        assert_eq!(worst(Duration::from_secs(2), &promised), Some(Severity::Doubtful));
+        let notified = promised.promising([Requirement::Push]);
+        assert_eq!(worst(Duration::from_secs(2), &notified), Some(Severity::Doubtful));
+    }
+
+    #[test]
+    fn a_refusal_does_not_refer_to_this_doctor() {
+        let failure = Failure::from(Error::new(ErrorKind::Refused, "wrong password"));
+        assert!(failure.text().contains("lockwell doctor"), "{failure:?}");
+        let finding = refused(failure, "connection", "none");
+        assert_eq!((finding.subject, &*finding.message), ("rights", "refused: wrong password"));
+        assert!(finding.remedy.contains("the rights"), "{finding:?}");
     }
 
     #[test]

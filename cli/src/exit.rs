@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use lockwell::backend::ServerUrl;
@@ -19,7 +20,7 @@ pub(crate) const SOFTWARE: u8 = 70;
 pub(crate) const NOT_OBTAINED: u8 = 75;
 /// The lock was lost while the command ran.
 pub(crate) const LOST: u8 = 76;
-/// The lock server refused us.
+/// The lock server refused the login or a permission.
 pub(crate) const REFUSED: u8 = 77;
 /// The command cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -32,11 +33,13 @@ pub(crate) struct Failure {
     pub(crate) status: u8,
     /// Empty: no message.
     pub(crate) message: String,
+    /// What can be done about it, if the message does not say it.
+    remedy: Option<&'static str>,
 }
 
 impl Failure {
     pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), remedy: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -48,26 +51,52 @@ impl Failure {
         Self::new(status, "")
     }
 
+    /// The message with its remedy.
+    pub(crate) fn text(&self) -> String {
+        match self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     pub(crate) fn tell(&self) {
         if !self.message.is_empty() {
-            say::error(&self.message, self.status);
+            say::error(&self.text(), self.status);
         }
     }
 
     /// The command did not start. The statuses are those of a shell.
     pub(crate) fn not_started(command: &str, error: &io::Error) -> Self {
-        let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-        Self::new(status, format!("{command}: {error}"))
+        let is_there = Path::new(command).is_file();
+        let (status, text) = match error.kind() {
+            io::ErrorKind::NotFound if is_there => {
+                (NOT_FOUND, "the program that its first line names, or its loader, does not exist".to_owned())
+            }
+            io::ErrorKind::NotFound => {
+                (NOT_FOUND, "there is no such command; is it installed, and in PATH?".to_owned())
+            }
+            io::ErrorKind::PermissionDenied => {
+                (NOT_EXECUTABLE, "it is not a program that this user may execute; see its mode".to_owned())
+            }
+            _ => (NOT_EXECUTABLE, format!("it cannot be executed: {error}; does a script begin with #!?")),
+        };
+        Self::new(status, format!("{command}: {text}"))
+    }
+
+    /// The processes that keep the command from outliving us did not start, for example after a chroot.
+    pub(crate) fn no_helper(error: &io::Error) -> Self {
+        let message = format!(
+            "lockwell cannot start itself once more, to end the command with it: {error}; it needs /proc and /dev/null, \
+             or --keep-child"
+        );
+        Self::new(SOFTWARE, message)
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let text = match remedy(error.kind()) {
-            Some(remedy) => format!("{error:#}; {remedy}"),
-            None => format!("{error:#}"),
-        };
-        Self::new(status_of(error.kind()), text)
+        let kind = error.kind();
+        Self { status: status_of(kind), message: format!("{error:#}"), remedy: remedy(kind) }
     }
 }
 
@@ -80,9 +109,12 @@ impl From<io::Error> for Failure {
 /// What can be done about an error whose message does not say it.
 fn remedy(kind: ErrorKind) -> Option<&'static str> {
     match kind {
-        ErrorKind::Refused => Some("check user, password and rights (lockwell doctor looks at them)"),
+        ErrorKind::Refused => Some("check user, password and rights (lockwell doctor checks them)"),
         ErrorKind::UnknownOutcome => Some("nothing was run; what it may have locked ends with its ttl"),
-        ErrorKind::Overloaded | ErrorKind::Conflict => Some("try again"),
+        ErrorKind::Overloaded | ErrorKind::Conflict | ErrorKind::NotHeld => Some("try again"),
+        ErrorKind::Internal => Some(
+            "see the log of the server; if it says nothing, please report this with the log of RUST_LOG=debug",
+        ),
         _ => None,
     }
 }
@@ -97,7 +129,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u8 {
         | ErrorKind::Unsupported
         | ErrorKind::KindClash
         | ErrorKind::WouldDeadlock => USAGE,
-        // "Unknown outcome" is an answer that never came. Nothing is run on it, and it is cleaned up.
+        // With an unknown outcome there was no answer. The command is not run, and the claim is released.
         ErrorKind::Unreachable | ErrorKind::UnknownOutcome => UNREACHABLE,
         ErrorKind::Refused => REFUSED,
         _ => SOFTWARE,
@@ -113,7 +145,7 @@ pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
 
 /// Prints clap's message about the command line `words`. Help and version are no errors.
 pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
-    // If the output is closed, there is nobody to tell.
+    // If the output is closed, the message is lost.
     if error.use_stderr() {
         drop(io::stderr().write_all(without_passwords(error.to_string(), words).as_bytes()));
         return ExitCode::from(USAGE);
@@ -157,12 +189,53 @@ mod tests {
             (ErrorKind::Refused, 77),
             (ErrorKind::Misconfigured, 70),
             (ErrorKind::UnknownOutcome, 69),
+            (ErrorKind::Cancelled, 70),
+            (ErrorKind::Overloaded, 70),
+            (ErrorKind::Conflict, 70),
             (ErrorKind::Closed, 70),
             (ErrorKind::Internal, 70),
         ];
         for (kind, status) in table {
             assert_eq!(status_of(kind), status, "{kind:?}");
         }
+        for kind in ErrorKind::ALL {
+            assert_eq!(table.iter().filter(|(one, _)| one == kind).count(), 1, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_remedy_or_a_reason_for_none() {
+        let without = [
+            (ErrorKind::TimedOut, "the message names the holder, and --wait is how long to wait"),
+            (ErrorKind::Held, "the message names the holder"),
+            (ErrorKind::Lost, "the message says why: the server, --ttl or --max-hold"),
+            (ErrorKind::KindClash, "the message names both ways of use"),
+            (ErrorKind::WouldDeadlock, "the message says which lock is held above"),
+            (ErrorKind::InvalidInput, "the message says what is allowed"),
+            (
+                ErrorKind::Unsupported,
+                "the message says what is missing, and where: a backend, or a feature of the build",
+            ),
+            (ErrorKind::Unreachable, "the message says of each host what to check"),
+            (ErrorKind::Misconfigured, "the message says what the server lacks"),
+            (ErrorKind::Cancelled, "the command cancels no claim that it still waits for"),
+            (ErrorKind::Closed, "the command closes its client last"),
+        ];
+        for &kind in ErrorKind::ALL {
+            let listed = without.iter().filter(|(one, _)| *one == kind).count();
+            assert_eq!(listed + usize::from(remedy(kind).is_some()), 1, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_remedy_comes_after_what_is_added_to_the_message() {
+        let mut failure = Failure::from(Error::new(ErrorKind::Refused, "no such user"));
+        failure.message += "; and more";
+        assert_eq!(
+            failure.text(),
+            "refused: no such user; and more; check user, password and rights (lockwell doctor checks them)"
+        );
+        assert_eq!(Failure::usage("a").text(), "a");
     }
 
     #[test]

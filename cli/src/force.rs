@@ -26,7 +26,7 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
     };
     let address = Address::of(&args.server)?;
     let connection = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
-    let backend = connection.backend.capabilities().backend;
+    let backend = connection.backend.capabilities().backend();
     let released = connection
         .backend
         .release(&claim)
@@ -34,8 +34,9 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
         .map_err(|error| error.during(Operation::Release).for_lock(claim.name()).on_backend(backend))?;
     report(args, &ReleasedReport::by_handle(claim.name(), released != Released::NotHeld))?;
     if released == Released::NotHeld {
+        let name = claim.name();
         let text =
-            format!("the lock {:?} had ended before, or was given up: it was held no longer", claim.name());
+            format!("the lock {name:?} was not held any more: its lease had ended, or it had been released");
         return Err(Failure::new(exit::LOST, text));
     }
     Ok(0)

@@ -15,9 +15,8 @@ const VERSION: &str = "lw1";
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/').remove(b':');
 
 pub(crate) fn write(claim: &Claim) -> String {
-    let owner = claim.owner().as_uuid();
     let name = utf8_percent_encode(claim.name().as_str(), PLAIN);
-    format!("{VERSION}.{}.{}.{name}", claim.mode().code(), owner.simple())
+    format!("{VERSION}.{}.{:032x}.{name}", claim.mode().code(), claim.owner().as_u128())
 }
 
 /// The claim that can be released by this handle. No complaint quotes it, since whoever knows it can free the lock.
@@ -28,7 +27,7 @@ pub(crate) fn read(text: &str) -> Result<Claim, Failure> {
             return None;
         }
         let mode = Mode::from_code(parts.next()?.parse().ok()?)?;
-        let owner = OwnerId::from_uuid(Uuid::try_parse(parts.next()?).ok()?);
+        let owner = OwnerId::from_u128(Uuid::try_parse(parts.next()?).ok()?.as_u128());
         let name = percent_decode_str(parts.next()?).decode_utf8().ok()?;
         Some(Claim::of_owner(LockName::new(name.as_ref()).ok()?, mode, owner))
     };

@@ -1,8 +1,8 @@
-//! The processes of `lockwell` itself that keep a command from outliving it.
+//! Processes of `lockwell` itself that make sure that a command does not outlive it.
 //!
-//! A process can ask Linux for a signal at the death of its parent, but only for itself, and a program that is started does
-//! not know of us. So a helper asks for it and then becomes the command; the wish survives that. It says nothing of the
-//! processes that the command starts: they are killed by a watcher, as a group.
+//! A process can ask Linux for a signal when its parent ends, but only for itself, and the command does not do that. So a helper
+//! asks for the signal and then becomes the command (`exec`), which keeps the setting. Processes that the command starts do not
+//! inherit it: a watcher kills them, as a group.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +22,7 @@ const WATCH: &str = "__watch";
 /// What the watcher reads when the command has ended.
 const DONE: u8 = b'.';
 
-/// Does what a command line for the helper or the watcher says. `None`: it is for neither.
+/// Runs as the helper or the watcher, if the command line is for one of them. `None`: it is for neither.
 pub(crate) fn perform(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.into_iter().skip(1).collect();
     match words.first()?.to_str()? {
@@ -42,7 +42,7 @@ fn myself() -> Command {
 }
 
 /// A process that becomes this command, and is killed when the thread that starts it ends.
-pub(crate) fn bound_to_us(command: &[OsString]) -> Command {
+pub(crate) fn ends_with_parent(command: &[OsString]) -> Command {
     let mut helper = myself();
     helper.arg(EXEC).arg(getpid().as_raw_nonzero().to_string()).args(command);
     helper
@@ -57,7 +57,7 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
         failure.tell();
         return ExitCode::from(failure.status);
     }
-    // If the parent died before the request, another process is our parent by now, and nobody holds the lock for us.
+    // If the parent ended before the request, another process is our parent by now, and the lock is not held.
     if getppid() != parent {
         return ExitCode::from(exit::LOST);
     }
@@ -67,17 +67,17 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
     ExitCode::from(failure.status)
 }
 
-/// The end of a pipe at whose other end a process waits for our death, to kill a process group then.
+/// The end of a pipe. At the other end a process waits for the end of lockwell, and then kills a process group.
 pub(crate) struct Watcher(File);
 
 impl Watcher {
     /// Starts before the command does, so that a system which is out of processes runs nothing unwatched.
     pub(crate) fn start() -> io::Result<Self> {
         let mut command = myself();
-        // It keeps no folder and no terminal in use, gets no signals of ours, and knows no secrets.
+        // It uses no folder and no terminal, gets no signals of the terminal, and has no secrets in its environment.
         command.arg(WATCH).env_clear().current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // It ends by itself, and the runtime takes note of that.
+        // It ends by itself, and the runtime reaps it.
         let mut process = tokio::process::Command::from(command).spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(Self(pipe.into_owned_fd()?.into()))
@@ -88,10 +88,10 @@ impl Watcher {
         self.0.write_all(format!("{}\n", group.as_raw_nonzero()).as_bytes())
     }
 
-    /// The command has ended. What it left behind is its own affair.
+    /// Ends the watcher: the command has ended. Processes that it left behind go on.
     pub(crate) fn dismiss(mut self) {
         if let Err(error) = self.0.write_all(&[DONE]) {
-            // It is gone, and kills nobody.
+            // It has ended, and kills nothing.
             tracing::debug!(%error, "the watcher has ended before");
         }
     }
@@ -103,11 +103,11 @@ impl Watcher {
 /// The writer's files are closed before its children are given to another parent and reaped, so the group that is killed is
 /// not another one with the same number.
 fn watch() -> ExitCode {
-    let mut heard = Vec::new();
-    if io::stdin().lock().read_to_end(&mut heard).is_err() || heard.last() == Some(&DONE) {
+    let mut input = Vec::new();
+    if io::stdin().lock().read_to_end(&mut input).is_err() || input.last() == Some(&DONE) {
         return ExitCode::SUCCESS;
     }
-    let text = String::from_utf8_lossy(&heard);
+    let text = String::from_utf8_lossy(&input);
     let group = text.trim_end().parse().ok().and_then(Pid::from_raw);
     if let Some(group) = group {
         // An error says that nobody of it is left.

@@ -1,4 +1,4 @@
-//! What the command prints for programs. Fields may be added, and are never renamed; what breaks a reader raises
+//! What the command prints for programs. Fields may be added, and are never renamed. A change that breaks readers raises
 //! [`SCHEMA_VERSION`].
 
 use std::io::{self, Write as _};
@@ -106,7 +106,7 @@ impl<'a> WaitedReport<'a> {
     }
 }
 
-/// A lock that was given up.
+/// A lock that was released.
 #[derive(Serialize)]
 pub(crate) struct ReleasedReport<'a> {
     schema_version: u32,
@@ -226,7 +226,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints to the standard output. False: the reader has seen enough, as `head` does.
+/// Prints to the standard output. False: the reader has closed it, as `head` does.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! `lockwell lead`: a command that runs where the leadership is.
+//! `lockwell lead`: a command that runs on the leader.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::args::LeadArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
-use crate::obtain::{WaitLimit, Wish};
+use crate::obtain::{ObtainRequest, WaitLimit};
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
 use crate::{nested, program};
@@ -38,13 +38,13 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     nested::check(&locks, &names).await?;
     let holding = &args.holding;
     let (mode, wait_limit) = (Mode::Exclusive, WaitLimit::Forever);
-    let wish = Wish { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };
+    let request = ObtainRequest { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };
     let work = Work { command: &args.command, name: &args.name, holding, address: &given };
     let end = loop {
         let hold = tokio::select! {
             biased;
             signal = signals.next_ending() => break Ok(signals::status_of(signal)),
-            hold = wish.obtain(&locks) => hold,
+            hold = request.obtain(&locks) => hold,
         };
         let hold = match hold {
             Ok(hold) => hold,
@@ -59,7 +59,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         };
         match work.under(hold, &mut signals).await? {
             Ended::Command(status, hold) => {
-                // A command that was a leader's to its end. Whether the lease ended with it makes no difference to it.
+                // The command ended while leading. A loss after its end does not matter.
                 if !hold.is_held() {
                     release(hold).await;
                     break Err(Failure::new(exit::LOST, "the leadership was lost while the command ended"));
@@ -67,10 +67,10 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
                 release(hold).await;
                 break Ok(exit::status_of_child(status));
             }
-            Ended::Lost => voice.tell("standing again"),
+            Ended::Lost => voice.tell("leadership was lost; campaigning again"),
         }
     };
-    // As for `run`: a claim that is given up leaves its queue.
+    // As for `run`: a claim that is released leaves its queue.
     if let Err(error) = locks.close_within(LAST_RELEASE).await {
         tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
     }

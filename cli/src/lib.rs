@@ -1,6 +1,6 @@
-//! The `lockwell` command: what `flock` is for files, on every backend.
+//! The `lockwell` command: runs a command while it holds a lock, on every backend.
 //!
-//! A program with a backend of its own is a command with that backend:
+//! A program can add a backend of its own to the command:
 //!
 //! ```no_run
 //! use lockwell::{Registry, backend::MemoryLock};
@@ -36,6 +36,7 @@ mod schema;
 mod signals;
 mod status;
 mod supervise;
+mod terminal;
 mod wait;
 
 use std::process::ExitCode;
@@ -46,10 +47,10 @@ use lockwell::Registry;
 use crate::args::{Cli, Command};
 use crate::exit::Failure;
 
-/// Does what the command line says, with the backends of this registry.
+/// Runs the command line with the backends of this registry.
 ///
-/// It is the whole of `main`: it takes the process's arguments, environment and signals for its own, and the thread that calls
-/// it must be the one that lives as long as the process.
+/// It is the whole of `main`: it uses the arguments, the environment and the signals of the process. Call it on the main thread,
+/// which must live as long as the process.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "it is the whole of `main`, and nobody needs the registry afterwards"
@@ -86,7 +87,7 @@ fn perform(registry: &Registry, command: Command) -> Result<u8, Failure> {
             Command::Acquire(args) => acquire::acquire(registry, &args).await,
             Command::Release(args) => force::release(registry, &args).await,
             Command::Doctor(args) => doctor::doctor(registry, &args).await,
-            Command::Schema(args) => schema::schema(&args),
+            Command::Schema(args) => schema::schema(registry, &args),
             Command::Completions(args) => pages::completions(args.shell),
             Command::Man(args) => pages::man(args.folder.as_deref()),
         }

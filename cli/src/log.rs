@@ -16,7 +16,7 @@ use crate::say::{self, Voice};
 const USUAL: &str =
     "warn,lockcore::lease=off,lockcore::client=off,sqlx=off,redis=off,zookeeper_client=off,rustls=off";
 
-/// Logs as `RUST_LOG` says. If it says nothing, warnings are told in one line each.
+/// Logs as `RUST_LOG` says. Without it, warnings are printed in one line each.
 pub(crate) fn start(voice: Voice) -> Result<(), Failure> {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).is_some_and(|value| !value.is_empty());
     if asked {

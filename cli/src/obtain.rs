@@ -7,23 +7,23 @@ use std::time::Duration;
 use lockwell::{Error, ErrorKind, LockName, LockRequest, LockStatus, Locks, Mode, Result};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::Holding;
+use crate::args::HoldArgs;
 use crate::exit::Failure;
 use crate::hold::Hold;
 use crate::say::{Voice, rounded};
 
 /// How long to ask who holds a lock that was not obtained.
-const LOOK: Duration = Duration::from_secs(1);
+const INSPECT_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a wait lasts before it is reported.
-const WORTH_A_WORD: Duration = Duration::from_millis(300);
+const REPORT_WAIT_AFTER: Duration = Duration::from_millis(300);
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitLimit {
     No,
     For(Duration),
-    /// As the configuration says, and for as long as it takes if it says nothing.
+    /// As the configuration says, and without a limit if it says nothing.
     Usual,
     Forever,
 }
@@ -48,23 +48,23 @@ impl WaitLimit {
 }
 
 /// The locks to obtain.
-pub(crate) struct Wish<'a> {
+pub(crate) struct ObtainRequest<'a> {
     pub(crate) names: &'a [LockName],
     pub(crate) mode: Mode,
     pub(crate) wait_limit: WaitLimit,
-    /// The lock delay: how long after a crash the lock goes to nobody.
+    /// The lock delay: how long after a crash the lock is not granted.
     pub(crate) lock_delay: Option<Duration>,
-    pub(crate) holding: &'a Holding,
+    pub(crate) holding: &'a HoldArgs,
 }
 
-impl Wish<'_> {
+impl ObtainRequest<'_> {
     pub(crate) async fn obtain(&self, locks: &Locks) -> Result<Hold> {
         let voice = self.holding.voice();
         let began = Instant::now();
         let hold = tokio::select! {
             biased;
             hold = self.ask(locks) => hold?,
-            never = self.tell_who_is_waited_for(locks, voice) => match never {},
+            never = self.report_holders(locks, voice) => match never {},
         };
         let tokens: Vec<_> =
             hold.tokens().map(|(token, name)| format!("{name:?} with token {token}")).collect();
@@ -86,7 +86,9 @@ impl Wish<'_> {
             if now { request.try_now().await?.map(Hold::All) } else { Some(Hold::All(request.await?)) }
         };
         granted.ok_or_else(|| {
-            Error::new(ErrorKind::Held, "").for_lock(&self.names[0]).on_backend(locks.capabilities().backend)
+            Error::new(ErrorKind::Held, "")
+                .for_lock(&self.names[0])
+                .on_backend(locks.capabilities().backend())
         })
     }
 
@@ -108,9 +110,9 @@ impl Wish<'_> {
         }
     }
 
-    async fn tell_who_is_waited_for(&self, locks: &Locks, voice: Voice) -> Infallible {
+    async fn report_holders(&self, locks: &Locks, voice: Voice) -> Infallible {
         if voice == Voice::Verbose {
-            sleep(WORTH_A_WORD).await;
+            sleep(REPORT_WAIT_AFTER).await;
             let who = who_holds(locks, self.names, true).await;
             let names: Vec<_> = self.names.iter().map(|name| format!("{name:?}")).collect();
             let who = who.filter(|who| !who.is_empty()).map_or_else(String::new, |who| format!(": {who}"));
@@ -140,7 +142,7 @@ pub(crate) async fn explain(
         seen => {
             let mut failure = Failure::from(error);
             if seen.is_some() {
-                failure.message += "; whoever held it has just freed it";
+                failure.message += "; its holder has just freed it";
             } else {
                 failure.message += "; and the lock server does not answer now: it is unreachable";
                 failure.status = crate::exit::UNREACHABLE;
@@ -156,8 +158,8 @@ pub(crate) async fn explain(
     Failure::new(crate::exit::status_of(error.kind()), text)
 }
 
-/// Who holds the locks, in words; empty if nobody does. `None`: the server does not answer. How many wait is left out where
-/// one of them may be ourselves: `in_queue`.
+/// Who holds the locks, in words; empty if they are free. `None`: the server does not answer. `in_queue`: this process may be
+/// one of the waiters, so their number is left out.
 async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<String> {
     let looking = async {
         let mut words = Vec::new();
@@ -175,7 +177,7 @@ async fn who_holds(locks: &Locks, names: &[LockName], in_queue: bool) -> Option<
         }
         Some(words.join("; "))
     };
-    timeout(LOOK, looking).await.ok().flatten()
+    timeout(INSPECT_LIMIT, looking).await.ok().flatten()
 }
 
 /// `"a" is held by web-1:4711 for 5s (token 7), and 2 wait`
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_in_the_way() {
+    fn holders_are_shown_in_words() {
         let holder = |label: &str| {
             let left = Duration::from_secs(9);
             Holder::new(FencingToken::new(7), label, Mode::Shared, left)

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::exit::Failure;
 
-/// Refuses a command that is clearly not there. What cannot be told is left to the attempt to run it.
+/// Refuses a command that clearly does not exist. In doubt, running it will show.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     let refused = |kind| Err(Failure::not_started(&program.to_string_lossy(), &io::Error::from(kind)));
     if program.as_encoded_bytes().contains(&b'/') {

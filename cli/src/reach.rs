@@ -1,13 +1,14 @@
 //! Why a lock server cannot be reached.
 //!
-//! The backends ask again when a server takes no connections, and say little about why. So the command looks for itself, on
-//! plain TCP and only when there is no connection after a moment: a server does not like to be called in vain.
+//! The backends try again when a server refuses connections, and their errors say little about why. So the command checks the
+//! hosts itself, by plain connections, but only if there is no connection after a moment: servers log connections without a
+//! request.
 
 use std::io::ErrorKind as Io;
 use std::time::Duration;
 
 use lockwell::backend::{Host, ServerUrl};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
 /// How long a connection may take before the hosts are checked.
@@ -22,21 +23,28 @@ enum State {
     Takes,
     Refuses,
     Unknown,
+    /// A socket in the file system that does not exist.
+    Missing,
     Silent,
 }
 
+impl State {
+    /// Whether it is clear that no server is there.
+    fn is_clear(self) -> bool {
+        matches!(self, Self::Refuses | Self::Unknown | Self::Missing)
+    }
+}
+
 /// Resolves, with the reason, when it is clear that none of the hosts has a server: all refuse connections, or are unknown.
-pub(crate) async fn nobody_there(url: &ServerUrl) -> String {
+pub(crate) async fn no_server(url: &ServerUrl) -> String {
     sleep(MOMENT).await;
     match states(url).await {
-        Some(states) if states.iter().all(|(_, state)| matches!(state, State::Refuses | State::Unknown)) => {
-            words(&states)
-        }
+        Some(states) if states.iter().all(|(_, state)| state.is_clear()) => words(&states),
         _ => std::future::pending().await,
     }
 }
 
-/// Which hosts take no connections. `None`: all that can be looked at do.
+/// Which hosts take no connections. `None`: all that can be checked do.
 pub(crate) async fn missing(url: &ServerUrl) -> Option<String> {
     let mut states = states(url).await?;
     states.retain(|(_, state)| *state != State::Takes);
@@ -52,12 +60,17 @@ pub(crate) async fn describe(url: &ServerUrl) -> String {
 }
 
 async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
+    if url.scheme() == "redis+unix" {
+        let path = url.location();
+        let state = socket(&path).await;
+        return Some(vec![(path, state)]);
+    }
     let usual = usual_port(url.scheme())?;
     let hosts = url.hosts().ok()?;
     let mut looks = Vec::new();
     for host in hosts {
-        let port = host.port.unwrap_or(usual);
-        looks.push(tokio::spawn(async move { (shown(&host, port), state(&host, port).await) }));
+        let port = host.port().unwrap_or(usual);
+        looks.push(tokio::spawn(async move { (host.authority(port), state(&host, port).await) }));
     }
     let mut states = Vec::new();
     for look in looks {
@@ -66,12 +79,8 @@ async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
     Some(states)
 }
 
-fn shown(host: &Host, port: u16) -> String {
-    if host.name.contains(':') { format!("[{}]:{port}", host.name) } else { format!("{}:{port}", host.name) }
-}
-
 async fn state(host: &Host, port: u16) -> State {
-    let found = match timeout(TIMEOUT, lookup_host((host.name.as_str(), port))).await {
+    let found = match timeout(TIMEOUT, lookup_host((host.name(), port))).await {
         Ok(Ok(found)) => found.collect::<Vec<_>>(),
         Ok(Err(_)) => return State::Unknown,
         Err(_) => return State::Silent,
@@ -83,11 +92,26 @@ async fn state(host: &Host, port: u16) -> State {
     }
 }
 
+/// The state of a socket in the file system.
+async fn socket(path: &str) -> State {
+    match timeout(TIMEOUT, UnixStream::connect(path)).await {
+        Ok(Ok(_)) => State::Takes,
+        Ok(Err(error)) if error.kind() == Io::NotFound => State::Missing,
+        Ok(Err(error)) if error.kind() == Io::ConnectionRefused => State::Refuses,
+        _ => State::Silent,
+    }
+}
+
 fn words(states: &[(String, State)]) -> String {
     let words = states.iter().map(|(host, state)| match state {
         State::Takes => format!("{host} takes connections but does not answer as it should"),
-        State::Refuses => format!("{host}: connection refused; is the server running, and the port right?"),
+        State::Refuses => {
+            format!("{host}: connection refused; is the server running, and the address right?")
+        }
         State::Unknown => format!("{host}: host name unknown; is it spelt right?"),
+        State::Missing => {
+            format!("{host}: there is no such socket; is the server running, and the path right?")
+        }
         State::Silent => format!("{host} takes no connections; is a firewall in between?"),
     });
     words.collect::<Vec<_>>().join("; ")
@@ -121,6 +145,6 @@ mod tests {
         assert!(parts[1].contains("127.0.0.1:1: connection refused"), "{text}");
         assert!(text.contains("no-such-host.invalid:6379: host name unknown"), "{text}");
         // One that may be there is waited for.
-        assert!(timeout(MOMENT * 4, nobody_there(&url)).await.is_err());
+        assert!(timeout(MOMENT * 4, no_server(&url)).await.is_err());
     }
 }

@@ -9,7 +9,7 @@ use crate::args::RunArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
-use crate::obtain::{WaitLimit, Wish};
+use crate::obtain::{ObtainRequest, WaitLimit};
 use crate::say::rounded;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
@@ -38,16 +38,17 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     refuse_at_least(args, &locks)?;
     let (names, lock_delay) = (args.names(), lock_delay(args, &connection.config));
     nested::check(&locks, &names).await?;
-    let wish = Wish { names: &names, mode: args.mode(), wait_limit, lock_delay, holding: &args.holding };
+    let request =
+        ObtainRequest { names: &names, mode: args.mode(), wait_limit, lock_delay, holding: &args.holding };
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
-        hold = wish.obtain(&locks) => match hold {
+        hold = request.obtain(&locks) => match hold {
             Ok(hold) => return under_lock(args, hold, &given, &mut signals).await,
-            Err(error) => Err(not_obtained(args, wish.explain(error, &locks).await)),
+            Err(error) => Err(not_obtained(args, request.explain(error, &locks).await)),
         },
     };
-    // A claim that is given up leaves its queue in the background. A process that ends at once would cut that off, and the
+    // A claim that is released leaves its queue in the background. A process that ends at once would cut that off, and the
     // dead claim would block the queue until the server notices.
     if let Err(error) = locks.close_within(LAST_RELEASE).await {
         tracing::info!(error = format!("{error:#}"), "the claim is still being cleaned up");
@@ -55,7 +56,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     not_obtained
 }
 
-/// Refuses what contradicts itself.
+/// Refuses options that contradict each other.
 fn check(args: &RunArgs) -> Result<(), Failure> {
     match (args.at_least, args.holding.max_hold) {
         (Some(least), Some(most)) if least > most => {
@@ -67,11 +68,11 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
 
 fn refuse_at_least(args: &RunArgs, locks: &Locks) -> Result<(), Failure> {
     let promised = locks.capabilities();
-    if args.at_least.is_some() && promised.session_bound {
+    if args.at_least.is_some() && promised.is_session_bound() {
         let text = format!(
             "--at-least cannot be kept on {}: a lock there ends with lockwell's session; use another backend, or a command \
              that lasts for that time",
-            promised.backend
+            promised.backend()
         );
         return Err(Failure::usage(text));
     }

@@ -69,7 +69,7 @@ fn written(severity: &'static str, message: &str, exit_status: Option<u8>, for_p
     }
 }
 
-/// A time for people: nobody wants nanoseconds.
+/// A time for people, without nanoseconds.
 pub(crate) fn rounded(time: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     // Above a minute, parts of a second say nothing.

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// Signals that are of no concern while there is no command to pass them on to.
+/// Signals that are ignored while there is no command to pass them on to.
 const PASSING: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::WINCH];
 
 /// The signals that arrive, from the moment of listening on.
@@ -23,8 +23,8 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored_by(&status);
-        let heard = ENDING.into_iter().chain(PASSING).filter(|one| ignored & bit(*one) == 0);
-        heard
+        let handled = ENDING.into_iter().chain(PASSING).filter(|one| ignored & bit(*one) == 0);
+        handled
             .map(|one| Ok((one, signal(SignalKind::from_raw(one.as_raw()))?)))
             .collect::<io::Result<_>>()
             .map(Self)
@@ -65,7 +65,7 @@ pub(crate) fn stop_self() {
     }
 }
 
-/// The exit status that tells of a signal.
+/// The exit status for a signal.
 pub(crate) fn status_of(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(crate::exit::SOFTWARE)
 }

@@ -12,14 +12,14 @@ use crate::exit::{Failure, NOT_OBTAINED};
 use crate::json::{self, ManyReport, OneReport};
 use crate::say::{Voice, rounded};
 
-/// How often a watcher looks.
+/// How often --watch reads the status.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8, Failure> {
     let connection =
         Address::of(&args.server)?.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
     let locks = connection.locks()?;
-    let statuses = look(&locks, args).await?;
+    let statuses = read(&locks, args).await?;
     let goes_on = json::print(&text(args, &statuses)?)?;
     if args.watch && goes_on {
         return watch(&locks, args, statuses).await;
@@ -28,7 +28,7 @@ pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8,
     Ok(if held { NOT_OBTAINED } else { 0 })
 }
 
-async fn look(locks: &Locks, args: &StatusArgs) -> Result<Vec<LockStatus>, Failure> {
+async fn read(locks: &Locks, args: &StatusArgs) -> Result<Vec<LockStatus>, Failure> {
     if args.names.is_empty() {
         return Ok(locks.held().await?);
     }
@@ -39,11 +39,11 @@ async fn look(locks: &Locks, args: &StatusArgs) -> Result<Vec<LockStatus>, Failu
     Ok(statuses)
 }
 
-/// Shows every change, until nobody reads it any more. A server that cannot be asked for a while is asked again.
+/// Shows every change, until the output is closed. If the server cannot be reached, it tries again.
 async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Vec<LockStatus>) -> Result<u8, Failure> {
     loop {
         sleep(EVERY).await;
-        match look(locks, args).await {
+        match read(locks, args).await {
             Ok(now) if is_same(&seen, &now) => (),
             Ok(now) => {
                 if !json::print(&text(args, &now)?)? {
@@ -51,7 +51,7 @@ async fn watch(locks: &Locks, args: &StatusArgs, mut seen: Vec<LockStatus>) -> R
                 }
                 seen = now;
             }
-            Err(failure) => Voice::Usual.warn(&failure.message),
+            Err(failure) => Voice::Usual.warn(&failure.text()),
         }
     }
 }

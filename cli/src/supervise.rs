@@ -1,6 +1,7 @@
 //! A command that runs under a lock, until either ends.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use lockwell::{ErrorKind, LockName, Loss};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::args::Holding;
+use crate::args::HoldArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
@@ -30,7 +31,7 @@ pub(crate) enum Ended {
 pub(crate) struct Work<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) name: &'a LockName,
-    pub(crate) holding: &'a Holding,
+    pub(crate) holding: &'a HoldArgs,
     pub(crate) address: &'a str,
 }
 
@@ -40,13 +41,17 @@ impl Work<'_> {
         let started = Child::start(self.command, self.name, &hold, self.holding, self.address);
         let mut child = match started {
             Ok(child) => child,
-            Err(error) => {
+            Err(failure) => {
                 release(hold).await;
-                return Err(Failure::not_started(&self.command[0].to_string_lossy(), &error));
+                return Err(failure);
             }
         };
         let ended = self.supervise(&mut child, hold, signals).await?;
-        child.over();
+        let by_signal = match &ended {
+            Ended::Command(status, _) => status.signal().is_some(),
+            Ended::Lost => true,
+        };
+        child.over(by_signal);
         Ok(ended)
     }
 
@@ -95,7 +100,7 @@ pub(crate) async fn release(hold: Hold) -> bool {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::Lost => false,
         Err(error) => {
-            // The command has done its work under the lock, so its status is what counts.
+            // The command has done its work under the lock, so its status counts.
             say::warning(&format!("{error:#}; the lock ends with its ttl"));
             true
         }

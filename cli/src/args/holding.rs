@@ -1,4 +1,4 @@
-//! The verbs that take a lock or give it up.
+//! The verbs that take or release a lock.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -45,7 +45,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = exit::NOT_OBTAINED)]
     pub(crate) exit_code_held: u8,
     #[command(flatten)]
-    pub(crate) holding: Holding,
+    pub(crate) holding: HoldArgs,
     /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
@@ -72,15 +72,15 @@ impl RunArgs {
 /// Wait to become the leader, and run a command while leading.
 ///
 /// Of all processes that use the same name, one leads. If leadership is lost, the command is ended (TERM, and KILL after
-/// --grace), and lockwell waits to lead again. When the command ends by itself, lockwell gives leadership up, and ends with
-/// the exit status of the command.
+/// --grace), and lockwell campaigns again. When the command ends by itself, lockwell stops leading and ends with the exit
+/// status of the command.
 #[derive(Args)]
 #[command(after_long_help = LEAD_HELP)]
 pub(crate) struct LeadArgs {
     #[command(flatten)]
     pub(crate) server: Server,
     #[command(flatten)]
-    pub(crate) holding: Holding,
+    pub(crate) holding: HoldArgs,
     /// The name of the lock that the leader holds.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
@@ -91,7 +91,7 @@ pub(crate) struct LeadArgs {
 
 /// How a lock is held while a command runs.
 #[derive(Args)]
-pub(crate) struct Holding {
+pub(crate) struct HoldArgs {
     /// How long others have to wait for the lock if lockwell is killed or loses its connection [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub(crate) ttl: Option<Duration>,
@@ -124,7 +124,7 @@ pub(crate) struct Holding {
     pub(crate) json: bool,
 }
 
-impl Holding {
+impl HoldArgs {
     pub(crate) fn voice(&self) -> Voice {
         match (self.quiet, self.verbose) {
             (true, _) => Voice::Quiet,

@@ -1,4 +1,4 @@
-//! The verbs that only look, and those that need no server.
+//! The verbs that only read, and those that need no server.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The command line.
 
-// These comments are printed as help, where the marks of Markdown would be in the way.
+// These comments are printed as help, where Markdown would not be rendered.
 #![allow(clippy::doc_markdown)]
 // Each is an option by itself.
 #![allow(clippy::struct_excessive_bools)]
@@ -15,7 +15,7 @@ mod version;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use holding::{AcquireArgs, Holding, LeadArgs, ReleaseArgs, RunArgs};
+pub(crate) use holding::{AcquireArgs, HoldArgs, LeadArgs, ReleaseArgs, RunArgs};
 pub(crate) use looking::{CompletionsArgs, DoctorArgs, ManArgs, SchemaArgs, StatusArgs, WaitArgs};
 pub(crate) use server::Server;
 

@@ -3,8 +3,7 @@
 use lockwell::LockName;
 use lockwell::backend::ServerUrl;
 
-/// A lock's name, and not an address with a password that came into the wrong place: everybody would see it as the name of a
-/// lock.
+/// Parses a lock name. Refuses an address with a password, which would be stored and shown as the name of a lock.
 pub(super) fn parse(text: &str) -> Result<LockName, String> {
     if text.parse::<ServerUrl>().is_ok_and(|url| url.password().is_some()) {
         return Err("this is an address with a password, not a lock; give it by --url-file or LOCKWELL_URL"

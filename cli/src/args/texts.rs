@@ -36,7 +36,9 @@ Signals:
   is ended. When the command ends, the lock is freed, even if other processes of its group still run.
   If the standard input is a terminal, the command stays in lockwell's group, so that it can read from the terminal.
   Then the terminal sends INT, QUIT and TSTP to the command, lockwell passes on only HUP, TERM, USR1 and USR2, and a
-  lost lock ends the command but not the processes that it has started.
+  lost lock ends the command but not the processes that it has started. When the command was ended by a signal or a
+  lost lock, lockwell gives the terminal the settings that it had before. Ctrl-Z stops both: nothing renews the lock
+  then, so it lasts for its ttl.
   KILL and STOP cannot be passed on. If lockwell is killed, the command gets KILL, and so does the rest of its group
   (unless --keep-child; on systems other than Linux the group alone). A command that gains privileges when it starts,
   such as sudo, goes on. To refuse its late writes, let the storage that it writes to compare LOCKWELL_TOKEN.

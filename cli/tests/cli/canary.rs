@@ -1,91 +1,162 @@
 //! A password is in nothing that the command prints, hands on or shows of itself, whatever it does and however much it logs.
 
-use std::path::Path;
+use std::fs::File;
 
-use crate::support::{Finished, Running, Site, finish, lockwell};
+use crate::support::{Running, Site, finish, lockwell};
 
 /// What must not appear.
 const CANARY: &str = "c4n4ry-hunter2";
 
-/// All verbs, on a server where they do their work or none.
-fn verbs(url: &str, folder: &Path) -> Vec<Vec<String>> {
-    let file = folder.join("url");
-    std::fs::write(&file, url).unwrap();
-    let config = folder.join("lockwell.toml");
-    std::fs::write(&config, format!("url = \"{url}\"\n")).unwrap();
-    let [file, config] = [file, config].map(|path| path.display().to_string());
-    let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let mut verbs = vec![
-        line("run --wait 1 a -- env"),
-        line("run -v --no-wait --also b a -- env"),
-        line("run --read a -- false"),
-        line("run --no-wait a -- no-such-command"),
-        line("lead l -- true"),
-        line("status"),
-        line("status a --json"),
-        line("wait a --for 1"),
-        line("acquire --no-wait --for 1s taken"),
-        line("release lw1.0.00000000000000000000000000000001.a"),
-        line("release --force --yes a"),
-        line("run --json --no-wait a -- env"),
-        line("wait a --for 1 --json"),
-        line("release --json --force --yes a"),
-        line("schema --json"),
-        line("doctor"),
-        line("doctor --json"),
-        line("schema"),
-        line("completions bash"),
-        line("man"),
-        line("--version"),
-        line("--help"),
-        line("run --help"),
-        // Mistakes.
-        line("run --wait x a -- true"),
-        line("stauts a"),
-        line("status a --jsno"),
-    ];
-    for way in [["--url", url], ["--url-file", &file], ["--config", &config]] {
-        verbs.push([&line("status")[..], &way.map(str::to_owned)].concat());
-    }
+/// The verbs that use a server.
+const AT_A_SERVER: [&str; 22] = [
+    "run --wait 1 a -- env",
+    "run -v --no-wait --also b a -- env",
+    "run --read a -- false",
+    "run --no-wait a -- no-such-command",
+    "run --json --no-wait a -- env",
+    // What the command does with the address is its own affair.
+    "run -v --no-wait --pass-url a -- true",
+    "lead l -- true",
+    "lead --json -v l -- env",
+    "status",
+    "status a --json",
+    "status --exit-code a",
+    "wait a --for 1",
+    "wait a --for 1 --json",
+    "acquire --no-wait --for 1s taken",
+    "acquire --no-wait --json --for 1s taken",
+    "release lw1.0.00000000000000000000000000000001.a",
+    "release -",
+    "release --force --yes a",
+    "release --json --force --yes a",
+    "doctor",
+    "doctor --json",
+    "doctor --look-only",
+];
+
+/// Those that use none, and mistakes.
+const WITHOUT: [&str; 10] = [
+    "schema",
+    "schema --json",
+    "completions bash",
+    "man",
+    "--version",
+    "--help",
+    "run --help",
+    "run --wait x a -- true",
+    "stauts a",
+    "status a --jsno",
+];
+
+fn words(verb: &str) -> Vec<String> {
+    verb.split(' ').map(str::to_owned).collect()
+}
+
+/// The ways to name a server, and mistakes with its address.
+fn addressed(url: &str) -> Vec<Vec<String>> {
+    let ways = [["--url", url], ["--url-file", "url"], ["--config", "lockwell.toml"]];
+    let mut verbs: Vec<_> =
+        ways.map(|[option, value]| vec!["status".to_owned(), option.to_owned(), value.to_owned()]).into();
     verbs.push(vec![format!("--ulr={url}")]);
     verbs.push(vec!["status".into(), "a".into(), url.into()]);
     verbs.push(vec!["run".into(), "--url".into(), url.into(), "--bad".into()]);
     verbs
 }
 
-fn sing(url: &str, levels: &[&str]) {
+/// Runs verbs, so many at a time, and looks for the password in all that they print. Returns how each ended.
+fn sing(url: &str, level: &str, verbs: &[Vec<String>], at_a_time: usize) -> Vec<i32> {
     assert!(url.contains(CANARY));
     let site = Site::new();
-    for level in levels {
-        for verb in verbs(url, &site.path("")) {
+    std::fs::write(site.path("url"), url).unwrap();
+    std::fs::write(site.path("lockwell.toml"), format!("url = \"{url}\"\n")).unwrap();
+    std::fs::write(site.path("handle"), "lw1.0.00000000000000000000000000000002.a\n").unwrap();
+    let mut ends = Vec::new();
+    for some in verbs.chunks(at_a_time) {
+        let start = |(number, verb): (usize, &Vec<String>)| {
             let words: Vec<_> = verb.iter().map(String::as_str).collect();
             let mut command = lockwell(&words);
             command.env("LOCKWELL_URL", url).env("RUST_LOG", level).current_dir(site.path(""));
-            let Finished { out, err, .. } = finish(&mut command);
-            for said in [out, err] {
-                assert!(!said.contains(CANARY), "{level} {words:?}: {said}");
-            }
+            command.stdin(File::open(site.path("handle")).unwrap());
+            let said = format!("said-{number}");
+            // Both to one file: a pipe may be too small for a log.
+            let to = File::create(site.path(&said)).unwrap();
+            command.stdout(to.try_clone().unwrap()).stderr(to);
+            (said, Running::start(&mut command))
+        };
+        let running: Vec<_> = some.iter().enumerate().map(start).collect();
+        for (verb, (said, run)) in some.iter().zip(running) {
+            ends.push(run.finish().status);
+            let said = site.read(&said);
+            assert!(!said.contains(CANARY), "{level} {verb:?}: {said}");
         }
+    }
+    ends
+}
+
+/// `status --watch` goes on until it is ended.
+fn watch(url: &str, level: &str) {
+    let site = Site::new();
+    let [out, err] = ["out", "err"].map(|name| File::create(site.path(name)).unwrap());
+    let mut command = lockwell(&["status", "--watch", "a"]);
+    command.env("LOCKWELL_URL", url).env("RUST_LOG", level).stdout(out).stderr(err);
+    let running = Running::start(&mut command);
+    site.wait_for_file("out");
+    drop(running);
+    for file in ["out", "err"] {
+        assert!(!site.read(file).contains(CANARY), "{level}: {}", site.read(file));
+    }
+}
+
+/// All of it, on a server where locks can be taken.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+fn sing_all(url: &str, levels: &[&str]) {
+    // The command gets the password if that is asked for.
+    let run = finish(lockwell(&["run", "--pass-url", "a", "--", "env"]).env("LOCKWELL_URL", url));
+    assert!(run.status == 0 && run.out.contains(CANARY), "{run:?}");
+    for level in levels {
+        let verbs = AT_A_SERVER.map(words);
+        // A lock of ZooKeeper does not outlive its lockwell.
+        let refused = |verb: &Vec<String>| verb[0] == "acquire" && url.starts_with("zk");
+        for (verb, end) in verbs.iter().zip(sing(url, level, &verbs, 1)) {
+            assert_eq!(end == 64, refused(verb), "{verb:?}: {end}");
+        }
+        sing(url, level, &addressed(url), 1);
+        watch(url, level);
     }
 }
 
 #[test]
 fn without_a_server() {
-    let passwords = [
-        ("postgres", cfg!(feature = "postgres")),
-        ("redis", cfg!(feature = "redis")),
-        ("mysql", cfg!(feature = "mysql")),
+    let addresses = [
+        (format!("postgres://ann:{CANARY}@127.0.0.1:1/app"), cfg!(feature = "postgres")),
+        (format!("mysql://ann:{CANARY}@127.0.0.1:1/app"), cfg!(feature = "mysql")),
+        (format!("redis://ann:{CANARY}@127.0.0.1:1"), cfg!(feature = "redis")),
+        (
+            format!(
+                "redis+sentinel://ann:{CANARY}@127.0.0.1:1/main?sentinel_user=bob&sentinel_password={CANARY}"
+            ),
+            cfg!(feature = "redis"),
+        ),
+        (format!("redis+cluster://ann:{CANARY}@127.0.0.1:1,127.0.0.1:2"), cfg!(feature = "redis")),
+        (format!("redlock://ann:{CANARY}@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), cfg!(feature = "redis")),
+        (format!("zk://ann:{CANARY}@127.0.0.1:1"), cfg!(feature = "zk")),
     ];
-    for (scheme, _) in passwords.into_iter().filter(|(_, on)| *on) {
-        let end = if scheme == "redis" { "" } else { "/app" };
+    for (url, _) in addresses.into_iter().filter(|(_, on)| *on) {
         // Whatever is not said at the usual level is said at the last.
-        sing(&format!("{scheme}://ann:{CANARY}@127.0.0.1:1{end}"), &["", "trace"]);
+        for level in ["", "trace"] {
+            let verbs = AT_A_SERVER.map(words);
+            for (verb, end) in verbs.iter().zip(sing(&url, level, &verbs, 8)) {
+                assert!(![0, 64].contains(&end), "{url} {verb:?}: {end}");
+            }
+            let rest = WITHOUT.iter().chain(&["status --watch a"]).map(|verb| words(verb));
+            sing(&url, level, &rest.chain(addressed(&url)).collect::<Vec<_>>(), 8);
+        }
     }
 }
 
 #[test]
 #[cfg(feature = "postgres")]
-fn on_a_server() {
+fn on_postgresql() {
     crate::support::block_on(async {
         let Some(server) = crate::servers::postgres().await else { return };
         let sql = format!("CREATE ROLE ann LOGIN PASSWORD '{CANARY}'; GRANT ALL ON SCHEMA public TO ann");
@@ -95,8 +166,7 @@ fn on_a_server() {
         std::fs::write(&rules, format!("host all ann 127.0.0.1/32 scram-sha-256\n{old}")).unwrap();
         server.admin_sql("SELECT pg_reload_conf()").await.unwrap();
         let url = server.url().replace("postgres@", &format!("ann:{CANARY}@"));
-        assert_eq!(finish(lockwell(&["run", "a", "--", "true"]).env("LOCKWELL_URL", &url)).status, 0);
-        sing(&url, &["", "error", "warn", "info", "debug", "trace"]);
+        sing_all(&url, &["", "error", "warn", "info", "debug", "trace"]);
         // From a file of its own.
         let site = Site::new();
         std::fs::write(site.path("password"), format!("{CANARY}\n")).unwrap();
@@ -110,6 +180,48 @@ fn on_a_server() {
         assert!(!run.out.contains(CANARY) && !run.err.contains(CANARY), "{run:?}");
         finish(&mut lockwell(&["status", "--url", &format!("{url}/no/such/file")]))
             .complains(64, "/no/such/file");
+    });
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn on_mariadb() {
+    crate::support::block_on(async {
+        if !testbed::is_installed(testbed::MariaDb::installed()) {
+            return;
+        }
+        let server = testbed::MariaDb::start_with(&crate::everyday::options()).await.unwrap();
+        let user =
+            format!("CREATE USER ann@'%' IDENTIFIED BY '{CANARY}'; GRANT ALL ON lockwell.* TO ann@'%'");
+        server.admin_sql(&user).await.unwrap();
+        sing_all(&server.url().replace("root@", &format!("ann:{CANARY}@")), &["", "trace"]);
+    });
+}
+
+#[test]
+#[cfg(feature = "redis")]
+fn on_redis() {
+    crate::support::block_on(async {
+        if !testbed::is_installed(testbed::Redis::installed()) {
+            return;
+        }
+        let server = testbed::Redis::start_with(&crate::everyday::options()).await.unwrap();
+        let password = format!(">{CANARY}");
+        server.command(&["ACL", "SETUSER", "ann", "on", &password, "~*", "&*", "+@all"]).unwrap();
+        sing_all(&server.url().replace("://", &format!("://ann:{CANARY}@")), &["", "trace"]);
+    });
+}
+
+#[test]
+#[cfg(feature = "zk")]
+fn on_zookeeper() {
+    crate::support::block_on(async {
+        if !testbed::is_installed(testbed::ZooKeeper::installed()) {
+            return;
+        }
+        let server = testbed::ZooKeeper::start_with(&crate::everyday::options()).await.unwrap();
+        let url = server.url().replace("://", &format!("://ann:{CANARY}@")) + "/hers?acl=creator";
+        sing_all(&url, &["", "trace"]);
     });
 }
 

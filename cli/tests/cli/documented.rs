@@ -129,6 +129,27 @@ fn the_examples_for_systemd() {
 }
 
 #[test]
+fn systemd_knows_each_line_of_its_examples() {
+    let site = Site::new();
+    let units = ["nightly-report.service", "nightly-report.timer", "scheduler.service"];
+    for unit in units {
+        let text = file(&format!("examples/systemd/{unit}"));
+        let text = text.replace("/usr/bin/lockwell", env!("CARGO_BIN_EXE_lockwell"));
+        std::fs::write(site.path(unit), text).unwrap();
+    }
+    let paths = units.map(|unit| site.path(unit));
+    let mut command = Command::new("systemd-analyze");
+    let Ok(found) = command.arg("verify").args(&paths).env("SYSTEMD_PAGER", "").output() else {
+        eprintln!("ignored: there is no systemd-analyze");
+        return;
+    };
+    // It may also complain of units of the machine.
+    let said = String::from_utf8_lossy(&found.stderr).into_owned();
+    let ours: Vec<_> = said.lines().filter(|line| units.iter().any(|unit| line.contains(unit))).collect();
+    assert!(ours.is_empty(), "{ours:?}");
+}
+
+#[test]
 fn the_example_for_kubernetes() {
     let text = file("examples/kubernetes/cronjob.yaml");
     let (_, rest) = text.split_once("command:\n").unwrap();

@@ -1,10 +1,11 @@
 //! lockwell is killed while its command runs.
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Group, Running, Site, is_alive, pid_of, wait_until};
+use crate::support::{Group, Running, Site, finish, is_alive, pid_of, wait_until};
 
 /// Waits for the process id that a script writes to this file.
 fn pid(site: &Site, file: &str) -> rustix::process::Pid {
@@ -88,4 +89,27 @@ fn a_command_whose_lockwell_died_before_it_began_is_not_begun() {
     }
     assert_eq!(crate::support::finish(&mut helper).status, 76);
     assert!(!site.path("ran").exists());
+}
+
+/// Without /proc there is no program for the helper. That is not said of the command, which is there.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_lockwell_that_cannot_start_itself_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("ignored: only root can hide /proc from a process");
+        return;
+    }
+    let site = Site::new();
+    let hidden = |options: &[&str]| {
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs none /proc && PATH=/nowhere exec \"$0\" \"$@\"";
+        command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_lockwell"), "run"]);
+        command.args(options).args(["a", "--", "/bin/echo", "it ran"]).env("LOCKWELL_URL", site.url());
+        command.env_remove("LOCKWELL_HELD").env_remove("RUST_LOG");
+        finish(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    hidden(&[]).complains(70, "needs /proc and /dev/null");
+    // It has not kept the lock.
+    let kept = hidden(&["--no-wait", "--keep-child"]);
+    assert_eq!((kept.status, kept.out.trim()), (0, "it ran"), "{kept:?}");
 }

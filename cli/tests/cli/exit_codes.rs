@@ -90,7 +90,8 @@ fn a_held_lock_is_75() {
 fn a_command_that_cannot_be_run_is_126_or_127_and_frees_the_lock() {
     let site = Site::new();
     // What is clearly not there is not even locked for.
-    finish(&mut lockwell(&["run", "a", "--", "no-such-command"])).complains(127, "no-such-command");
+    finish(&mut lockwell(&["run", "a", "--", "no-such-command"]))
+        .complains(127, "no-such-command: there is no such command; is it installed");
     // This one shows only when it is to be run.
     std::fs::write(site.path("script"), "#!/no/such/interpreter\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -98,10 +99,10 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_frees_the_lock() {
     for keep in [&[][..], &["--keep-child"]] {
         let script = site.path("script");
         let args = [&["run"], keep, &["a", "--", script.to_str().unwrap()]].concat();
-        site.finish(&args).complains(127, "script");
+        site.finish(&args).complains(127, "first line names");
     }
     site.finish(&["run", "a", "--", "no-such-command"]).complains(127, "no-such-command");
-    site.finish(&["run", "--no-wait", "a", "--", "/"]).complains(126, "/");
+    site.finish(&["run", "--no-wait", "a", "--", "/"]).complains(126, "/: it is not a program");
     assert_eq!(site.finish(&["run", "--no-wait", "a", "--", "true"]).status, 0);
 }
 
@@ -116,19 +117,17 @@ fn a_server_that_is_not_there_is_69() {
 #[test]
 fn refused_and_unknown_hosts_fail_fast() {
     let schemes = [
-        ("postgres", cfg!(feature = "postgres")),
-        ("mysql", cfg!(feature = "mysql")),
-        ("redis", cfg!(feature = "redis")),
-        ("redlock", cfg!(feature = "redis")),
-        ("zk", cfg!(feature = "zk")),
+        ("postgres://HOST/db", cfg!(feature = "postgres")),
+        ("mysql://HOST/db", cfg!(feature = "mysql")),
+        ("redis://HOST", cfg!(feature = "redis")),
+        ("redis+sentinel://HOST,HOST0/main", cfg!(feature = "redis")),
+        ("redis+cluster://HOST,HOST0", cfg!(feature = "redis")),
+        ("redlock://HOST,HOST0,HOST1", cfg!(feature = "redis")),
+        ("zk://HOST/db", cfg!(feature = "zk")),
     ];
-    for (scheme, _) in schemes.into_iter().filter(|(_, on)| *on) {
-        for (hosts, why) in [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid", "unknown")] {
-            let hosts =
-                if scheme == "redlock" { format!("{hosts},{hosts}0,{hosts}1") } else { hosts.to_owned() };
-            let url = format!("{scheme}://{hosts}/db");
-            let url = if scheme == "redlock" { url.trim_end_matches("/db") } else { &url };
-            let url = if scheme == "redis" { url.trim_end_matches("/db") } else { url };
+    for (address, _) in schemes.into_iter().filter(|(_, on)| *on) {
+        for (host, why) in [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid", "unknown")] {
+            let url = &address.replace("HOST", host);
             for wait in [&["--wait", "1s"][..], &[]] {
                 let args = [&["run", "--url", url], wait, &["a", "--", "true"]].concat();
                 let begun = Instant::now();
@@ -138,6 +137,28 @@ fn refused_and_unknown_hosts_fail_fast() {
             }
         }
     }
+}
+
+/// A socket in the file system that is not there, or that nobody listens to any more.
+#[test]
+#[cfg(feature = "redis")]
+fn a_socket_without_a_server_is_69_at_once() {
+    let site = Site::new();
+    let path = site.path("redis.sock").display().to_string();
+    let url = format!("redis+unix://{path}");
+    let fails = |why: &str| {
+        for args in
+            [&["run", "a", "--", "true"][..], &["status"], &["run", "--wait", "1m", "a", "--", "true"]]
+        {
+            let begun = Instant::now();
+            let run = finish(lockwell(args).env("LOCKWELL_URL", &url));
+            assert!(begun.elapsed() < Duration::from_secs(4), "{args:?}: {:?}", begun.elapsed());
+            run.complains(69, &format!("{path}: {why}"));
+        }
+    };
+    fails("there is no such socket");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    fails("connection refused");
 }
 
 #[test]

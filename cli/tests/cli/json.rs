@@ -83,7 +83,7 @@ fn a_release_by_its_handle() {
     let holder = site.holder("a", &[]);
     let late = site.finish(&["release", "--json", handle]);
     assert_eq!(report("release", &late)["released"], false);
-    fails(&late, 76, "held no longer");
+    fails(&late, 76, "not held any more");
     site.end(holder);
     fails(&site.finish(&["release", "--json", "a"]), 64, "no handle");
 }

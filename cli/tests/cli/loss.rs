@@ -11,13 +11,18 @@ fn rob(site: &Site, grace: &str, script: &str) -> (Running, Group) {
     let args = ["run", "--ttl", "900ms", "--grace", grace, "a", "--", "sh", "-c", script];
     let run = Running::start(&mut site.lockwell(&args));
     let group = Group::of(&site.wait_for_file("pid"));
+    take_away(site);
+    (run, group)
+}
+
+/// Gives the lock `a` to another.
+pub(crate) fn take_away(site: &Site) {
     block_on(async {
         let locks = site.locks().await;
         assert_eq!(locks.force_release("a").await.unwrap(), 1);
         let thief = locks.lock("a").wait(Duration::from_secs(1)).await.unwrap();
         thief.release().await.unwrap();
     });
-    (run, group)
 }
 
 #[test]

@@ -4,19 +4,30 @@
 #![cfg(all(unix, feature = "sqlite"))]
 
 mod canary;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod doctor;
 mod documented;
 mod dying;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+mod everyday;
 mod exclusion;
 mod exit_codes;
+mod jobs;
 mod json;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod least;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+mod looking;
 mod loss;
 mod modes;
 mod options;
 mod rights;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+#[cfg(feature = "postgres")]
 mod servers;
 mod signals;
 mod status;
 mod support;
 mod terminal;
+#[cfg(all(feature = "redis", feature = "tls"))]
+mod tls;
 mod verbs;

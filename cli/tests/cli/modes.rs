@@ -65,5 +65,5 @@ fn a_crash_is_followed_by_the_lock_delay() {
     run.signal(rustix::process::Signal::KILL);
     let died = Instant::now();
     assert_eq!(finish(&mut site.lockwell(&["run", "--wait", "20s", "a", "--", "true"])).status, 0);
-    assert!(died.elapsed() >= Duration::from_secs(2), "the lock did not rest: {:?}", died.elapsed());
+    assert!(died.elapsed() >= Duration::from_secs(2), "the lock delay was too short: {:?}", died.elapsed());
 }

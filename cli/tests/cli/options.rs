@@ -134,6 +134,22 @@ fn the_address_comes_in_four_ways() {
 }
 
 #[test]
+fn what_the_file_requires_must_be_promised() {
+    let site = Site::new();
+    let demanding = |needs: &str| {
+        let text = format!("url = \"{}\"\nrequire = [{needs}]\n", site.url());
+        std::fs::write(site.path("lockwell.toml"), text).unwrap();
+        site.finish(&["run", "--config", "lockwell.toml", "a", "--", "touch", "ran"])
+    };
+    demanding("\"fencing\", \"across-hosts\"")
+        .complains(64, "sqlite: unsupported: this backend does not promise: across-hosts");
+    demanding("\"speed\"").complains(64, "expected one of `shared`, ");
+    assert!(!site.path("ran").exists());
+    assert_eq!(demanding("\"fencing\"").status, 0);
+    assert!(site.path("ran").exists());
+}
+
+#[test]
 fn a_relative_file_is_told() {
     let site = Site::new();
     let run = finish(site.lockwell(&["run", "a", "--", "true"]).env("LOCKWELL_URL", "sqlite://locks.db"));
@@ -142,6 +158,9 @@ fn a_relative_file_is_told() {
     let quiet =
         finish(site.lockwell(&["run", "-q", "a", "--", "true"]).env("LOCKWELL_URL", "sqlite://locks.db"));
     assert_eq!((quiet.status, quiet.err.as_str()), (0, ""));
+    let doctor = finish(site.lockwell(&["doctor"]).env("LOCKWELL_URL", "sqlite://locks.db"));
+    let whole = format!("sqlite://{}", site.path("locks.db").display());
+    assert!(doctor.out.lines().next().is_some_and(|line| line.contains(&whole)), "{doctor:?}");
 }
 
 #[test]

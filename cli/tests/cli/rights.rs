@@ -81,7 +81,7 @@ fn users_of_a_group_share_a_file_that_was_made_for_it() {
         assert_eq!((run.status, run.err.as_str()), (0, ""));
     }
     let refused = shared.run(STRANGER, STRANGER);
-    refused.complains(70, "may this user open it");
+    refused.complains(77, "this user may not open the database file");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Group, Running, Site, block_on, is_alive, wait_until};
+use crate::support::{Group, Running, Site, block_on, is_alive, is_stopped, wait_until};
 
 #[test]
 fn signals_are_passed_on() {
@@ -111,15 +111,10 @@ fn a_stopped_lockwell_stops_its_command() {
     let script = "echo $$ > pid; exec sleep 60";
     let mut run = Running::start(&mut site.lockwell(&["run", "--ttl", "30s", "a", "--", "sh", "-c", script]));
     let command = Group::of(&site.wait_for_file("pid"));
-    let state = |pid: rustix::process::Pid| {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next())
-    };
     run.signal(Signal::TSTP);
-    wait_until("both stopped", || state(run.pid()) == Some('T') && state(command.0) == Some('T'));
+    wait_until("both stopped", || is_stopped(run.pid()) && is_stopped(command.0));
     run.signal(Signal::CONT);
-    wait_until("the command goes on", || state(command.0) != Some('T'));
+    wait_until("the command goes on", || !is_stopped(command.0));
     assert!(run.is_running());
     run.signal(Signal::TERM);
     assert_eq!(run.finish().status, 143);

@@ -208,6 +208,16 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
     }
 }
 
+/// What the system says of a process after its name: the state, the parent, the group.
+pub(crate) fn stat(pid: Pid) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    text.rsplit(')').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+pub(crate) fn is_stopped(pid: Pid) -> bool {
+    stat(pid).first().is_some_and(|state| state == "T")
+}
+
 #[track_caller]
 pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
     wait_for(TIMEOUT, what, done);

@@ -5,22 +5,40 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 
 use pty_process::blocking::{Command, Pty, open};
+use rustix::process::Pid;
+use rustix::termios::{InputModes, LocalModes, OutputModes, tcgetattr, tcgetpgrp};
 
 use crate::support::{Site, pid_of, wait_until};
 
-/// `lockwell` on a terminal of its own.
-struct OnTerminal {
+const LOCKWELL: &str = env!("CARGO_BIN_EXE_lockwell");
+
+/// A program on a terminal of its own. Its output is what the terminal shows.
+pub(crate) struct OnTerminal {
     pty: Arc<Pty>,
     child: Child,
     shown: Arc<Mutex<String>>,
 }
 
 impl OnTerminal {
+    /// Starts `lockwell`.
     fn start(site: &Site, args: &[&str]) -> Self {
+        Self::program(site, LOCKWELL, args)
+    }
+
+    /// Starts a shell that controls jobs. It finds lockwell as `$LOCKWELL`.
+    pub(crate) fn shell(site: &Site) -> Self {
+        let shell = Self::program(site, "sh", &["-i"]);
+        // An editor of command lines would change the settings of the terminal. What is typed is shown as well, but with quotes.
+        shell.types("set +o emacs +o vi; echo 'it is' ready\n");
+        shell.shows("it is ready");
+        shell
+    }
+
+    fn program(site: &Site, program: &str, args: &[&str]) -> Self {
         let (pty, pts) = open().unwrap();
-        let command = Command::new(env!("CARGO_BIN_EXE_lockwell")).args(args).current_dir(site.path(""));
-        let command =
-            command.env("LOCKWELL_URL", site.url()).env_remove("RUST_LOG").env_remove("LOCKWELL_HELD");
+        let command = Command::new(program).args(args).current_dir(site.path(""));
+        let command = command.env("LOCKWELL_URL", site.url()).env("LOCKWELL", LOCKWELL);
+        let command = command.env_remove("RUST_LOG").env_remove("LOCKWELL_HELD").env_remove("ENV");
         let child = command.spawn(pts).unwrap();
         let (pty, shown) = (Arc::new(pty), Arc::new(Mutex::new(String::new())));
         let (reader, text) = (Arc::clone(&pty), Arc::clone(&shown));
@@ -34,12 +52,27 @@ impl OnTerminal {
         Self { pty, child, shown }
     }
 
-    fn types(&self, keys: &str) {
+    pub(crate) fn types(&self, keys: &str) {
         (&*self.pty).write_all(keys.as_bytes()).unwrap();
     }
 
-    fn shows(&self, part: &str) {
+    pub(crate) fn shows(&self, part: &str) {
         wait_until(part, || self.shown.lock().unwrap().contains(part));
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        pid_of(self.child.id())
+    }
+
+    /// The process group that may read from the terminal. The group of a shell has the number of the shell.
+    pub(crate) fn foreground(&self) -> Pid {
+        tcgetpgrp(&*self.pty).unwrap()
+    }
+
+    /// How the terminal treats what is typed and shown.
+    pub(crate) fn settings(&self) -> (InputModes, OutputModes, LocalModes) {
+        let settings = tcgetattr(&*self.pty).unwrap();
+        (settings.input_modes, settings.output_modes, settings.local_modes)
     }
 
     fn finish(&mut self) -> i32 {

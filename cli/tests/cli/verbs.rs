@@ -36,7 +36,7 @@ fn a_lock_is_taken_for_a_time_and_given_back() {
     assert_eq!(site.finish(&["run", "--no-wait", "orders/42 ü", "--", "true"]).status, 0);
     // It is over, and must not free the lock of another.
     let holder = site.holder("orders/42 ü", &[]);
-    site.finish(&["release", handle]).complains(76, "held no longer");
+    site.finish(&["release", handle]).complains(76, "not held any more");
     site.finish(&["run", "--no-wait", "orders/42 ü", "--", "true"]).complains(75, "is held by");
     site.end(holder);
     site.finish(&["release", "orders/42"]).complains(64, "no handle");
@@ -54,7 +54,7 @@ fn a_lock_that_was_taken_ends_by_itself() {
     );
     assert_eq!(site.finish(&["run", "--wait", "10s", "a", "--", "true"]).status, 0);
     assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
-    site.finish(&["release", report["handle"].as_str().unwrap()]).complains(76, "held no longer");
+    site.finish(&["release", report["handle"].as_str().unwrap()]).complains(76, "not held any more");
     site.finish(&["acquire", "--for", "1ms", "a"]).complains(64, "--for must be between");
 }
 

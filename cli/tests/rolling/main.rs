@@ -29,7 +29,7 @@ const READ: &str = "n=$(cat count); sleep 0.01; test \"$n\" = \"$(cat count)\" |
 const TIMES: usize = 8;
 
 /// When a waiter has the lock at the latest after its holder has released it. It is the time after which a waiter that shows no
-/// sign of life is passed over, and something for a busy machine.
+/// heartbeat is passed over, and something for a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 /// How long a holder that died keeps others out.
