@@ -175,7 +175,7 @@ impl RunArgs {
         plan.with_parties(&self.parties.iter().map(|number| usize::from(*number)).collect::<Vec<_>>())
     }
 
-    /// Whether recipes that are no good are measured beside ours.
+    /// Whether common but faulty recipes are measured as well.
     pub(crate) fn contrasts(&self) -> bool {
         self.contrast || self.full
     }

@@ -1,4 +1,4 @@
-//! `compare-bench diff`: what changed between two runs, as far as their intervals tell.
+//! `compare-bench diff`: what changed between two runs, as far as their intervals show.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
 use crate::view::rank::overlap;
 
-/// What two intervals say.
+/// The comparison of two intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Comparison {
     Better,
     /// They overlap, and both are narrow.
     Same,
@@ -23,7 +23,7 @@ enum Verdict {
     CannotTell,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Better => "better",
@@ -46,10 +46,10 @@ struct Change {
     after: Option<Interval>,
     /// How much worse it became: 1.1 is 10 % slower, or 10 % fewer.
     worse_by: Option<f64>,
-    verdict: Verdict,
+    comparison: Comparison,
 }
 
-/// Shows the changes. Whether none is worse by more than is allowed.
+/// Prints the changes. Returns whether none is worse by more than is allowed.
 pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     if let Some(reason) = differs(&before, &after)
@@ -112,7 +112,8 @@ fn change(old: &Measurement, new: &Measurement) -> Change {
         before,
         after,
         worse_by: both.and_then(|(before, after)| worse_by(old.quantity, before, after)),
-        verdict: both.map_or(Verdict::CannotTell, |(before, after)| verdict(old.quantity, before, after)),
+        comparison: both
+            .map_or(Comparison::CannotTell, |(before, after)| comparison(old.quantity, before, after)),
     }
 }
 
@@ -130,20 +131,20 @@ fn worse_by(quantity: Quantity, before: Interval, after: Interval) -> Option<f64
     (good > 0.0).then(|| bad / good)
 }
 
-fn verdict(quantity: Quantity, before: Interval, after: Interval) -> Verdict {
+fn comparison(quantity: Quantity, before: Interval, after: Interval) -> Comparison {
     let is_less = after.median < before.median;
     match (overlap(before, after), quantity) {
-        (true, _) if before.is_precise() && after.is_precise() => Verdict::Same,
-        (true, _) => Verdict::CannotTell,
-        (false, Quantity::LatencyUs | Quantity::CpuUs) if is_less => Verdict::Better,
-        (false, Quantity::PerSecond) if !is_less => Verdict::Better,
-        (false, _) => Verdict::Worse,
+        (true, _) if before.is_precise() && after.is_precise() => Comparison::Same,
+        (true, _) => Comparison::CannotTell,
+        (false, Quantity::LatencyUs | Quantity::CpuUs) if is_less => Comparison::Better,
+        (false, Quantity::PerSecond) if !is_less => Comparison::Better,
+        (false, _) => Comparison::Worse,
     }
 }
 
 impl Change {
     fn fails(&self, limit: f64) -> bool {
-        self.verdict == Verdict::Worse && self.worse_by.is_some_and(|times| times > 1.0 + limit)
+        self.comparison == Comparison::Worse && self.worse_by.is_some_and(|times| times > 1.0 + limit)
     }
 }
 
@@ -158,7 +159,7 @@ fn table(changes: &[Change]) -> String {
             .map_or_else(|| "-".to_owned(), |times| format!("{:+.1} %", (times - 1.0) * 100.0));
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         table.add_row(vec![
-            Cell::new(change.verdict),
+            Cell::new(change.comparison),
             Cell::new(&change.backend),
             Cell::new(format!("{}, {}", change.workload, change.case)),
             right(shown(change.before)),
@@ -180,14 +181,14 @@ mod tests {
 
     #[test]
     fn the_intervals_decide() {
-        let latency = |before, after| verdict(Quantity::LatencyUs, before, after);
-        assert_eq!(latency(between(1.0, 1.1), between(1.2, 1.3)), Verdict::Worse);
-        assert_eq!(latency(between(1.2, 1.3), between(1.0, 1.1)), Verdict::Better);
-        assert_eq!(latency(between(1.0, 1.1), between(1.05, 1.15)), Verdict::Same);
-        assert_eq!(latency(between(1.0, 1.1), between(0.5, 1.5)), Verdict::CannotTell);
-        let rate = |before, after| verdict(Quantity::PerSecond, before, after);
-        assert_eq!(rate(between(1.0, 1.1), between(1.2, 1.3)), Verdict::Better);
-        assert_eq!(rate(between(1.2, 1.3), between(1.0, 1.1)), Verdict::Worse);
+        let latency = |before, after| comparison(Quantity::LatencyUs, before, after);
+        assert_eq!(latency(between(1.0, 1.1), between(1.2, 1.3)), Comparison::Worse);
+        assert_eq!(latency(between(1.2, 1.3), between(1.0, 1.1)), Comparison::Better);
+        assert_eq!(latency(between(1.0, 1.1), between(1.05, 1.15)), Comparison::Same);
+        assert_eq!(latency(between(1.0, 1.1), between(0.5, 1.5)), Comparison::CannotTell);
+        let rate = |before, after| comparison(Quantity::PerSecond, before, after);
+        assert_eq!(rate(between(1.0, 1.1), between(1.2, 1.3)), Comparison::Better);
+        assert_eq!(rate(between(1.2, 1.3), between(1.0, 1.1)), Comparison::Worse);
     }
 
     #[test]
@@ -196,10 +197,10 @@ mod tests {
         let new = old.clone();
         assert!(!change(&old, &new).fails(0.0));
         old.ratio = Some(between(1.3, 1.4));
-        assert_eq!(change(&old, &new).verdict, Verdict::Worse);
+        assert_eq!(change(&old, &new).comparison, Comparison::Worse);
         assert!(change(&old, &new).fails(0.05) && !change(&old, &new).fails(0.2), "11 % worse");
         old.ratio = None;
-        assert_eq!(change(&old, &new).verdict, Verdict::CannotTell);
+        assert_eq!(change(&old, &new).comparison, Comparison::CannotTell);
         assert!(!change(&old, &new).fails(0.0));
     }
 

@@ -30,7 +30,7 @@ const VIOLATION: u8 = 2;
 
 /// The whole program: it reads the arguments of this process, does what they say, and returns the exit status.
 ///
-/// It starts the same program again for the processes that fight for locks, with arguments of their own. So it must be the first thing
+/// It starts the same program again for the processes that contend for locks, with arguments of their own. So it must be the first thing
 /// that `main` does, on a runtime with several threads.
 pub async fn run() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -119,7 +119,7 @@ fn list() {
     for library in peer::ALL.iter().filter(|library| !library.is_contrast()) {
         println!("  {:<16} for {}", library.name, library.schemes.join(", "));
     }
-    println!("recipes that are no good, with --contrast:");
+    println!("common but faulty recipes, with --contrast:");
     for library in peer::ALL.iter().filter(|library| library.is_contrast()) {
         println!("  {:<16} for {}", library.name, library.schemes.join(", "));
     }

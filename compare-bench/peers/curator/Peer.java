@@ -67,8 +67,8 @@ public class Peer {
                 case "cycles":
                     say(peer.cycles(words[1], tasks, Long.parseLong(words[3])));
                     break;
-                case "fight":
-                    say(peer.fight(words[1], tasks, Long.parseLong(words[3]), Long.parseLong(words[4])));
+                case "contend":
+                    say(peer.contend(words[1], tasks, Long.parseLong(words[3]), Long.parseLong(words[4])));
                     break;
                 default:
                     throw new IllegalArgumentException("what is " + order + "?");
@@ -95,7 +95,7 @@ public class Peer {
     }
 
     /** All tasks on one name. A turn is [task, asked, acquired, released]. */
-    private String fight(String name, int tasks, long hold, long until) throws Exception {
+    private String contend(String name, int tasks, long hold, long until) throws Exception {
         Done turns = together(tasks, task -> {
             // With one object for all, a release would wake all threads that wait here.
             InterProcessMutex lock = lock(name);

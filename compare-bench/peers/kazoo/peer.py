@@ -63,7 +63,7 @@ def cycles(client, name, tasks, length):
     return {"latencies_ns": latencies, "elapsed_ns": elapsed}
 
 
-def fight(client, name, tasks, hold, until):
+def contend(client, name, tasks, hold, until):
     """All tasks on one name. A turn is [task, asked, acquired, released]."""
 
     def work(task):
@@ -93,7 +93,7 @@ def serve():
     say({"name": "kazoo", "version": kazoo.__version__, "setup": SETUP, "now": now()})
     for order in sys.stdin:
         what, name, *numbers = order.split()
-        work = {"cycles": cycles, "fight": fight}[what]
+        work = {"cycles": cycles, "contend": contend}[what]
         say(work(client, name, *map(int, numbers)))
 
 

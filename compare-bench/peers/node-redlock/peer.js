@@ -38,7 +38,7 @@ async function cycles(redlock, name, tasks, length) {
 }
 
 // All tasks on one name. A turn is [task, asked, acquired, released].
-async function fight(redlock, name, tasks, hold, until) {
+async function contend(redlock, name, tasks, hold, until) {
   const turns = [];
   const one = async (task) => {
     for (;;) {
@@ -68,7 +68,7 @@ async function serve() {
     const [what, name, ...numbers] = order.split(" ");
     // What is longer than a number can tell exactly is a time, and stays text.
     if (what === "cycles") say(await cycles(redlock, `compare_peers/${name}`, Number(numbers[0]), numbers[1]));
-    else say(await fight(redlock, `compare_peers/${name}`, Number(numbers[0]), Number(numbers[1]), numbers[2]));
+    else say(await contend(redlock, `compare_peers/${name}`, Number(numbers[0]), Number(numbers[1]), numbers[2]));
   }
   clients.forEach((client) => client.disconnect());
 }

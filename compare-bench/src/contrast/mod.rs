@@ -1,7 +1,6 @@
-//! Recipes for locks that are often seen and are no good, to be measured beside ours: as processes of this program that take the orders
-//! of the peers.
+//! Common but faulty recipes for locks, which are measured as well: as processes of this program that take the orders of the peers.
 //!
-//! They are written as they are found, and not improved.
+//! They are written as they are usually found, without improvements.
 
 mod legacy_setnx;
 mod naive_node;
@@ -76,15 +75,15 @@ async fn serve(name: &str) -> Result<()> {
     answer(&json!({ "name": name, "version": version, "setup": recipe.setup(), "now": nanos() }))?;
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
-        let bad = || Error::failed(format!("a recipe was told {order:?}"));
+        let bad = || Error::failed(format!("a recipe got the order {order:?}"));
         let words: Vec<_> = order.split(' ').collect();
         let number =
             |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).ok_or_else(bad);
         let tasks = usize::try_from(number(2)?).map_err(|_| bad())?;
         let done = match words[..] {
             ["cycles", name, ..] => alone(recipe, name, tasks, Duration::from_nanos(number(3)?)).await,
-            ["fight", name, ..] => {
-                fight(recipe, name, tasks, Duration::from_nanos(number(3)?), number(4)?).await
+            ["contend", name, ..] => {
+                contend(recipe, name, tasks, Duration::from_nanos(number(3)?), number(4)?).await
             }
             _ => Err(bad()),
         };
@@ -111,7 +110,7 @@ async fn alone(recipe: &'static dyn Recipe, name: &str, tasks: usize, length: Du
 }
 
 /// All tasks on one name. A turn is `[task, asked, acquired, released]`.
-async fn fight(
+async fn contend(
     recipe: &'static dyn Recipe,
     name: &str,
     tasks: usize,

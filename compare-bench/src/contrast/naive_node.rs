@@ -1,4 +1,4 @@
-//! One ephemeral node, and everybody who waits watches it: the herd.
+//! One ephemeral node that all waiters watch: the herd.
 
 use std::time::Duration;
 

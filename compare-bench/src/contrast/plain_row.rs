@@ -1,4 +1,4 @@
-//! A row that is inserted by whoever has the lock, and deleted by its release.
+//! A row that the holder inserts, and deletes when it releases.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::measure::floor::{mysql, postgres};
 const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS lockwell_compare_contrast (name VARCHAR(255) NOT NULL PRIMARY KEY)";
 
-/// Between two looks of those who wait.
+/// The pause between two polls of a waiter.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One connection, which serves one statement at a time.

@@ -15,9 +15,9 @@ const PROMISES: [(&str, &str); 10] = [
     ("failover_safe", "a failover grants nothing twice"),
     ("durable", "survives a restart of the server"),
     ("fifo", "waiters in order"),
-    ("push", "waiters are told"),
+    ("push", "waiters are notified"),
     ("herd_free", "a release does not wake all waiters"),
-    ("loss_push", "the server tells of a loss"),
+    ("loss_push", "the server notifies of a loss"),
     ("shared", "readers and writers"),
     ("permits", "semaphores"),
 ];
@@ -48,7 +48,7 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
         return html! { p.absent { "Not measured: no backend could be reached." } };
     }
     html! {
-        p { "As each backend promises to its clients. The last column is what it did when something failed: "
+        p { "As each backend promises to its clients. The last column shows what it did under faults: "
             a href="#faults" { "step by step" } "." }
         div.wide { table {
             thead { tr {
@@ -93,7 +93,7 @@ pub(crate) fn libraries(runs: &[Report]) -> Markup {
         return html! { p.absent { "Not measured: --peers measures other libraries beside lockwell." } };
     }
     html! {
-        p { "They do the same work in the same rounds. Their figures stand beside ours in each table." }
+        p { "They do the same work, in turns with lockwell. Their figures are in the same tables." }
         div.wide { table {
             thead { tr {
                 th { "library" } th { "on" } th { "version" } th { "set up" } th.n { "two at once" } th { "error" }

@@ -16,7 +16,7 @@ const ROW: u32 = 44;
 const AROUND: u32 = 90;
 
 /// One box.
-pub(crate) struct Sheaf {
+pub(crate) struct BoxGroup {
     pub(crate) name: String,
     pub(crate) color: usize,
     /// In microseconds.
@@ -40,23 +40,23 @@ pub(crate) fn quarters(times: &[f64]) -> Option<[f64; 5]> {
 }
 
 /// The picture, or nothing where there is nothing to draw.
-pub(crate) fn draw(title: &str, sheaves: &[Sheaf]) -> Result<Option<String>> {
-    let values = sheaves.iter().flat_map(|sheaf| sheaf.times.iter().chain(&sheaf.bound));
-    let places: Vec<f64> = values.filter_map(|value| Scale::Log.place(*value)).collect();
-    if places.is_empty() {
+pub(crate) fn draw(title: &str, groups: &[BoxGroup]) -> Result<Option<String>> {
+    let values = groups.iter().flat_map(|box_group| box_group.times.iter().chain(&box_group.bound));
+    let positions: Vec<f64> = values.filter_map(|value| Scale::Log.position(*value)).collect();
+    if positions.is_empty() {
         return Ok(None);
     }
     let mut text = String::new();
-    chart(&mut text, sheaves, &places).map_err(Error::failed)?;
+    chart(&mut text, groups, &positions).map_err(Error::failed)?;
     Ok(Some(labelled(&text, title)))
 }
 
-fn chart(text: &mut String, sheaves: &[Sheaf], places: &[f64]) -> Result<(), String> {
-    let rows = u32::try_from(sheaves.len()).unwrap_or(u32::MAX);
+fn chart(text: &mut String, groups: &[BoxGroup], positions: &[f64]) -> Result<(), String> {
+    let rows = u32::try_from(groups.len()).unwrap_or(u32::MAX);
     let area = SVGBackend::with_string(text, (WIDTH, rows * ROW + AROUND)).into_drawing_area();
-    let (low, high, marks) = Scale::Log.range(places);
-    let told = |error: DrawingAreaErrorKind<_>| error.to_string();
-    let names: Vec<String> = sheaves.iter().map(|sheaf| sheaf.name.clone()).collect();
+    let (low, high, marks) = Scale::Log.range(positions);
+    let to_text = |error: DrawingAreaErrorKind<_>| error.to_string();
+    let names: Vec<String> = groups.iter().map(|box_group| box_group.name.clone()).collect();
     let mut chart = rows::chart(
         &area,
         RowChart {
@@ -68,13 +68,13 @@ fn chart(text: &mut String, sheaves: &[Sheaf], places: &[f64]) -> Result<(), Str
             names: &names,
         },
     )?;
-    for (number, sheaf) in sheaves.iter().enumerate() {
+    for (number, box_group) in groups.iter().enumerate() {
         let row = middle(number);
-        let color = PALETTE[sheaf.color % PALETTE.len()];
+        let color = PALETTE[box_group.color % PALETTE.len()];
         let line = color.stroke_width(2);
         let path = |points: Vec<(f64, f64)>| PathElement::new(points, line);
-        if let Some(quarters) = quarters(&sheaf.times) {
-            let at = quarters.map(|time| Scale::Log.place(time).unwrap_or(low));
+        if let Some(quarters) = quarters(&box_group.times) {
+            let at = quarters.map(|time| Scale::Log.position(time).unwrap_or(low));
             let [least, first, median, third, most] = at;
             let (above, below) = (row - 0.22, row + 0.22);
             let corners = vec![(first, above), (third, above), (third, below), (first, below)];
@@ -84,19 +84,19 @@ fn chart(text: &mut String, sheaves: &[Sheaf], places: &[f64]) -> Result<(), Str
                 path(vec![(first, above), (third, above), (third, below), (first, below), (first, above)]),
                 path(vec![(median, above), (median, below)]),
             ];
-            chart.draw_series([Polygon::new(corners, color.mix(0.2).filled())]).map_err(told)?;
-            chart.draw_series(parts).map_err(told)?;
-            let points = sheaf.times.iter().filter_map(|time| Some((Scale::Log.place(*time)?, row)));
-            chart.draw_series(points.map(|point| Circle::new(point, 2, color.filled()))).map_err(told)?;
+            chart.draw_series([Polygon::new(corners, color.mix(0.2).filled())]).map_err(to_text)?;
+            chart.draw_series(parts).map_err(to_text)?;
+            let points = box_group.times.iter().filter_map(|time| Some((Scale::Log.position(*time)?, row)));
+            chart.draw_series(points.map(|point| Circle::new(point, 2, color.filled()))).map_err(to_text)?;
         }
-        if let Some(bound) = sheaf.bound.and_then(|bound| Scale::Log.place(bound)) {
+        if let Some(bound) = box_group.bound.and_then(|bound| Scale::Log.position(bound)) {
             // Nearly black, which the style sheet turns into the colour of the text.
             let ends =
                 PathElement::new(vec![(bound, row - 0.4), (bound, row + 0.4)], PALETTE[6].stroke_width(3));
-            chart.draw_series([ends]).map_err(told)?;
+            chart.draw_series([ends]).map_err(to_text)?;
         }
     }
-    area.present().map_err(told)
+    area.present().map_err(to_text)
 }
 
 #[cfg(test)]
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn each_box_has_its_name_and_its_bound() {
-        let sheaf = |name: &str, bound| Sheaf {
+        let box_group = |name: &str, bound| BoxGroup {
             name: name.to_owned(),
             color: 1,
             times: vec![3e6, 3.5e6, 4e6, 4.4e6],
             bound,
         };
-        let sheaves = [sheaf("redis", Some(5e6)), sheaf("a < b", None)];
-        let svg = draw("The holder & more", &sheaves).unwrap().unwrap();
+        let groups = [box_group("redis", Some(5e6)), box_group("a < b", None)];
+        let svg = draw("The holder & more", &groups).unwrap().unwrap();
         for expected in ["redis", "a &lt; b", "The holder &amp; more", "5.00 s", "from the fault", "#010101"]
         {
             assert!(svg.contains(expected), "{expected} in {svg}");

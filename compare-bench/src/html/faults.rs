@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
-use crate::html::boxes::{self, Sheaf};
+use crate::html::boxes::{self, BoxGroup};
 use crate::html::figures::{as_size, color_of, figure};
 use crate::html::plot::{Axis, Scale, Series};
 use crate::record::{Holding, Report};
@@ -15,18 +15,18 @@ pub(crate) fn recovery(question: &Question) -> Result<Vec<Markup>> {
 }
 
 fn one(group: &Group) -> Result<Option<Markup>> {
-    let sheaf = |line: &crate::view::Line| {
+    let box_group = |line: &crate::view::Line| {
         let recovery = line.recovery.as_ref()?;
-        Some(Sheaf {
+        Some(BoxGroup {
             name: line.who.clone(),
             color: color_of(&line.backend),
             times: recovery.times_us.clone(),
             bound: recovery.bound_us,
         })
     };
-    let sheaves: Vec<Sheaf> = group.lines.iter().filter_map(sheaf).collect();
+    let groups: Vec<BoxGroup> = group.lines.iter().filter_map(box_group).collect();
     let title = format!("{}: from the fault to the next grant", group.title);
-    let Some(svg) = boxes::draw(&title, &sheaves)? else { return Ok(None) };
+    let Some(svg) = boxes::draw(&title, &groups)? else { return Ok(None) };
     Ok(Some(html! {
         figure {
             figcaption {

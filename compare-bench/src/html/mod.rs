@@ -116,7 +116,7 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
 fn survived(faults: &[Results]) -> Result<Markup> {
     if faults.is_empty() {
         return Ok(absent(
-            "compare-bench faults writes a file for this section, which render takes beside the others",
+            "compare-bench faults writes a file for this section; pass it to render with the others",
         ));
     }
     let each: Vec<Markup> = faults.iter().map(survival::section).collect::<Result<_>>()?;
@@ -136,7 +136,7 @@ fn answer(runs: &[Report], questions: &[Question]) -> Markup {
             p { "Among the backends of lockwell, by the figures of this report alone:" }
             ul { @for answer in &answers { li { (answer.text) " " a href={ "#" (answer.figures) } { "Figures" } } } }
         }
-        p { "Speed is not all: " a href="#guarantees" { "what each guarantees" } " comes first." }
+        p { "Speed is not everything: " a href="#guarantees" { "what each guarantees" } " comes first." }
         h3 { "What was not measured" }
         ul { @for line in answer::not_measured(runs) { li { (line) } } }
     }
@@ -150,7 +150,7 @@ fn network(runs: &[Report], free: Option<&Question>, slow: Option<&Question>) ->
     Ok(html! {
         p { "The slope of a line is the number of round trips." }
         @for figure in &figures { (figure) }
-        @if figures.is_empty() { p.faint { "A line takes runs with several delays." } }
+        @if figures.is_empty() { p.faint { "A line needs runs with several delays." } }
         @if let Some(slow) = slow { p { (slow.what) } (tables::groups(slow)) }
     })
 }
@@ -162,7 +162,7 @@ fn herd(runs: &[Report], server: Option<&Question>) -> Result<Markup> {
     let results: Vec<_> = runs.iter().flat_map(|run| &run.results).collect();
     let figures = figures::herd(&results)?;
     Ok(html! {
-        p { "A lock that wakes all who wait makes each of them ask again: the herd. " (question.what) }
+        p { "A release that wakes all waiters makes each of them ask again: the herd. " (question.what) }
         @for figure in &figures { (figure) }
         (tables::groups(question))
     })

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 
 use crate::error::{Error, Result};
 
-/// Okabe and Ito's palette, which those who see few colours can tell apart; grey instead of its yellow, which paper swallows. The
+/// Okabe and Ito's palette, which people with colour blindness can distinguish; grey instead of its yellow, which paper swallows. The
 /// style sheet turns what is nearly black into the colour of the text.
 pub(super) const PALETTE: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
@@ -68,7 +68,7 @@ pub(crate) fn color(number: usize) -> String {
 
 impl Scale {
     /// Where a value lies. Zero has no place on a logarithmic axis.
-    pub(super) fn place(self, value: f64) -> Option<f64> {
+    pub(super) fn position(self, value: f64) -> Option<f64> {
         let place = match self {
             Self::Linear => value,
             Self::Log => value.log10(),
@@ -168,11 +168,11 @@ struct Placed<'a> {
 
 impl<'a> Placed<'a> {
     fn of(series: &'a Series, x: Scale, y: Scale) -> Self {
-        let place = |(a, b): (f64, f64)| Some((x.place(a)?, y.place(b)?));
-        let there = series.band.iter().filter_map(|(at, low, _)| place((*at, *low)));
-        let back = series.band.iter().rev().filter_map(|(at, _, high)| place((*at, *high)));
+        let position = |(a, b): (f64, f64)| Some((x.position(a)?, y.position(b)?));
+        let there = series.band.iter().filter_map(|(at, low, _)| position((*at, *low)));
+        let back = series.band.iter().rev().filter_map(|(at, _, high)| position((*at, *high)));
         Self {
-            points: series.points.iter().copied().filter_map(place).collect(),
+            points: series.points.iter().copied().filter_map(position).collect(),
             outline: there.chain(back).collect(),
             series,
         }

@@ -26,14 +26,14 @@ pub(super) fn chart<'a, 'b>(
     area: &'a DrawingArea<SVGBackend<'b>, Shift>,
     RowChart { room, x, x_title, y_title, x_label, names }: RowChart<'_>,
 ) -> Result<ChartContext<'a, SVGBackend<'b>, Cartesian2d<Marked, Rows>>, String> {
-    let told = |error: DrawingAreaErrorKind<_>| error.to_string();
+    let to_text = |error: DrawingAreaErrorKind<_>| error.to_string();
     let mut chart = ChartBuilder::on(area)
         .margin(8)
         .margin_right(24)
         .x_label_area_size(room.0)
         .y_label_area_size(room.1)
         .build_cartesian_2d(x, Rows(names.len()))
-        .map_err(told)?;
+        .map_err(to_text)?;
     let name = |row: &f64| {
         let found = names.iter().enumerate().find(|(number, _)| (middle(*number) - row).abs() < 0.1);
         found.map_or_else(String::new, |(_, name)| name.clone())
@@ -50,11 +50,11 @@ pub(super) fn chart<'a, 'b>(
         .x_label_formatter(&x_label)
         .y_label_formatter(&name)
         .draw()
-        .map_err(told)?;
+        .map_err(to_text)?;
     Ok(chart)
 }
 
-/// An axis with so many rows, from above.
+/// An axis with this number of rows, from above.
 pub(super) struct Rows(usize);
 
 impl Ranged for Rows {

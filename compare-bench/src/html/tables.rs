@@ -66,7 +66,7 @@ pub(crate) fn filter_style(runs: &[Report]) -> String {
 pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
     let conditions = conditions(runs);
     html! {
-        p { "How many times as long as the best, or how many times as few: 1.0 is the best of a column. Ties are in the tables below." }
+        p { "Each figure divided by the best of its column, which is 1.0: how many times slower. Ties are in the tables below." }
         p.filters {
             @for (number, one) in conditions.iter().enumerate() {
                 label { input type="checkbox" id={ "show-c" (number) } checked; " " (show::conditions(one)) }

@@ -76,7 +76,7 @@ fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64
     let (_, _, marks) = Scale::Linear.range(&[ends.0, ends.1]);
     let marks = marks.into_iter().filter(|mark| (ends.0..=ends.1).contains(mark)).collect();
     let area = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
-    let told = |error: DrawingAreaErrorKind<_>| error.to_string();
+    let to_text = |error: DrawingAreaErrorKind<_>| error.to_string();
     let mut chart = rows::chart(
         &area,
         RowChart {
@@ -99,29 +99,31 @@ fn chart(text: &mut String, excerpt: &Excerpt, happened: &[Happened], began: u64
     let since = |nanos: u64| seconds(nanos.saturating_sub(began) / 1000);
     let faults =
         happened.iter().filter_map(|one| area_of(&row_of(one), (since(one.from), since(one.until)), 0.46));
-    chart.draw_series(faults.map(|area| Polygon::new(area, PALETTE[7].mix(0.4).filled()))).map_err(told)?;
+    chart
+        .draw_series(faults.map(|area| Polygon::new(area, PALETTE[7].mix(0.4).filled())))
+        .map_err(to_text)?;
     for (number, hold) in excerpt.holds.iter().enumerate() {
         let span = (seconds(hold.from), seconds(hold.until));
         // Neighbours differ in strength, so that it shows where one ends and the next begins.
         let strength = if number % 2 == 0 { 0.9 } else { 0.55 };
         let area = area_of(&worker_row(hold.worker), span, 0.26);
         let shape = area.map(|area| Polygon::new(area, PALETTE[0].mix(strength).filled()));
-        chart.draw_series(shape).map_err(told)?;
+        chart.draw_series(shape).map_err(to_text)?;
     }
     for &(from, until) in &excerpt.overlaps {
         let both = excerpt.holds.iter().filter(|hold| hold.from < until && hold.until > from);
         for hold in both {
             let area = area_of(&worker_row(hold.worker), (seconds(from), seconds(until)), 0.34);
             let shape = area.map(|area| Polygon::new(area, PALETTE[1].filled()));
-            chart.draw_series(shape).map_err(told)?;
+            chart.draw_series(shape).map_err(to_text)?;
         }
     }
     let dots = excerpt.refused.iter().filter_map(|(worker, at)| {
         let row = names.iter().position(|other| *other == worker_row(*worker))?;
         Some(Circle::new((seconds(*at), middle(row) - 0.3), 4, PALETTE[6].filled()))
     });
-    chart.draw_series(dots).map_err(told)?;
-    area.present().map_err(told)
+    chart.draw_series(dots).map_err(to_text)?;
+    area.present().map_err(to_text)
 }
 
 #[cfg(test)]

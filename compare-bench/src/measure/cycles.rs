@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::error::Result;
 use crate::measure::stats::Sample;
 
-/// One cycle after the other for so long.
+/// One cycle after the other for this time.
 pub(crate) async fn cycles<F>(length: Duration, mut cycle: impl FnMut() -> F) -> Result<Sample>
 where
     F: Future<Output = Result<()>>,

@@ -45,7 +45,7 @@ pub(crate) struct Handing {
     pub(crate) shares: Vec<u64>,
     /// Jain's index of the shares: 1 is fair, 1/n is one party taking everything.
     pub(crate) jain: f64,
-    /// From a release to the turn of whoever had waited longest.
+    /// From a release to the turn of the party that had waited longest.
     pub(crate) to_the_first_us: Spread,
     /// From asking to having.
     pub(crate) wait_us: Spread,
@@ -115,7 +115,7 @@ impl History {
         sample
     }
 
-    /// The time from a release to the turn of whoever had then waited longest. Where a lock serves in order it is that of
+    /// The time from a release to the turn of the party that had then waited longest. Where a lock serves in order it is that of
     /// [`handovers`](Self::handovers); where others may barge in, it shows what that costs the one in front.
     pub(crate) fn to_the_first(&self) -> Sample {
         let mut asking: Vec<usize> = (0..self.turns.len()).collect();

@@ -55,7 +55,7 @@ impl Interval {
 }
 
 impl Interval {
-    /// Whether it is so narrow that more rounds would not tell more.
+    /// Whether it is so narrow that more rounds are not needed.
     pub(crate) fn is_precise(self) -> bool {
         let slack = PRECISE * self.median.abs();
         self.median - self.low <= slack && self.high - self.median <= slack

@@ -21,7 +21,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Of this case, which may take so long.
+    /// For this case, which may take this time.
     pub(crate) fn new(rounds: Rounds, time: Duration, progress: &Progress) -> Self {
         let (began, progress) = (Instant::now(), progress.clone());
         Self { rounds, time, began, done: 0, shown: Duration::ZERO, progress }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use lockwell::Capabilities;
+use lockwell::{Capabilities, Requirement};
 
 use crate::args::RunArgs;
 use crate::error::{Error, Result};
@@ -257,16 +257,16 @@ impl Run {
 
 fn backend(target: &Target, server: Server, floor: &str, promised: &Capabilities) -> Backend {
     let promises = [
-        ("across_hosts", promised.across_hosts),
-        ("fencing", promised.fencing),
-        ("fifo", promised.fifo),
-        ("push", promised.push),
-        ("herd_free", promised.herd_free),
-        ("loss_push", promised.loss_push),
-        ("durable", promised.durable),
-        ("failover_safe", promised.failover_safe),
-        ("shared", promised.shared),
-        ("permits", promised.permits),
+        ("across_hosts", promised.promises(Requirement::AcrossHosts)),
+        ("fencing", promised.promises(Requirement::Fencing)),
+        ("fifo", promised.promises(Requirement::Fifo)),
+        ("push", promised.promises(Requirement::Push)),
+        ("herd_free", promised.promises(Requirement::HerdFree)),
+        ("loss_push", promised.promises(Requirement::LossPush)),
+        ("durable", promised.promises(Requirement::Durable)),
+        ("failover_safe", promised.promises(Requirement::FailoverSafe)),
+        ("shared", promised.promises(Requirement::Shared)),
+        ("permits", promised.promises(Requirement::Permits)),
     ];
     let promises: BTreeMap<_, _> = promises.map(|(name, is_so)| (name.to_owned(), is_so)).into();
     Backend {
@@ -277,6 +277,6 @@ fn backend(target: &Target, server: Server, floor: &str, promised: &Capabilities
         storage: target.storage.clone(),
         floor: floor.to_owned(),
         promises,
-        shortest_lease_us: u64::try_from(promised.min_ttl.as_micros()).unwrap_or(u64::MAX),
+        shortest_lease_us: u64::try_from(promised.min_ttl().as_micros()).unwrap_or(u64::MAX),
     }
 }

@@ -34,7 +34,7 @@ impl Sample {
         self.took(began.elapsed());
     }
 
-    /// Notes that the work took so long.
+    /// Notes that the work took this time.
     pub(crate) fn took(&mut self, span: Duration) {
         self.elapsed += span;
     }

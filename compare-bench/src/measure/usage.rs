@@ -43,7 +43,7 @@ fn on_processor(task: &Path) -> Option<u64> {
     fs::read_to_string(task.join("schedstat")).ok()?.split(' ').next()?.parse().ok()
 }
 
-/// What is shared with others counts in part. Where that is not told, all of it counts.
+/// What is shared with others counts in part. Where that is unknown, all of it counts.
 fn memory_kib(process: u32) -> u64 {
     let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
     let field = |text: &str, name: &str| -> Option<u64> {

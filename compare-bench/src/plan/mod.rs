@@ -24,7 +24,7 @@ impl Rounds {
         Self { least, most, ours, floor }
     }
 
-    /// The time of the case, with so many other libraries beside ours.
+    /// The time of the case with this number of other libraries.
     pub(crate) fn time(self, peers: usize) -> Duration {
         let parties = u32::try_from(1 + peers).unwrap_or(u32::MAX);
         (self.ours * parties + self.floor) * self.most

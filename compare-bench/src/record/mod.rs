@@ -91,7 +91,7 @@ pub(crate) struct Backend {
     pub(crate) storage: String,
     /// What one cycle of the floor is.
     pub(crate) floor: String,
-    /// What the lock on it promises: "fencing", "fifo", as the fields of `Capabilities` are called.
+    /// What the lock on it promises: "fencing", "fifo", as `Requirement` calls it, with underscores.
     pub(crate) promises: BTreeMap<String, bool>,
     pub(crate) shortest_lease_us: u64,
 }

@@ -13,7 +13,7 @@ use crate::target::{Kind, Target};
 /// replaced again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the sentinels of testbed are told: how long a master is silent, and how long a failover may take.
+/// The settings of the sentinels of testbed: how long a master is silent, and how long a failover may take.
 const SENTINEL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
 /// The `cluster-node-timeout` of its clusters. A node asks another at the latest when half of it is over, waits for all of it, and hears from the
@@ -63,11 +63,11 @@ impl Bound {
             }
             _ => {}
         }
-        let of = format!("the lease of {shown}, just renewed, and 1.3 s until waiters look");
+        let of = format!("the lease of {shown}, just renewed, and 1.3 s until waiters poll");
         Self { time: lease + Duration::from_millis(1300), of }
     }
 
-    /// When a server is stopped for so long, and goes on.
+    /// When a server is stopped for this time, and goes on.
     pub(crate) fn of_freeze(freeze: Duration) -> Self {
         let of = format!("the stop of {}, and 1 s", humantime::format_duration(freeze));
         Self { time: freeze + AGAIN, of }
@@ -164,7 +164,7 @@ impl Running {
     }
 
     /// Starts this server again, and waits until all of them are as before.
-    pub(crate) async fn mend(&self, victim: &Victim) -> Result<()> {
+    pub(crate) async fn restore(&self, victim: &Victim) -> Result<()> {
         if victim.server.pid().is_none() {
             victim.server.restart().await.map_err(failed)?;
         }
@@ -199,8 +199,8 @@ impl Lines {
         let mut ends = BTreeMap::new();
         let mut proxies = Vec::new();
         for host in target.parsed.hosts()? {
-            let port = host.port.ok_or_else(|| Error::failed("our own servers have ports"))?;
-            let addr = format!("{}:{port}", host.name);
+            let port = host.port().ok_or_else(|| Error::failed("our own servers have ports"))?;
+            let addr = format!("{}:{port}", host.name());
             let upstream = addr.parse().map_err(|_| Error::failed(format!("{addr} is no address")))?;
             let proxy = Proxy::start(upstream).await.map_err(|error| failed(error.into()))?;
             ends.insert(addr, proxy.addr().to_string());

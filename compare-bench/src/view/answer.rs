@@ -30,7 +30,7 @@ fn answer(question: &Question, group: &Group) -> Option<Answer> {
     let choice = match &names[..] {
         [one] => format!("{one}, because it has {}", figure(best[0])),
         [first, others @ ..] => format!(
-            "{first} or {}: their intervals overlap, so that nobody can say which is better ({})",
+            "{first} or {}: their intervals overlap, so it is unknown which is better ({})",
             others.join(" or "),
             best.iter().map(|line| format!("{} {}", line.who, figure(line))).collect::<Vec<_>>().join(", ")
         ),
@@ -66,10 +66,10 @@ pub(crate) fn not_measured(runs: &[Report]) -> Vec<String> {
     lines.extend(
         runs.iter()
             .filter(|run| !run.finished)
-            .map(|run| format!("the run of {} did not come to its end", run.date)),
+            .map(|run| format!("the run of {} was not complete", run.date)),
     );
     if !runs.iter().any(|run| run.conditions.delay_us > 0) {
-        lines.push("a slow network: --delay puts one in".to_owned());
+        lines.push("a slow network: use --delay".to_owned());
     }
     if runs.iter().all(|run| run.conditions.storage == "tmpfs") {
         lines.push("servers with their data on a disk".to_owned());
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_told() {
         let lines = not_measured(&[report()]);
-        assert!(lines.iter().any(|line| line.contains("did not come to its end")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("was not complete")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("--delay")), "{lines:?}");
     }
 }

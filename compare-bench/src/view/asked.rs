@@ -76,7 +76,7 @@ pub(super) const ASKED: [Asked; 11] = [
         id: "readers",
         title: "Many read, few write",
         condition: "many tasks read and few write",
-        what: "Nine reads to a write of tasks of one process on one lock: acquisitions per second of all together.",
+        what: "Tasks of one process on one lock, nine reads for each write: acquisitions per second of all together.",
         workloads: &["readers"],
         unit: None,
         ours,
@@ -85,7 +85,7 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "semaphore",
         title: "A few at a time",
-        condition: "a few may enter at a time",
+        condition: "a few may hold a lock at a time",
         what: "A semaphore of four permits, and tasks of one process: acquisitions per second of all together.",
         workloads: &["semaphore"],
         unit: None,
@@ -105,7 +105,7 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "server",
         title: "What waiting costs the server",
-        condition: "the server is to have little to do while many wait",
+        condition: "many processes wait and the server should have little load",
         what: "Requests that the servers received for each grant, by their own counts. The tasks of a process queue in it, and only the \
              first of them waits at the server.",
         workloads: &["crowd", "herd"],
@@ -116,8 +116,8 @@ pub(super) const ASKED: [Asked; 11] = [
     Asked {
         id: "dies",
         title: "The holder dies",
-        condition: "something may die",
-        what: "From the fault to the next grant: the median time. Behind it the longest that it should take, by the settings.",
+        condition: "holders or servers may die",
+        what: "From the fault to the next grant: the median time, and the longest time that the settings allow.",
         workloads: &["recovery"],
         unit: None,
         ours,

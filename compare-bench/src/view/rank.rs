@@ -1,9 +1,9 @@
-//! Who is best, and who cannot be told apart.
+//! Ranks: the best backend, and those that cannot be distinguished from it.
 
 use crate::measure::interval::Interval;
 use crate::view::{Line, Unit};
 
-/// Whether the two have a value in common: then nobody can say which is larger.
+/// Whether the two have a value in common: then it is unknown which is larger.
 pub(crate) fn overlap(one: Interval, other: Interval) -> bool {
     one.low <= other.high && other.low <= one.high
 }

@@ -66,8 +66,8 @@ pub(crate) fn recovery(recovery: &Recovery) -> Vec<String> {
         },
     );
     let mut remarks = vec![bound];
-    let told = median(recovery.told_us.iter().copied());
-    remarks.extend((!recovery.told_us.is_empty()).then(|| format!("the holder knew after {}", time(told))));
+    let known = median(recovery.told_us.iter().copied());
+    remarks.extend((!recovery.told_us.is_empty()).then(|| format!("the holder knew after {}", time(known))));
     remarks.extend((!recovery.role.is_empty()).then(|| recovery.role.clone()));
     remarks
 }
@@ -114,7 +114,7 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
     let durability = match &**durability {
         "disk" => "synced at each commit",
         "os" => "kept by the operating system",
-        "none" => "kept by nobody",
+        "none" => "kept in memory only",
         _ => return "servers of others".to_owned(),
     };
     #[expect(clippy::cast_precision_loss, reason = "delays are far below 2^53 us")]
@@ -157,7 +157,7 @@ mod tests {
             })
         };
         assert_eq!(told("disk", 0), "data on ext4, synced at each commit");
-        assert_eq!(told("none", 5000), "data on ext4, kept by nobody, 5.00 ms away");
+        assert_eq!(told("none", 5000), "data on ext4, kept in memory only, 5.00 ms away");
         assert_eq!(told("unknown", 0), "servers of others");
     }
 }

@@ -14,14 +14,6 @@ pub(crate) fn compare(arguments: &[&str], folder: &Path) -> (Output, Option<Valu
     (output, written.map(|text| serde_json::from_str(&text).unwrap()))
 }
 
-/// Whether a test must be left out. It fails where servers are required.
-pub(crate) fn is_missing(installed: Result<(), testbed::Error>) -> bool {
-    let Err(reason) = installed else { return false };
-    assert!(!testbed::servers_required(), "{reason}");
-    eprintln!("IGNORED: {reason}");
-    true
-}
-
 pub(crate) fn positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 0.0)
 }

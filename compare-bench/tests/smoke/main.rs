@@ -4,8 +4,9 @@ mod check;
 mod special;
 
 use serde_json::Value;
+use testbed::is_installed;
 
-use crate::check::{check, check_ratio, check_shown, compare, is_missing, positive};
+use crate::check::{check, check_ratio, check_shown, compare, positive};
 
 #[test]
 fn a_short_run_writes_what_the_schema_says() {
@@ -61,7 +62,7 @@ const OLD: &str = "uncontended,independent,arrivals,handoff,crowd,readers,semaph
 
 #[test]
 fn redis_is_measured_alone_and_as_redlock() {
-    if is_missing(testbed::Redis::installed()) {
+    if !is_installed(testbed::Redis::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +86,7 @@ fn redis_is_measured_alone_and_as_redlock() {
 
 #[test]
 fn newer_servers_and_a_group_are_measured() {
-    if is_missing(testbed::RedisSentinel::installed()) {
+    if !is_installed(testbed::RedisSentinel::installed()) {
         return;
     }
     let mut backends = vec!["sentinel", "redlock3"];
@@ -119,7 +120,7 @@ fn newer_servers_and_a_group_are_measured() {
 
 #[test]
 fn zookeeper_is_measured_alone_and_as_an_ensemble() {
-    if is_missing(testbed::ZooKeeper::installed()) {
+    if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +154,7 @@ fn zookeeper_is_measured_alone_and_as_an_ensemble() {
 
 #[test]
 fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
-    if is_missing(testbed::ZooKeeper::installed()) {
+    if !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
         for result in report["results"].as_array().unwrap() {
             for peer in result["peers"].as_array().unwrap().iter().filter(|peer| peer["name"] == name) {
                 measured.push(&result["workload"]);
-                // On a busy machine a fight may be over before they have begun it.
+                // On a busy machine the round may be over before they have begun.
                 if result["workload"] != "uncontended" && peer["error"] == "nothing could be compared" {
                     continue;
                 }
@@ -195,7 +196,7 @@ fn others_on_zookeeper_are_measured_or_their_absence_is_told() {
 
 #[test]
 fn servers_can_be_far_away_and_keep_nothing() {
-    if is_missing(testbed::Redis::installed()) {
+    if !is_installed(testbed::Redis::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +207,7 @@ fn servers_can_be_far_away_and_keep_nothing() {
     let (backends, results) = (report["backends"].as_array().unwrap(), report["results"].as_array().unwrap());
     assert_eq!(backends[0]["storage"], "memory, 5ms away");
     assert_eq!(backends[0]["settings"]["appendonly"], "no");
-    if !is_missing(testbed::ZooKeeper::installed()) {
+    if is_installed(testbed::ZooKeeper::installed()) {
         assert!(backends[1]["storage"].as_str().unwrap().ends_with(", forceSync=no, 5ms away"), "{report}");
     }
     assert_eq!(report["conditions"]["delay_us"], 5000);
@@ -246,6 +247,22 @@ fn an_address_can_be_measured_and_workloads_be_chosen() {
         String::from_utf8_lossy(&output.stdout).contains("these servers get locks called compare/"),
         "{output:?}"
     );
+}
+
+#[test]
+fn servers_can_be_in_memory_and_the_parties_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "--smoke --tmpfs --backend sqlite --only independent --parties 1,3";
+    let (output, report) = compare(&line.split(' ').collect::<Vec<_>>(), folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report.expect("results.json");
+    let results = report["results"].as_array().unwrap();
+    let parties: Vec<_> = results.iter().filter_map(|result| result["parties"].as_u64()).collect();
+    // As tasks, and as processes.
+    assert_eq!(parties, [1, 3, 1, 3], "{report}");
+    if cfg!(target_os = "linux") {
+        assert!(report["backends"][0]["storage"].as_str().unwrap().contains("tmpfs"), "{report}");
+    }
 }
 
 #[test]

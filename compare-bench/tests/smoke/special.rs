@@ -1,12 +1,13 @@
-//! What dies, what is held, recipes that are no good, and servers that are rarely measured.
+//! Recovery, holding, faulty recipes, and servers that are rarely measured.
 
 use serde_json::Value;
+use testbed::is_installed;
 
-use crate::check::{check, check_shown, compare, is_missing, positive};
+use crate::check::{check, check_shown, compare, positive};
 
 #[test]
 fn what_dies_and_what_is_held_is_measured() {
-    if is_missing(testbed::Redis::installed()) {
+    if !is_installed(testbed::Redis::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -42,7 +43,7 @@ fn recipes_that_are_no_good_are_measured_for_contrast() {
         ("postgres", testbed::Postgres::installed()),
         ("mariadb", testbed::MariaDb::installed()),
     ] {
-        if !is_missing(installed) {
+        if is_installed(installed) {
             backends.push(name);
         }
     }
@@ -79,7 +80,7 @@ fn recipes_that_are_no_good_are_measured_for_contrast() {
 
 #[test]
 fn the_cluster_and_the_leader_are_measured() {
-    if is_missing(testbed::RedisCluster::installed()) || is_missing(testbed::ZooKeeper::installed()) {
+    if !is_installed(testbed::RedisCluster::installed()) || !is_installed(testbed::ZooKeeper::installed()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

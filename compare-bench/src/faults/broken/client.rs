@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell::backend::valid_until;
-use lockwell::backend::{Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, async_trait};
+use lockwell::backend::{
+    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait,
+};
 use lockwell::{Capabilities, Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 
 use super::defect::Defect;
@@ -23,7 +25,7 @@ pub(super) struct OneServer {
 }
 
 fn is_odd(owner: OwnerId) -> bool {
-    owner.as_uuid().as_bytes()[15] % 2 == 1
+    owner.as_u128() % 2 == 1
 }
 
 impl OneServer {
@@ -78,9 +80,7 @@ impl OneServer {
 #[async_trait]
 impl DistributedLock for OneServer {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::minimal("broken");
-        capabilities.fencing = true;
-        capabilities
+        Capabilities::minimal("broken").promising([Requirement::Fencing])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {

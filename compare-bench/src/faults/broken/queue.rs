@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell::backend::valid_until;
-use lockwell::backend::{Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, async_trait};
+use lockwell::backend::{
+    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait,
+};
 use lockwell::{Capabilities, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 
 use super::defect::Defect;
@@ -70,9 +72,7 @@ impl Queue {
 #[async_trait]
 impl DistributedLock for Queue {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::minimal("broken");
-        capabilities.fencing = true;
-        capabilities
+        Capabilities::minimal("broken").promising([Requirement::Fencing])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwell::backend::valid_until;
-use lockwell::backend::{Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, async_trait};
+use lockwell::backend::{
+    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait,
+};
 use lockwell::{Capabilities, Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -105,9 +107,7 @@ impl Votes {
 #[async_trait]
 impl DistributedLock for Votes {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::minimal("broken");
-        capabilities.fencing = true;
-        capabilities
+        Capabilities::minimal("broken").promising([Requirement::Fencing])
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {

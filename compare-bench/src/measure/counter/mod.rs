@@ -34,7 +34,7 @@ impl Count {
         }
     }
 
-    /// Without so many requests, which are known.
+    /// The count without this number of known requests.
     pub(crate) fn without(self, requests: u64) -> Self {
         Self { requests: self.requests.saturating_sub(requests), ..self }
     }
@@ -49,8 +49,8 @@ impl Count {
 #[derive(Debug)]
 pub(crate) struct Counter {
     source: Mutex<Source>,
-    /// What a look itself adds to the count.
-    look: Count,
+    /// What reading the count adds to it.
+    own_cost: Count,
     is_prompt: bool,
 }
 
@@ -63,7 +63,7 @@ enum Source {
 }
 
 impl Counter {
-    /// Connects to the servers at the address of the raw statements. `None` where nothing is counted, or it is not told.
+    /// Connects to the servers at the address of the raw statements. `None` where nothing is counted, or the count cannot be read.
     pub(crate) async fn connect(url: &ServerUrl) -> Result<Option<Self>> {
         let source = match url.scheme() {
             "redis" | "redis+cluster" | "redlock" => Source::Redis(RedisCounter::connect(url).await?),
@@ -73,11 +73,11 @@ impl Counter {
             _ => return Ok(None),
         };
         let is_prompt = !matches!(source, Source::Postgres(_));
-        let mut this = Self { source: Mutex::new(source), look: Count::default(), is_prompt };
+        let mut this = Self { source: Mutex::new(source), own_cost: Count::default(), is_prompt };
         let Some(first) = this.read().await? else { return Ok(None) };
         let Some(second) = this.read().await? else { return Ok(None) };
         // Little else is going on when this is made.
-        this.look = second.since(first);
+        this.own_cost = second.since(first);
         Ok(Some(this))
     }
 
@@ -95,7 +95,7 @@ impl Counter {
         let before = this.read().await?;
         let done = work.await;
         let after = this.read().await?;
-        let count = after.zip(before).map(|(after, before)| after.since(before).since(this.look));
+        let count = after.zip(before).map(|(after, before)| after.since(before).since(this.own_cost));
         Ok((done, count))
     }
 

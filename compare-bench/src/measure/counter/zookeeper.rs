@@ -23,7 +23,7 @@ pub(crate) struct Words {
 /// The servers of an address.
 pub(crate) fn servers(url: &ServerUrl) -> Result<Vec<(String, u16)>> {
     let hosts = url.hosts()?.into_iter();
-    Ok(hosts.map(|host| (host.name, host.port.unwrap_or(DEFAULT_PORT))).collect())
+    Ok(hosts.map(|host| (host.name().to_owned(), host.port().unwrap_or(DEFAULT_PORT))).collect())
 }
 
 impl Words {
@@ -31,7 +31,7 @@ impl Words {
         Ok(Self { hosts: servers(url)? })
     }
 
-    /// What all servers have counted. `None` if they do not tell.
+    /// What all servers have counted. `None` if they do not answer.
     pub(super) async fn count(&self) -> Result<Option<Count>> {
         let mut sum = Count { requests: 0, wakeups: Some(0) };
         for host in &self.hosts {

@@ -59,7 +59,7 @@ impl Floor {
             "mysql" | "mariadb" => Ok(Self::MySql(Box::new(MySqlFloor::connect(url).await?))),
             "redis" | "redlock" => Ok(Self::Redis(Box::new(RedisFloor::connect(url).await?))),
             "zk" => Ok(Self::ZooKeeper(Box::new(ZooKeeperFloor::connect(url).await?))),
-            // A backend of somebody else, or servers that send clients on.
+            // A backend from outside, or servers that redirect clients.
             _ => Ok(Self::Unknown),
         }
     }
@@ -82,7 +82,7 @@ impl Floor {
         }
     }
 
-    /// How many cycles are timed together. More than one where a look at the clock costs as much as a cycle.
+    /// How many cycles are timed together. More than one where reading the clock costs as much as a cycle.
     fn batch(&self) -> u32 {
         match self {
             Self::Memory(_) => 100,
@@ -224,8 +224,8 @@ impl<'a> Address<'a> {
         let hosts = url.hosts()?;
         let first = hosts.first().ok_or_else(|| Error::failed("the address names no host"))?;
         Ok(Self {
-            host: first.name.clone(),
-            port: first.port,
+            host: first.name().to_owned(),
+            port: first.port(),
             user: url.user(),
             password: url.password().map(lockwell::backend::Secret::expose),
             database: url.path().trim_start_matches('/'),

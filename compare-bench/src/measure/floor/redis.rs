@@ -135,7 +135,9 @@ impl Nodes {
 pub(crate) async fn links(url: &ServerUrl) -> Result<Vec<MultiplexedConnection>> {
     let mut links = Vec::new();
     for host in url.hosts()? {
-        links.push(connect(url, ConnectionAddr::Tcp(host.name, host.port.unwrap_or(6379))).await?);
+        links.push(
+            connect(url, ConnectionAddr::Tcp(host.name().to_owned(), host.port().unwrap_or(6379))).await?,
+        );
     }
     Ok(links)
 }

@@ -1,14 +1,14 @@
 //! Other lock libraries, measured beside ours in the same rounds.
 //!
-//! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It is told what to do line by
-//! line, and answers with a line of JSON.
+//! Each is a program of its own in `peers/`, so that what it depends on stays out of ours. It reads orders, one per line, and
+//! answers each with a line of JSON.
 
 mod cargo;
 mod java;
+mod measured;
 mod node;
 mod process;
 mod python;
-mod rival;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio::process::Command;
 
 use crate::contrast;
 
-pub(crate) use self::rival::Rivals;
+pub(crate) use self::measured::MeasuredPeers;
 
 /// A library that can be measured.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Library {
     /// The schemes of the addresses that it can work with.
     pub(crate) schemes: &'static [&'static str],
     language: Language,
-    /// Why its locks are no good, of a recipe that is there for contrast.
+    /// Why its locks are unsafe, for a recipe that is measured for contrast.
     unsafe_because: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) const ALL: [Library; 9] = [
     },
     Library {
         unsafe_because: Some(
-            "UNSAFE: it compares the clocks of clients, and its release deletes the lock of whoever has it by then",
+            "UNSAFE: it compares the clocks of clients, and its release deletes the lock of the next holder",
         ),
         ..Library::new("legacy-setnx", &["redis"], Language::Contrast)
     },

@@ -22,14 +22,14 @@ pub(super) struct Process {
 
 /// What a peer says about itself.
 #[derive(Clone, Debug)]
-pub(super) struct Hello {
+pub(super) struct About {
     pub(super) version: String,
     pub(super) setup: String,
 }
 
 impl Process {
     /// Starts it, and returns when it is connected.
-    pub(super) async fn start(peer: &Peer, url: &str) -> Result<(Self, Hello)> {
+    pub(super) async fn start(peer: &Peer, url: &str) -> Result<(Self, About)> {
         let before = nanos();
         let [program, arguments @ ..] = &peer.program.command[..] else {
             return Err(Error::failed("there is no program"));
@@ -55,14 +55,14 @@ impl Process {
             return Err(Error::failed("its clock is not ours"));
         }
         let text = |field: &str| hello[field].as_str().unwrap_or("?").to_owned();
-        Ok((this, Hello { version: text("version"), setup: text("setup") }))
+        Ok((this, About { version: text("version"), setup: text("setup") }))
     }
 
     pub(super) async fn order(&mut self, order: &str) -> Result<()> {
         Ok(self.orders.write_all(format!("{order}\n").as_bytes()).await?)
     }
 
-    /// The answer to one order, which may take so long and a little longer.
+    /// The answer to one order, which may take this time and a little longer.
     async fn answer(&mut self, length: Duration) -> Result<Value> {
         let line = tokio::time::timeout(length + TIMEOUT, self.answers.next_line()).await;
         let line = line.map_err(|_| Error::failed("it does not answer"))??;
@@ -85,7 +85,7 @@ impl Process {
         Ok(sample)
     }
 
-    /// The answer to an order to fight. The parties of this process have numbers from `first` on.
+    /// The answer to an order to contend. The parties of this process have numbers from `first` on.
     pub(super) async fn turns(&mut self, length: Duration, first: usize) -> Result<Vec<Turn>> {
         let answer = self.answer(length).await?;
         answer["turns"].as_array().ok_or_else(bad)?.iter().map(|turn| read(turn, first)).collect()

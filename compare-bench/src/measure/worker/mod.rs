@@ -1,4 +1,4 @@
-//! The processes that fight for a name or hold locks: this program again, told what to do line by line.
+//! The processes that contend for a name or hold locks: this program again, with orders on its standard input.
 //!
 //! An order is a line, and its answer is a line `TOKEN ASKED ACQUIRED RELEASED` for each turn and `done`, or `error TEXT`. The worker
 //! ends when its input does.
@@ -21,7 +21,7 @@ pub(crate) use self::serve::main;
 /// The first argument of a worker.
 pub(crate) const ARGUMENT: &str = "__worker";
 
-/// How long it may take until the last worker has read its order. The fight ends at the same moment for all.
+/// How long it may take until the last worker has read its order. The contention ends at the same moment for all.
 const ORDER: Duration = Duration::from_millis(5);
 
 /// All workers on one name.
@@ -53,20 +53,20 @@ impl Workers {
     }
 
     /// Lets each of them ask the server something that changes nothing.
-    pub(crate) async fn look(&mut self) -> Result<()> {
+    pub(crate) async fn ask_server(&mut self) -> Result<()> {
         for worker in &mut self.0 {
-            worker.order("look").await?;
+            worker.order("ask").await?;
         }
         Ok(())
     }
 
-    /// Lets all of them fight for so long.
+    /// Lets all of them contend for this time.
     pub(crate) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
         let turns = self.turns(hold, length).await?;
         History::check(turns, self.0.len())
     }
 
-    /// Lets each of them take its own lock again and again for so long.
+    /// Lets each of them take its own lock again and again for this time.
     pub(crate) async fn alone(&mut self, length: Duration) -> Result<Sample> {
         let turns = self.turns(Duration::ZERO, length).await?;
         let mut sample = Sample::new();
@@ -82,7 +82,7 @@ impl Workers {
 
     async fn turns(&mut self, hold: Duration, length: Duration) -> Result<Vec<Turn>> {
         let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
-        let order = format!("fight {} {until}\n", hold.as_nanos());
+        let order = format!("contend {} {until}\n", hold.as_nanos());
         for worker in &mut self.0 {
             worker.orders.write_all(order.as_bytes()).await?;
         }
@@ -118,7 +118,7 @@ impl Worker {
         answer.map_err(|_| Error::failed("a worker process does not answer"))?
     }
 
-    /// Takes so many locks with leases of that length, and keeps them: `NAME/0` and so on.
+    /// Takes this number of locks with leases of that length, and keeps them: `NAME/0` and so on.
     pub(crate) async fn hold(&mut self, locks: usize, lease: Duration) -> Result<Vec<Turn>> {
         self.order(&format!("hold {locks} {}", lease.as_millis())).await
     }

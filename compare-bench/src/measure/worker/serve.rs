@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use crate::error::{Error, Result};
 use crate::measure::history::{Turn, nanos};
 use crate::measure::workload::TIMEOUT;
-use crate::measure::workload::contention::{Prize, fight};
+use crate::measure::workload::contention::{ContendedLock, contend};
 use crate::target::connect;
 
 /// How many locks it asks for at once.
@@ -31,28 +31,28 @@ pub(crate) async fn main(name: String) -> ExitCode {
 async fn work(name: String) -> Result<()> {
     let url = std::env::var(LockConfig::ENV).map_err(|_| Error::failed("a worker needs an address"))?;
     let locks = connect(&url).await?;
-    // Warm connections and statements, on a name that nobody fights for.
+    // Warm connections and statements, on a name that nobody contends for.
     let own = format!("{name}/{}", std::process::id());
     locks.lock(own.as_str()).wait(TIMEOUT).await?.release().await?;
     answer(&[])?;
-    let prize = Prize::Lock(locks.clone(), name.clone());
+    let lock = ContendedLock::Lock(locks.clone(), name.clone());
     let mut held: Vec<LockGuard> = Vec::new();
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(order) = orders.next_line().await? {
-        let bad = || Error::failed(format!("a worker process was told {order:?}"));
+        let bad = || Error::failed(format!("a worker process got the order {order:?}"));
         let words: Vec<_> = order.split(' ').collect();
         let number =
             |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).ok_or_else(bad);
         let turns = match words[0] {
-            "fight" => fight(&prize, 0, Duration::from_nanos(number(1)?), number(2)?).await?,
+            "contend" => contend(&lock, 0, Duration::from_nanos(number(1)?), number(2)?).await?,
             "hold" => {
                 let count = usize::try_from(number(1)?).map_err(|_| bad())?;
                 let (guards, turns) = hold(&locks, &name, count, Duration::from_millis(number(2)?)).await?;
                 held.extend(guards);
                 turns
             }
-            "told" => told(&held).await,
-            "look" => {
+            "wait_lost" => wait_lost(&held).await,
+            "ask" => {
                 locks.inspect(name.as_str()).await?;
                 Vec::new()
             }
@@ -92,7 +92,7 @@ async fn hold(
 }
 
 /// Waits until each of these locks is lost, and says when that was.
-async fn told(held: &[LockGuard]) -> Vec<Turn> {
+async fn wait_lost(held: &[LockGuard]) -> Vec<Turn> {
     let one = async |guard: &LockGuard| {
         guard.lost().await;
         Turn { party: 0, token: guard.token().get(), asked: 0, acquired: 0, released: nanos() }

@@ -15,7 +15,7 @@ use crate::plan::TRIPS;
 
 /// What is fought for.
 #[derive(Clone, Debug)]
-pub(crate) enum Prize {
+pub(crate) enum ContendedLock {
     /// A lock of ours.
     Lock(Locks, String),
     /// A mutex of the same process, with a token of its own: the floor of `memory://`.
@@ -23,15 +23,20 @@ pub(crate) enum Prize {
 }
 
 /// Takes the lock again and again until this moment of the boot clock.
-pub(crate) async fn fight(prize: &Prize, party: usize, hold: Duration, until: u64) -> Result<Vec<Turn>> {
+pub(crate) async fn contend(
+    lock: &ContendedLock,
+    party: usize,
+    hold: Duration,
+    until: u64,
+) -> Result<Vec<Turn>> {
     let mut turns = Vec::new();
     loop {
         let asked = nanos();
         if asked >= until {
             return Ok(turns);
         }
-        let (token, acquired, released) = match prize {
-            Prize::Lock(locks, name) => {
+        let (token, acquired, released) = match lock {
+            ContendedLock::Lock(locks, name) => {
                 let guard = locks.lock(name.as_str()).wait(TIMEOUT).await?;
                 let (acquired, token) = (nanos(), guard.token().get());
                 held(hold).await;
@@ -39,7 +44,7 @@ pub(crate) async fn fight(prize: &Prize, party: usize, hold: Duration, until: u6
                 guard.release().await?;
                 (token, acquired, released)
             }
-            Prize::Mutex(mutex) => {
+            ContendedLock::Mutex(mutex) => {
                 let mut token = mutex.lock().await;
                 let acquired = nanos();
                 *token += 1;
@@ -61,7 +66,7 @@ async fn held(hold: Duration) {
 
 /// Tasks of this process.
 pub(crate) async fn among_tasks(
-    prize: &Prize,
+    lock: &ContendedLock,
     tasks: usize,
     hold: Duration,
     length: Duration,
@@ -69,11 +74,11 @@ pub(crate) async fn among_tasks(
     let start = Arc::new(Barrier::new(tasks));
     let mut set = JoinSet::new();
     for party in 0..tasks {
-        let (prize, start) = (prize.clone(), Arc::clone(&start));
+        let (lock, start) = (lock.clone(), Arc::clone(&start));
         set.spawn(async move {
             start.wait().await;
             let until = nanos() + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-            fight(&prize, party, hold, until).await
+            contend(&lock, party, hold, until).await
         });
     }
     let mut turns = Vec::new();
@@ -83,7 +88,7 @@ pub(crate) async fn among_tasks(
     History::check(turns, tasks)
 }
 
-/// The floor of a fight: one raw cycle after the other on one connection, since a hand-over takes a statement that
+/// The floor of contention: one raw cycle after the other on one connection, since a hand-over takes a statement that
 /// clears and one that takes. In this process, a mutex and as many tasks.
 #[derive(Debug)]
 pub(crate) struct FloorRound {
@@ -108,7 +113,7 @@ impl FloorRound {
             let trip_us = trips.map(|trips| trips.median_us());
             return Ok(Self { per_second: sample.per_second(), sample, trip_us });
         }
-        let history = among_tasks(&Prize::Mutex(Arc::default()), tasks, hold, length).await?;
+        let history = among_tasks(&ContendedLock::Mutex(Arc::default()), tasks, hold, length).await?;
         Ok(Self { sample: history.handovers(), per_second: history.per_second(), trip_us: None })
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
-use super::contention::{FloorRound, Prize, among_tasks};
+use super::contention::{ContendedLock, FloorRound, among_tasks};
 use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
-use crate::measure::peer::Rivals;
+use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::plan::Plan;
 use crate::plan::work::Case;
@@ -73,13 +73,14 @@ impl Workload for Crowd {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let name = bench.lock_name(self.name(), case.parties);
         let Some((option, value)) = case.option else {
-            let rivals = Rivals::start(bench, &name, 1, Quantity::PerSecond).await;
-            return self.with(case, Prize::Lock(bench.locks.clone(), name), rivals, bench).await;
+            let peers = MeasuredPeers::start(bench, &name, 1, Quantity::PerSecond).await;
+            return self.with(case, ContendedLock::Lock(bench.locks.clone(), name), peers, bench).await;
         };
         let url = bench.target.url_with(option, value);
         let url = url.ok_or_else(|| Error::failed(format!("{option} is in the address")))?;
         let (locks, name) = (connect(&url).await?, format!("{name}/{option}={value}"));
-        let measurement = self.with(case, Prize::Lock(locks.clone(), name), Rivals::default(), bench).await;
+        let measurement =
+            self.with(case, ContendedLock::Lock(locks.clone(), name), MeasuredPeers::default(), bench).await;
         locks.close().await?;
         measurement
     }
@@ -89,12 +90,12 @@ impl Crowd {
     async fn with(
         &self,
         case: &Case,
-        prize: Prize,
-        mut rivals: Rivals,
+        lock: ContendedLock,
+        mut peers: MeasuredPeers,
         bench: &mut Bench,
     ) -> Result<Measurement> {
         let (tasks, lengths) = (case.parties, case.rounds);
-        if let Prize::Lock(locks, name) = &prize {
+        if let ContendedLock::Lock(locks, name) = &lock {
             cycle(locks, name).await?;
         }
         bench.floor.warm_up(1).await?;
@@ -103,15 +104,15 @@ impl Crowd {
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
             let floor = FloorRound::take(bench, tasks, Duration::ZERO, lengths.floor);
-            let fight = among_tasks(&prize, tasks, Duration::ZERO, lengths.ours);
-            let ours = Counter::over(counter.as_ref(), fight);
-            let theirs = rivals.fight(tasks, Duration::ZERO, lengths.ours, History::waits, counter.as_ref());
+            let contend = among_tasks(&lock, tasks, Duration::ZERO, lengths.ours);
+            let ours = Counter::over(counter.as_ref(), contend);
+            let theirs = peers.contend(tasks, Duration::ZERO, lengths.ours, History::waits, counter.as_ref());
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let ((history, count), floor) = (ours?, floor?);
             let history = history?;
             found.count(&history, count);
             let round = Round { ours: history.per_second(), floor: floor.per_second };
-            rivals.note(theirs, round);
+            peers.note(theirs, round);
             found.rounds.push(round);
             found.latency.append(&history.waits());
             found.floor_latency.append(&floor.sample);
@@ -119,6 +120,6 @@ impl Crowd {
         }
         let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
         let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
     }
 }

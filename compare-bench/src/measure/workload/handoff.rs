@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
-use super::contention::{FloorRound, Prize, among_tasks};
+use super::contention::{ContendedLock, FloorRound, among_tasks};
 use super::found::Found;
 use super::{Bench, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::history::{History, summary};
-use crate::measure::peer::Rivals;
+use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::worker::Workers;
 use crate::plan::Plan;
@@ -46,15 +46,15 @@ impl Workload for Handoff {
         let (parties, hold, lengths) = (case.parties, case.hold, case.rounds);
         let name = bench.lock_name(self.name(), parties);
         bench.warm_up(std::slice::from_ref(&name)).await?;
-        let mut fighters = Fighters::new(bench, &name, parties).await?;
-        let mut rivals = Rivals::start(bench, &name, parties, Quantity::LatencyUs).await;
+        let mut contenders = Contenders::new(bench, &name, parties).await?;
+        let mut peers = MeasuredPeers::start(bench, &name, parties, Quantity::LatencyUs).await;
         let mut found = Found::new(Quantity::LatencyUs, "release called to next acquire returned");
         let mut floor_rates = Vec::new();
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
             let floor = FloorRound::take(bench, parties, hold, lengths.floor);
-            let ours = fighters.round(hold, lengths.ours);
-            let theirs = rivals.fight(1, hold, lengths.ours, History::to_the_first, None);
+            let ours = contenders.round(hold, lengths.ours);
+            let theirs = peers.contend(1, hold, lengths.ours, History::to_the_first, None);
             let (history, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (history, floor) = (history?, floor?);
             let ours = history.handovers();
@@ -62,7 +62,7 @@ impl Workload for Handoff {
                 let round = Round { ours: ours.median_us(), floor: floor.sample.median_us() };
                 found.trips.extend(floor.trip_us.map(|trip| Round { ours: round.ours, floor: trip }));
                 // A lock that lets others barge in is not measured by those who had the luck.
-                rivals.note(theirs, Round { ours: history.to_the_first().median_us(), ..round });
+                peers.note(theirs, Round { ours: history.to_the_first().median_us(), ..round });
                 found.rounds.push(round);
             }
             found.latency.append(&ours);
@@ -70,42 +70,42 @@ impl Workload for Handoff {
             floor_rates.push(floor.per_second);
             history.join(&mut found.histories)?;
         }
-        fighters.finish().await?;
+        contenders.finish().await?;
         if found.rounds.is_empty() {
             let time = lengths.ours * u32::try_from(found.histories.len()).unwrap_or(u32::MAX);
             return Err(Error::failed(format!("the lock did not change hands once in {time:?}")));
         }
         let rates = (summary(&found.histories).acquisitions_per_second, median(floor_rates));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
     }
 }
 
 /// Processes, or tasks where the backend cannot reach beyond its process.
-pub(super) enum Fighters {
+pub(super) enum Contenders {
     Processes(Workers),
-    Tasks(Prize, usize),
+    Tasks(ContendedLock, usize),
 }
 
-impl Fighters {
+impl Contenders {
     pub(super) async fn new(bench: &Bench, name: &str, parties: usize) -> Result<Self> {
         if bench.target.is_shared() {
             Ok(Self::Processes(Workers::start(&bench.target.url, name, parties).await?))
         } else {
-            Ok(Self::Tasks(Prize::Lock(bench.locks.clone(), name.to_owned()), parties))
+            Ok(Self::Tasks(ContendedLock::Lock(bench.locks.clone(), name.to_owned()), parties))
         }
     }
 
     pub(super) async fn round(&mut self, hold: Duration, length: Duration) -> Result<History> {
         match self {
             Self::Processes(workers) => workers.round(hold, length).await,
-            Self::Tasks(prize, parties) => among_tasks(prize, *parties, hold, length).await,
+            Self::Tasks(lock, parties) => among_tasks(lock, *parties, hold, length).await,
         }
     }
 
     /// Lets each process ask the server something that changes nothing.
-    pub(super) async fn look(&mut self) -> Result<()> {
+    pub(super) async fn ask_server(&mut self) -> Result<()> {
         match self {
-            Self::Processes(workers) => workers.look().await,
+            Self::Processes(workers) => workers.ask_server().await,
             Self::Tasks(..) => Ok(()),
         }
     }

@@ -6,12 +6,12 @@ use lockwell::backend::async_trait;
 
 use super::contention::FloorRound;
 use super::found::Found;
-use super::handoff::Fighters;
+use super::handoff::Contenders;
 use super::{Bench, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
-use crate::measure::peer::Rivals;
+use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::plan::Plan;
 use crate::plan::work::Case;
@@ -23,7 +23,7 @@ pub(crate) struct Herd;
 /// Other libraries need so much memory for each process that more of them say little.
 const MOST_OF_OTHERS: usize = 16;
 
-/// After so long, a server that counts late hears of what was done before when the next request comes.
+/// After this time, a server that counts late includes all earlier requests when the next one comes.
 const LATE: Duration = Duration::from_millis(1100);
 
 #[async_trait]
@@ -57,11 +57,11 @@ impl Workload for Herd {
         let (parties, lengths) = (case.parties, case.rounds);
         let name = bench.lock_name(self.name(), parties);
         bench.warm_up(std::slice::from_ref(&name)).await?;
-        let mut fighters = Fighters::new(bench, &name, parties).await?;
-        let mut rivals = if case.with_peers {
-            Rivals::start(bench, &name, parties, Quantity::PerSecond).await
+        let mut contenders = Contenders::new(bench, &name, parties).await?;
+        let mut peers = if case.with_peers {
+            MeasuredPeers::start(bench, &name, parties, Quantity::PerSecond).await
         } else {
-            Rivals::default()
+            MeasuredPeers::default()
         };
         let counter = bench.counter().await?;
         let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
@@ -70,15 +70,15 @@ impl Workload for Herd {
             let floor = FloorRound::take(bench, parties, Duration::ZERO, lengths.floor);
             let is_late = counter.as_ref().is_some_and(|counter| !counter.is_prompt());
             let work = async {
-                let history = fighters.round(Duration::ZERO, lengths.ours).await?;
+                let history = contenders.round(Duration::ZERO, lengths.ours).await?;
                 if is_late {
                     tokio::time::sleep(LATE).await;
-                    fighters.look().await?;
+                    contenders.ask_server().await?;
                 }
                 Ok::<History, Error>(history)
             };
             let ours = Counter::over(counter.as_ref(), work);
-            let theirs = rivals.fight(
+            let theirs = peers.contend(
                 1,
                 Duration::ZERO,
                 lengths.ours,
@@ -88,18 +88,18 @@ impl Workload for Herd {
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let ((history, count), floor) = (ours?, floor?);
             let history = history?;
-            let looks = if is_late { u64::try_from(parties).unwrap_or(0) } else { 0 };
-            found.count(&history, count.map(|count| count.without(looks)));
+            let questions = if is_late { u64::try_from(parties).unwrap_or(0) } else { 0 };
+            found.count(&history, count.map(|count| count.without(questions)));
             let round = Round { ours: history.per_second(), floor: floor.per_second };
-            rivals.note(theirs, round);
+            peers.note(theirs, round);
             found.rounds.push(round);
             found.latency.append(&history.waits());
             found.floor_latency.append(&floor.sample);
             history.join(&mut found.histories)?;
         }
-        fighters.finish().await?;
+        contenders.finish().await?;
         let rates = |which: fn(&Round) -> f64| median(found.rounds.iter().map(which));
         let rates = (rates(|round| round.ours), rates(|round| round.floor));
-        Ok(found.measurement(self.name(), case, bench, Some(rates), rivals.finish()))
+        Ok(found.measurement(self.name(), case, bench, Some(rates), peers.finish()))
     }
 }

@@ -95,7 +95,7 @@ impl Workload for Holding {
 }
 
 impl Rates {
-    /// Looks on for so long. The time of processors of all, in microseconds a second.
+    /// Measures for this time. Returns the processor time of all, in microseconds per second.
     async fn round(
         &mut self,
         counter: Option<&Counter>,

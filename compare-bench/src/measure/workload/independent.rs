@@ -9,7 +9,7 @@ use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
-use crate::measure::peer::Rivals;
+use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
 use crate::plan::Plan;
@@ -50,21 +50,21 @@ impl Workload for Independent {
         } else {
             Clients::Processes(Workers::start_each(&bench.target.url, &names).await?)
         };
-        let mut rivals = if case.with_peers {
-            Rivals::start(bench, &names[0], 1, Quantity::PerSecond).await
+        let mut peers = if case.with_peers {
+            MeasuredPeers::start(bench, &names[0], 1, Quantity::PerSecond).await
         } else {
-            Rivals::default()
+            MeasuredPeers::default()
         };
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
             let ours = clients.round(&names, lengths.ours);
             let floor = bench.floor.round(lengths.floor, tasks);
-            let theirs = rivals.cycles(tasks, lengths.ours);
+            let theirs = peers.cycles(tasks, lengths.ours);
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.per_second(), floor: floor.per_second() };
-            rivals.note(theirs, round);
+            peers.note(theirs, round);
             found.rounds.push(round);
             found.latency.append(&ours);
             found.floor_latency.append(&floor);
@@ -72,7 +72,7 @@ impl Workload for Independent {
         if let Clients::Processes(workers) = clients {
             workers.finish().await?;
         }
-        Ok(found.measurement(self.name(), case, bench, None, rivals.finish()))
+        Ok(found.measurement(self.name(), case, bench, None, peers.finish()))
     }
 }
 

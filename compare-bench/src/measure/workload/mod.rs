@@ -103,7 +103,7 @@ impl Bench {
 
     /// The lease of locks that are held for a while: that of the plan, if the backend has one so short.
     pub(crate) fn lease(&self) -> Duration {
-        self.plan.faults.lease.max(self.locks.capabilities().min_ttl)
+        self.plan.faults.lease.max(self.locks.capabilities().min_ttl())
     }
 
     /// A lock name that no other run and no other workload uses.

@@ -16,7 +16,7 @@ use crate::plan::work::Case;
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
-/// Of so many acquisitions of a task, one writes.
+/// One of this number of acquisitions of a task writes.
 const READS: u64 = 10;
 
 /// How many may hold the semaphore at once.

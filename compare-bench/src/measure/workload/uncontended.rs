@@ -6,7 +6,7 @@ use super::found::Found;
 use super::{Bench, Workload, cycle, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::cycles;
-use crate::measure::peer::Rivals;
+use crate::measure::peer::MeasuredPeers;
 use crate::plan::Plan;
 use crate::plan::work::Case;
 use crate::record::{Measurement, Quantity, Round};
@@ -31,21 +31,21 @@ impl Workload for Uncontended {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let name = bench.lock_name(self.name(), 0);
         bench.warm_up(std::slice::from_ref(&name)).await?;
-        let mut rivals = Rivals::start(bench, &name, 1, Quantity::LatencyUs).await;
+        let mut peers = MeasuredPeers::start(bench, &name, 1, Quantity::LatencyUs).await;
         let mut found = Found::new(Quantity::LatencyUs, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds) {
             let ours = cycles(case.rounds.ours, || cycle(&bench.locks, &name));
             let floor = bench.floor.round(case.rounds.floor, 1);
-            let theirs = rivals.cycles(1, case.rounds.ours);
+            let theirs = peers.cycles(1, case.rounds.ours);
             let (ours, floor, theirs) = in_turns(number, ours, floor, theirs).await;
             let (ours, floor) = (ours?, floor?);
             let round = Round { ours: ours.median_us(), floor: floor.median_us() };
-            rivals.note(theirs, round);
+            peers.note(theirs, round);
             found.rounds.push(round);
             found.latency.append(&ours);
             found.floor_latency.append(&floor);
         }
-        Ok(found.measurement(self.name(), case, bench, None, rivals.finish()))
+        Ok(found.measurement(self.name(), case, bench, None, peers.finish()))
     }
 }

@@ -4,7 +4,7 @@
 //! line of JSON, also the one at the start, which says who this is and what time it is:
 //!
 //! * `cycles NAME TASKS NANOS`: that many tasks lock and unlock, each a name of its own, for so long.
-//! * `fight NAME TASKS HOLD_NANOS UNTIL_NANOS`: that many tasks fight for the one name until then.
+//! * `contend NAME TASKS HOLD_NANOS UNTIL_NANOS`: that many tasks contend for the one name until then.
 //!
 //! All times are nanoseconds of the boot clock, as lockwell's workers write them.
 
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::work::{cycles, fight};
+use crate::work::{contend, cycles};
 
 /// The outcome of a part of the work.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -70,8 +70,8 @@ async fn serve<L: Library>() -> Result<()> {
         let words: Vec<_> = order.split(' ').collect();
         let done = match words[..] {
             ["cycles", name, tasks, length] => cycles(&library, name, tasks.parse()?, length.parse()?).await,
-            ["fight", name, tasks, hold, until] => {
-                fight(&library, name, tasks.parse()?, hold.parse()?, until.parse()?).await
+            ["contend", name, tasks, hold, until] => {
+                contend(&library, name, tasks.parse()?, hold.parse()?, until.parse()?).await
             }
             _ => Err(format!("what is {order:?}?").into()),
         };

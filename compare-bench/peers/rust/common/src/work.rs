@@ -42,7 +42,7 @@ pub(crate) async fn cycles<L: Library>(library: &L, name: &str, tasks: usize, le
 }
 
 /// All tasks on one name. A turn is `[task, asked, acquired, released]`.
-pub(crate) async fn fight<L: Library>(
+pub(crate) async fn contend<L: Library>(
     library: &L,
     name: &str,
     tasks: usize,

@@ -39,7 +39,7 @@ pub(super) async fn killed(count: usize, bench: &Bench) -> Result<Outcome> {
         role: String::new(),
         bound: Some(Bound::of_holder(bench.choice.near(), bench.lease())),
         times,
-        told: Vec::new(),
+        known_lost: Vec::new(),
     })
 }
 
@@ -53,21 +53,21 @@ pub(super) async fn cut_off(count: usize, bench: &Bench) -> Result<Outcome> {
     for Pair { mut holder, token, waiter } in pairs {
         waiters.push((token, waiter));
         holders.push(tokio::spawn(async move {
-            let lost = holder.order("told").await?;
+            let lost = holder.order("wait_lost").await?;
             // It would wait for answers to its releases.
             holder.kill()?;
             Ok::<_, Error>(lost)
         }));
     }
     let times = next_grants(waiters.into_iter(), &faults).await?;
-    let mut told = Vec::new();
+    let mut known_lost = Vec::new();
     for (holder, fault) in holders.into_iter().zip(faults) {
-        told.extend(holder.await??.iter().map(|turn| turn.released.saturating_sub(fault)));
+        known_lost.extend(holder.await??.iter().map(|turn| turn.released.saturating_sub(fault)));
     }
     let fault =
         "the network swallowed all that went to and from the holder while another process waited".to_owned();
     let bound = Some(Bound::of_holder(bench.choice.near(), bench.lease()));
-    Ok(Outcome { fault, role: String::new(), bound, times, told })
+    Ok(Outcome { fault, role: String::new(), bound, times, known_lost })
 }
 
 /// Holders and waiters. The holders took their locks one after the other, within a third of their lease.

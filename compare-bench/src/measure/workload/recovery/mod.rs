@@ -1,4 +1,4 @@
-//! Something dies, or is cut off: how long it takes until somebody has a lock again.
+//! A holder or a server dies, or is cut off: the time until a lock is granted again.
 
 mod holders;
 mod outages;
@@ -19,7 +19,7 @@ use crate::target::{Choice, Kind};
 
 pub(crate) struct Recovery;
 
-/// What happens.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     HolderKilled,
@@ -30,7 +30,7 @@ enum Fault {
 
 const FAULTS: [Fault; 4] = [Fault::HolderKilled, Fault::CutOff, Fault::Frozen, Fault::Killed];
 
-/// What came of it.
+/// The outcome of a fault.
 struct Outcome {
     fault: String,
     /// Which server it was, and what became of it.
@@ -38,7 +38,7 @@ struct Outcome {
     bound: Option<Bound>,
     /// In nanoseconds, each time.
     times: Vec<u64>,
-    told: Vec<u64>,
+    known_lost: Vec<u64>,
 }
 
 impl Fault {
@@ -136,7 +136,7 @@ impl Workload for Recovery {
             times_us: outcome.times.iter().copied().map(micros).collect(),
             bound_us: outcome.bound.as_ref().map(|bound| round3(bound.time.as_secs_f64() * 1e6)),
             bound_of: outcome.bound.map_or_else(String::new, |bound| bound.of),
-            told_us: outcome.told.into_iter().map(micros).collect(),
+            told_us: outcome.known_lost.into_iter().map(micros).collect(),
         };
         let measurement = found.measurement(self.name(), case, bench, Some((0.0, 0.0)), Vec::new());
         Ok(Measurement { recovery: Some(recovery), noisy: false, ..measurement })

@@ -41,7 +41,7 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
         tokio::time::sleep(faults.freeze).await;
         server.resume().map_err(|error| Error::failed(error.to_string()))?;
         times.push(probe.longest_gap(fault).await?);
-        running.mend(&victim).await?;
+        running.restore(&victim).await?;
     }
     probe.finish().await?;
     let fault = format!("{role} was stopped for {} and went on", humantime::format_duration(faults.freeze));
@@ -50,7 +50,7 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
         role: role.to_owned(),
         bound: Some(Bound::of_freeze(faults.freeze)),
         times,
-        told: Vec::new(),
+        known_lost: Vec::new(),
     })
 }
 
@@ -76,13 +76,13 @@ pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
         let fault = probe.calm().await?;
         victim.kill().await?;
         times.push(probe.longest_gap(fault).await?);
-        target.running.mend(&victim).await?;
+        target.running.restore(&victim).await?;
     }
     probe.finish().await?;
     locks.close().await?;
     let then = if first.is_alone { "it was started again at once" } else { after(kind) };
     let role = format!("{}; {then}", first.role);
-    Ok(Outcome { fault: format!("a server was killed: {role}"), role, bound, times, told: Vec::new() })
+    Ok(Outcome { fault: format!("a server was killed: {role}"), role, bound, times, known_lost: Vec::new() })
 }
 
 fn after(kind: Kind) -> &'static str {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Peer;
-use super::process::{Hello, Process};
+use super::process::{About, Process};
 use crate::error::{Error, Result};
 use crate::measure::counter::{Count, Counter};
 use crate::measure::history::{History, Turn, nanos, summary};
@@ -12,18 +12,18 @@ use crate::measure::stats::Sample;
 use crate::measure::workload::Bench;
 use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 
-/// How long it may take until the last process has read its order. The fight ends at the same moment for all.
+/// How long it may take until the last process has read its order. The contention ends at the same moment for all.
 const ORDER: Duration = Duration::from_millis(5);
 
 /// The peers that there are for this backend. One that fails is out, and its result says why; ours go on.
 #[derive(Default)]
-pub(crate) struct Rivals(Vec<Rival>);
+pub(crate) struct MeasuredPeers(Vec<MeasuredPeer>);
 
-struct Rival {
+struct MeasuredPeer {
     peer: Peer,
     name: String,
     quantity: Quantity,
-    state: Result<(Vec<Process>, Hello)>,
+    state: Result<(Vec<Process>, About)>,
     sample: Sample,
     histories: Vec<History>,
     rounds: Vec<PeerRound>,
@@ -33,7 +33,7 @@ struct Rival {
 }
 
 /// One round of a peer; `None` if it is out.
-type Theirs = Option<Done>;
+type PeerWork = Option<Done>;
 
 pub(crate) struct Done {
     sample: Sample,
@@ -42,12 +42,12 @@ pub(crate) struct Done {
     count: Option<Count>,
 }
 
-impl Rivals {
+impl MeasuredPeers {
     /// Starts the processes.
     pub(crate) async fn start(bench: &Bench, name: &str, processes: usize, quantity: Quantity) -> Self {
-        let mut rivals = Vec::new();
+        let mut measured = Vec::new();
         for peer in &bench.peers {
-            rivals.push(Rival {
+            measured.push(MeasuredPeer {
                 peer: peer.clone(),
                 // Ours have a prefix, so that the two never meet; this is for those who look at the keys.
                 name: format!("{name}/{}", peer.name),
@@ -60,59 +60,59 @@ impl Rivals {
                 wakeups: Vec::new(),
             });
         }
-        Self(rivals)
+        Self(measured)
     }
 
     /// Tasks of one process, each on a name of its own.
-    pub(crate) async fn cycles(&mut self, tasks: usize, length: Duration) -> Vec<Theirs> {
+    pub(crate) async fn cycles(&mut self, tasks: usize, length: Duration) -> Vec<PeerWork> {
         let mut all = Vec::new();
-        for rival in &mut self.0 {
+        for peer in &mut self.0 {
             let work = async |name: &str, processes: &mut Vec<Process>| {
                 let process = processes.first_mut().ok_or_else(|| Error::failed("no process"))?;
                 process.order(&format!("cycles {name} {tasks} {}", length.as_nanos())).await?;
                 let sample = process.sample(length).await?;
                 Ok(Done { per_second: sample.per_second(), sample, history: None, count: None })
             };
-            all.push(rival.round(work).await);
+            all.push(peer.round(work).await);
         }
         all
     }
 
-    /// All processes, with so many tasks each, on one name. `what` are the spans that count.
-    pub(crate) async fn fight(
+    /// All processes, with this number of tasks each, on one name. `what` are the spans that count.
+    pub(crate) async fn contend(
         &mut self,
         tasks: usize,
         hold: Duration,
         length: Duration,
         what: fn(&History) -> Sample,
         counter: Option<&Counter>,
-    ) -> Vec<Theirs> {
+    ) -> Vec<PeerWork> {
         let mut all = Vec::new();
-        for rival in &mut self.0 {
+        for peer in &mut self.0 {
             let work = async |name: &str, processes: &mut Vec<Process>| {
-                let fight = turns(name, processes, tasks, hold, length);
-                let (turns, count) = Counter::over(counter, fight).await?;
+                let contend = turns(name, processes, tasks, hold, length);
+                let (turns, count) = Counter::over(counter, contend).await?;
                 let history = History::of_peer(turns?, processes.len() * tasks);
                 let (sample, per_second) = (what(&history), history.per_second());
                 Ok(Done { sample, per_second, history: Some(history), count })
             };
-            all.push(rival.round(work).await);
+            all.push(peer.round(work).await);
         }
         all
     }
 
     /// Notes a round beside ours.
-    pub(crate) fn note(&mut self, theirs: Vec<Theirs>, round: Round) {
-        for (rival, done) in self.0.iter_mut().zip(theirs) {
+    pub(crate) fn note(&mut self, theirs: Vec<PeerWork>, round: Round) {
+        for (peer, done) in self.0.iter_mut().zip(theirs) {
             if let Some(done) = done {
-                rival.note(done, round);
+                peer.note(done, round);
             }
         }
     }
 
     /// Ends the processes, and says what came out.
     pub(crate) fn finish(self) -> Vec<PeerResult> {
-        self.0.into_iter().map(Rival::result).collect()
+        self.0.into_iter().map(MeasuredPeer::result).collect()
     }
 }
 
@@ -125,7 +125,7 @@ async fn turns(
 ) -> Result<Vec<Turn>> {
     let until = nanos() + u64::try_from((ORDER + length).as_nanos()).unwrap_or(u64::MAX);
     for process in processes.iter_mut() {
-        process.order(&format!("fight {name} {tasks} {} {until}", hold.as_nanos())).await?;
+        process.order(&format!("contend {name} {tasks} {} {until}", hold.as_nanos())).await?;
     }
     let mut turns = Vec::new();
     for (number, process) in processes.iter_mut().enumerate() {
@@ -134,9 +134,9 @@ async fn turns(
     Ok(turns)
 }
 
-async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, Hello)> {
+async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, About)> {
     let mut processes = Vec::new();
-    let mut about = Hello { version: String::new(), setup: String::new() };
+    let mut about = About { version: String::new(), setup: String::new() };
     for _ in 0..count {
         let (process, hello) = Process::start(peer, url).await?;
         processes.push(process);
@@ -145,8 +145,8 @@ async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, He
     Ok((processes, about))
 }
 
-impl Rival {
-    async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> Theirs {
+impl MeasuredPeer {
+    async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> PeerWork {
         let (processes, _) = self.state.as_mut().ok()?;
         match work(&self.name, processes).await {
             Ok(done) => Some(done),
