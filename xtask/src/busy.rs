@@ -15,7 +15,7 @@ pub(crate) const COMMAND: &str = "busy-loop";
 pub(crate) struct Busy(Vec<Child>);
 
 impl Busy {
-    /// Starts so many loops, as nice as we are.
+    /// Starts this number of loops, with the priority of this process.
     pub(crate) fn start(count: usize) -> Result<Self> {
         let program = env::current_exe().map_err(|error| format!("our own program: {error}"))?;
         // Each child is in the guard before the next one is started.

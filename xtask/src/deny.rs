@@ -55,7 +55,7 @@ fn denied() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The known defects in what Cargo.lock has, of the workspace and of the fuzz targets, by cargo-audit.
+/// The known defects of the packages in each Cargo.lock of the repository, by cargo-audit.
 fn audited() -> Result<ExitCode> {
     if !is_installed("cargo-audit") {
         println!(
@@ -69,7 +69,9 @@ fn audited() -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+    let mut git = Command::new("git");
+    let locks = text(git.arg("-C").arg(root()).args(["ls-files", "--", "Cargo.lock", "*/Cargo.lock"]))?;
+    for lock in locks.lines() {
         let found = foreground(cargo().current_dir(root()).args(["audit", "--no-fetch", "--file", lock]))?;
         if found != ExitCode::SUCCESS {
             return Ok(found);

@@ -14,11 +14,11 @@ const FILE: &str = "docs/choosing.md";
 const BEGIN: &str = "<!-- dependencies: cargo xtask deps -->\n";
 const END: &str = "<!-- end of dependencies -->\n";
 
-/// One system for all who count: what is needed differs from system to system.
+/// One system for all counts, since dependencies differ from system to system.
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
 
-/// Features as an application chooses them, and how the table calls them.
-const CHOICES: [(&str, &str); 9] = [
+/// Features as an application chooses them, and their names in the table.
+const CHOICES: [(&str, &str); 13] = [
     ("", "none: `memory://`"),
     ("sqlite", "`sqlite` (default)"),
     ("postgres", "`postgres`"),
@@ -26,18 +26,23 @@ const CHOICES: [(&str, &str); 9] = [
     ("redis", "`redis`"),
     ("zk", "`zk`"),
     ("postgres,tls", "`postgres`, `tls`"),
+    ("mysql,tls", "`mysql`, `tls`"),
     ("redis,tls", "`redis`, `tls`"),
+    ("zk,tls", "`zk`, `tls`"),
+    ("zk,sasl", "`zk`, `sasl`"),
+    ("metrics", "`metrics`"),
     ("postgres,mysql,sqlite,redis,zk,tls,sasl", "all"),
 ];
 
 /// Packages that only this feature may bring.
-const OWN: [(&str, &[&str]); 6] = [
+const OWN: [(&str, &[&str]); 7] = [
     ("sqlite", &["libsqlite3-sys", "sqlx-sqlite", "notify"]),
     ("postgres", &["sqlx-postgres"]),
     ("mysql", &["sqlx-mysql"]),
     ("redis", &["redis", "lockwell-redis"]),
     ("zk", &["zookeeper-client", "lockwell-zk"]),
     ("tls", &["rustls"]),
+    ("metrics", &["metrics"]),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -52,9 +57,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for (features, title) in CHOICES {
         trees.push((features, title, tree(features, SYSTEM)?));
     }
-    let strangers: Vec<_> = trees.iter().flat_map(|(features, _, tree)| strangers(features, tree)).collect();
-    if !strangers.is_empty() {
-        return Err(strangers.join("; "));
+    let unexpected_packages: Vec<_> =
+        trees.iter().flat_map(|(features, _, tree)| unexpected_packages(features, tree)).collect();
+    if !unexpected_packages.is_empty() {
+        return Err(unexpected_packages.join("; "));
     }
     let path = root().join(FILE);
     let problem = |error| format!("{FILE}: {error}");
@@ -92,8 +98,8 @@ fn is_there(name: &str, tree: &BTreeSet<String>) -> bool {
     tree.iter().any(|package| package.split(' ').next() == Some(name))
 }
 
-/// What is there with these features and should not be.
-fn strangers(features: &str, tree: &BTreeSet<String>) -> Vec<String> {
+/// Packages that these features bring and should not.
+fn unexpected_packages(features: &str, tree: &BTreeSet<String>) -> Vec<String> {
     let chosen: Vec<_> = features.split(',').collect();
     let others = OWN.iter().filter(|(feature, _)| !chosen.contains(feature));
     let found = others.flat_map(|(feature, names)| {
@@ -143,9 +149,12 @@ mod tests {
     #[test]
     fn what_another_backend_needs_is_found() {
         let tree = packages(TREE);
-        assert_eq!(strangers("redis", &tree), ["\"redis\" brings sqlx-mysql, which only \"mysql\" needs"]);
-        assert_eq!(strangers("redis,mysql", &tree).len(), 0);
-        let problems = strangers("redis,mysql,zk", &tree);
+        assert_eq!(
+            unexpected_packages("redis", &tree),
+            ["\"redis\" brings sqlx-mysql, which only \"mysql\" needs"]
+        );
+        assert_eq!(unexpected_packages("redis,mysql", &tree).len(), 0);
+        let problems = unexpected_packages("redis,mysql,zk", &tree);
         assert!(problems.iter().all(|one| one.contains("zk")) && problems.len() == 2, "{problems:?}");
     }
 

@@ -1,4 +1,4 @@
-//! The commands of this repository that its documentation tells are understood by the programs that they are for.
+//! The programs of this repository understand the commands that its documentation shows.
 
 use std::fs;
 use std::process::Command as Process;
@@ -45,7 +45,7 @@ const TOLD_ONLY: [&str; 6] = [
     "prometheus --config.file=examples/observed/prometheus.yml",
 ];
 
-/// The commands of all pages that begin so: lines of blocks, up to the remark behind two blanks, and code within the text.
+/// The commands of all pages with this beginning: lines of blocks, up to two spaces, and code within the text.
 fn told(beginning: &str) -> Vec<Told> {
     let mut git = Process::new("git");
     let pages =
@@ -72,7 +72,7 @@ fn commands(page: &str, beginning: &str) -> Vec<String> {
     lines.chain(within).collect()
 }
 
-/// A value for what a page leaves open, or the word.
+/// A value for a placeholder of a page, or the word itself.
 fn filled(word: &str) -> &str {
     match word {
         "N" => "1",
@@ -112,7 +112,55 @@ fn the_comparison_understands_what_is_told() {
     }
 }
 
-/// What `cargo run` and `cargo test` are told to run is there: examples, tests, and packages.
+/// Where a command of xtask is run: by a step of `.ci/run` or by a test. These are not run, for their reason:
+const NOT_RUN: [(&str, &str); 4] = [
+    ("compare", "it builds the comparison for release, and runs as its tests do"),
+    ("fuzz", "it takes a nightly compiler; the targets are compiled by a step"),
+    ("peers", "it asks the registries for their newest releases"),
+    ("semver", "it compares with a release or a commit, and takes cargo-semver-checks"),
+];
+
+/// These run for minutes or hours. The tests of the comparison run `--smoke`, which has the same cases.
+const LONG: [&str; 2] = ["--quick", "--full"];
+
+#[test]
+fn each_command_of_xtask_is_run() {
+    let steps = fs::read_to_string(root().join(".ci/run")).expect("the steps");
+    let tests = fs::read_to_string(root().join("xtask/tests/servers.rs")).expect("the tests");
+    let mut not_run = Vec::new();
+    for (page, command) in told("cargo xtask ") {
+        let verb = command.split_whitespace().nth(2).expect("a verb");
+        if let Some((verb, _)) = NOT_RUN.iter().find(|(it, _)| *it == verb) {
+            not_run.push(*verb);
+            continue;
+        }
+        let is_run = steps.contains(&format!("cargo xtask {verb}")) || tests.contains(&format!("\"{verb}\""));
+        assert!(is_run, "{page}: nothing runs {command:?}");
+    }
+    for (verb, _) in NOT_RUN {
+        assert!(not_run.contains(&verb), "nobody is told {verb} any more");
+        assert!(!steps.contains(&format!("cargo xtask {verb}")), "{verb} is run");
+    }
+}
+
+/// Its tests run the program with every option and verb that the documentation shows.
+#[test]
+fn what_the_comparison_is_told_is_run_by_its_tests() {
+    let tests = root().join("compare-bench/tests");
+    let files = ["faults.rs", "results.rs", "smoke/main.rs", "smoke/special.rs"];
+    let tests = files.map(|file| fs::read_to_string(tests.join(file)).expect("tests")).concat();
+    let used: Vec<_> = tests.split(['"', ' ']).collect();
+    let told = told("cargo xtask compare").into_iter().chain(told("compare-bench "));
+    for (page, command) in told {
+        let words = command.split_whitespace();
+        let verb = ["render", "diff", "faults", "soak", "replay", "schema"];
+        for word in words.filter(|word| word.starts_with("--") || verb.contains(word)) {
+            assert!(used.contains(&word) || LONG.contains(&word), "{page}: no test runs {command:?}: {word}");
+        }
+    }
+}
+
+/// The examples, tests and packages that `cargo run` and `cargo test` name exist.
 #[test]
 fn what_cargo_is_told_to_run_is_there() {
     let told: Vec<_> =

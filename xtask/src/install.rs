@@ -1,4 +1,4 @@
-//! Installs missing packages, says what it does, and goes on without what it cannot have.
+//! Installs missing packages, prints what it does, and goes on without those that cannot be installed.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ enum Apt {
 }
 
 impl Apt {
-    /// Finds out, without ever asking for a password.
+    /// Finds out, without asking for a password.
     fn find() -> Result<Self, String> {
         text(Command::new("apt-get").arg("--version")).map_err(|_| "there is no apt-get here".to_owned())?;
         if text(Command::new("id").arg("-u"))?.trim() == "0" {
@@ -50,7 +50,7 @@ impl Apt {
     }
 }
 
-/// Makes sure of these packages as far as it is possible.
+/// Installs these packages as far as possible.
 pub(crate) fn ensure(packages: impl IntoIterator<Item = &'static Package>, allowed: bool) {
     let missing: Vec<_> = packages.into_iter().filter(|package| !package.is_installed()).collect();
     if missing.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) fn ensure(packages: impl IntoIterator<Item = &'static Package>, allow
     }
 }
 
-/// What the user should know about a package.
+/// A remark for the user about a package.
 fn remark(package: &str) -> &'static str {
     match package {
         // Its own folders and ports: nothing that lockwell starts collides with it.

@@ -1,4 +1,4 @@
-//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to play with, and checks.
+//! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to experiment with, and checks.
 
 mod busy;
 mod compare;
@@ -51,7 +51,7 @@ enum Command {
     Deps(deps::Options),
     /// Build the command `lockwell` for release, with manual pages and completions; a Debian package and a static program if the
     /// tools for them are installed. Each is tried in an empty folder.
-    Package,
+    Package(package::Options),
     /// Give arbitrary input to every parser of foreign data: each target of fuzz/ for a minute. It needs a nightly compiler and
     /// cargo-fuzz.
     Fuzz(fuzz::Options),
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Command::Test(options) => suite::run(options),
         Command::Deny => deny::run(),
         Command::Deps(options) => deps::run(&options),
-        Command::Package => package::run(),
+        Command::Package(options) => package::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Msrv(options) => msrv::run(&options),
         Command::Peers => peers::run(),

@@ -12,11 +12,17 @@ const MUSL: &str = "x86_64-unknown-linux-musl";
 
 const SHELLS: [(&str, &str); 3] = [("bash", "lockwell"), ("zsh", "_lockwell"), ("fish", "lockwell.fish")];
 
-pub(crate) fn run() -> Result<ExitCode> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Package an unoptimised program, and build no static one.
+    #[arg(long)]
+    quick: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let folder = root().join("target/package-cli");
     emptied(&folder)?;
-    build(&[])?;
-    let program = target().join("release/lockwell");
+    let program = installed(&folder.join("installed"), options.quick)?;
     let version = text(Command::new(&program).arg("--version"))?;
     println!("built: {}, {}", version.lines().next().unwrap_or_default(), size(&program)?);
 
@@ -31,12 +37,15 @@ pub(crate) fn run() -> Result<ExitCode> {
     tried(&program, &folder.join("tried"))?;
 
     if is_there("cargo-deb") {
-        debian(&folder)?;
+        debian(&folder, options.quick)?;
     } else {
         println!("NOT BUILT: the Debian package takes cargo-deb: cargo install cargo-deb --locked");
     }
+    if options.quick {
+        return Ok(ExitCode::SUCCESS);
+    }
     if has_std(MUSL) && is_there("musl-gcc") {
-        build(&["--target", MUSL])?;
+        build_for(MUSL)?;
         let program = target().join(MUSL).join("release/lockwell");
         needs_no_library(&program)?;
         tried(&program, &folder.join("tried-static"))?;
@@ -49,23 +58,36 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build(more: &[&str]) -> Result<()> {
+/// The program as `cargo install` installs it below this folder.
+fn installed(folder: &Path, quick: bool) -> Result<PathBuf> {
     let mut command = cargo();
-    command
-        .current_dir(root())
-        .args(["build", "--release", "--locked", "--package", "lockwell-cli"])
-        .args(more);
+    command.current_dir(root()).args(["install", "--path", "cli", "--locked", "--root"]).arg(folder);
+    if quick {
+        command.arg("--debug");
+    }
+    eprintln!("xtask: {}", line(&command));
+    text(&mut command)?;
+    Ok(folder.join("bin/lockwell"))
+}
+
+fn build_for(system: &str) -> Result<()> {
+    let mut command = cargo();
+    command.current_dir(root());
+    command.args(["build", "--release", "--locked", "--package", "lockwell-cli", "--target", system]);
     eprintln!("xtask: {}", line(&command));
     text(&mut command).map(drop)
 }
 
-/// The Debian package, by `[package.metadata.deb]` in cli/Cargo.toml.
-fn debian(folder: &Path) -> Result<()> {
+/// The Debian package, by `[package.metadata.deb]` in cli/Cargo.toml, of the program that was built before.
+fn debian(folder: &Path, quick: bool) -> Result<()> {
     let mut command = cargo();
     command
         .current_dir(root())
         .args(["deb", "--no-build", "--package", "lockwell-cli", "--output"])
         .arg(folder);
+    if quick {
+        command.args(["--profile", "dev"]);
+    }
     eprintln!("xtask: {}", line(&command));
     text(&mut command)?;
     let package = files(folder)?.into_iter().find(|file| file.extension().is_some_and(|it| it == "deb"));

@@ -1,4 +1,4 @@
-//! What the tests and the comparison can use, and the Debian packages that it comes in.
+//! The programs that the tests and the comparison can use, and their Debian packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,13 @@ use crate::shell::text;
 /// One package.
 #[derive(Debug)]
 pub(crate) struct Package {
-    /// What is missing without it. A server is called as `compare-bench --backend` calls it.
+    /// What is missing without it. A server has its name in `compare-bench --backend`.
     pub(crate) gives: &'static str,
     pub(crate) name: &'static str,
     sign: Sign,
 }
 
-/// What shows that a package is installed.
+/// How to find out whether a package is installed.
 #[derive(Debug)]
 enum Sign {
     /// A file. A name without a slash is looked for where programs are.

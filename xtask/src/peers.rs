@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same before a comparison with them, which goes on whatever comes out.
+/// The same before a comparison with them, which goes on in any case.
 pub(crate) fn hint() {
     for line in lines().unwrap_or_else(|problem| vec![problem]) {
         eprintln!("xtask: {line}");

@@ -28,7 +28,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// What is to be said at the end of a run.
+    /// The remark for the end of a run.
     fn remark(&self) -> Option<String> {
         if let Some(why) = &self.missing {
             return Some(format!("not run: {} ({why})", self.target));
@@ -75,7 +75,7 @@ pub(crate) fn known() -> Result<Vec<Record>> {
     read(&book())
 }
 
-/// Prints how long each target took, remembers it, and returns what is to be said at the end.
+/// Prints how long each target took, stores it, and returns the remarks for the end.
 pub(crate) fn take(ran: &Path, not_run: &Path) -> Result<Vec<String>> {
     let new = read(ran)?;
     for Record { target, version, begun, passed, seconds, .. } in &new {
@@ -92,7 +92,7 @@ pub(crate) fn take(ran: &Path, not_run: &Path) -> Result<Vec<String>> {
     Ok(remarks)
 }
 
-/// A run of some of the cases only says nothing about the target.
+/// A run of only some cases is not a result for the target.
 fn merge(old: Vec<Record>, new: Vec<Record>) -> Vec<Record> {
     let whole = new.into_iter().filter(|record| record.begun == record.cases);
     let all = old.into_iter().chain(whole).map(|record| (record.target.clone(), record));

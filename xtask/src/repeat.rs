@@ -1,4 +1,4 @@
-//! Runs the tests several times, and remembers how they went.
+//! Runs the tests several times, and stores the results.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use crate::series::{Book, Run, Subject};
 use crate::shell::{Result, line, root, text};
 
-/// Runs the tests until there are so many runs of them, those of earlier calls included.
+/// Runs the tests until there is this number of runs, including those of earlier calls.
 pub(crate) fn run(
     times: usize,
     restart: bool,
@@ -28,7 +28,7 @@ pub(crate) fn run(
         }
         eprintln!("xtask: run {} of {times}, busy loops: {busy}", series.runs.len() + 1);
         series.runs.push(once(&mut tests(), &mut stdout())?);
-        // Whoever stops us now loses the next run only.
+        // If xtask is stopped now, only the next run is lost.
         book.save()?;
     }
 }
@@ -50,7 +50,7 @@ fn once(tests: &mut Command, shown: &mut impl Write) -> Result<Run> {
     Ok(Run { date, seconds, load: load(), passed: status.success(), failures })
 }
 
-/// Runs a command, hands on what it writes, and finds the names of failed tests in it.
+/// Runs a command, passes its output on, and finds the names of failed tests in it.
 fn watched(command: &mut Command, shown: &mut impl Write) -> Result<(ExitStatus, Vec<String>)> {
     let called = line(command);
     eprintln!("xtask: {called}");

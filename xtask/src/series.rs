@@ -58,7 +58,7 @@ impl Book {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes it in one step: who interrupts us finds the old or the new one.
+    /// Replaces the file in one step: after an interruption it is the old one or the new one.
     pub(crate) fn save(&self) -> Result<()> {
         let path = Self::path();
         let write = || {

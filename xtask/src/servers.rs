@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the releases of servers that the tests know, and servers to play with.
+//! `cargo xtask servers`: the releases of servers that the tests use, and servers to experiment with.
 
 use std::process::ExitCode;
 
@@ -62,8 +62,8 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     }
 }
 
-/// Fetches these releases, says how that went, and returns what is to be said again at the end: what cannot be had, and
-/// versions that the documentation does not name.
+/// Downloads these releases and prints the results. Returns remarks for the end: releases that cannot be downloaded, and versions
+/// that the documentation does not name.
 pub(crate) fn fetch<'a>(releases: impl IntoIterator<Item = &'a Release>) -> Vec<String> {
     let mut remarks = Vec::new();
     for release in releases {

@@ -31,11 +31,11 @@ pub(crate) fn text(command: &mut Command) -> Result<String> {
     if output.status.success() {
         return String::from_utf8(output.stdout).map_err(|_| format!("{shown}: its output is not text"));
     }
-    Err(format!("{shown}: {}: {}", output.status, last_words(&output)))
+    Err(format!("{shown}: {}: {}", output.status, last_lines(&output)))
 }
 
 /// The end of what a program wrote.
-fn last_words(output: &Output) -> String {
+fn last_lines(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&both);
     let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_tells_its_last_words() {
+    fn a_failure_shows_its_last_lines() {
         let problem = text(Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"])).unwrap_err();
         assert!(problem.contains("two") && problem.contains('3'), "{problem}");
         assert_eq!(text(Command::new("echo").arg("hello")).unwrap(), "hello\n");

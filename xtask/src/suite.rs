@@ -105,7 +105,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 }
 
 /// Not nextest: it runs each test in a process of its own, and each process would start its own servers. It runs no
-/// doc tests either. Whoever waits for all of it wants to hear of all that fails.
+/// doc tests either. `--no-fail-fast`: after a long run all failures are of interest.
 fn command(args: &[String], servers: Servers) -> Vec<&'static str> {
     if servers == Servers::Newer {
         return vec!["test", "--all-features", "--no-fail-fast", "--test", "conformance"];

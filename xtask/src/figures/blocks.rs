@@ -111,7 +111,7 @@ fn local(run: &Run) -> String {
         let Some(plain) = run.last(backend, "crowd", 0) else { continue };
         let of = |option: Option<&str>| run.variant(plain, option).and_then(per_second);
         let mut cells = vec![backend.to_owned(), plain["parties"].to_string()];
-        cells.extend(options.map(|option| of(option).unwrap_or_default()));
+        cells.extend(options.map(|option| of(option).unwrap_or_else(|| "not measured".to_owned())));
         table += &row(&cells);
     }
     table
@@ -122,7 +122,7 @@ fn peers(run: &Run) -> String {
     let mut table = row(&[
         String::new(),
         "acquire + release, p50".to_owned(),
-        "one name, several processes: from a release to whoever waited longest, p50".to_owned(),
+        "one name, several processes: from a release to the one that waited longest, p50".to_owned(),
         "one name, many tasks: acquisitions".to_owned(),
     ]);
     table += &rule(4);
@@ -235,7 +235,7 @@ mod tests {
             ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
             ("peers", "| rslock 0.10 | 37.0 us | 37.0 us | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
-            ("local", "| redis | 500 | 22.7 k/s | 4500/s |  |"),
+            ("local", "| redis | 500 | 22.7 k/s | 4500/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),
             ("run", "A CPU, 2 cores"),
         ] {

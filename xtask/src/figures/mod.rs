@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if options.check && !differing.is_empty() {
         return Err(format!(
-            "the runs say something else than {}: cargo xtask figures",
+            "the figures in {} differ from the runs: cargo xtask figures",
             differing.join(", ")
         ));
     }
@@ -69,7 +69,7 @@ fn documents() -> Result<Vec<PathBuf>> {
 #[derive(Debug, Default)]
 struct Filled {
     text: String,
-    /// What was left as it is, and why.
+    /// What was not changed, and why.
     remarks: Vec<String>,
 }
 

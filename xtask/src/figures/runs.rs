@@ -35,7 +35,7 @@ fn fit(report: &Value) -> std::result::Result<(), &'static str> {
     if report["schema"] != "lockwell-compare" {
         Err("this is no result of compare-bench")
     } else if report["finished"] != true || report["mode"] == "smoke" {
-        Err("this run did not come to its end, or was made for a test")
+        Err("this run is not complete, or was made for a test")
     } else if report["build"]["profile"] != "release" || report["build"]["git_dirty"] != false {
         Err("this run is of a debug build, or of a checkout with changes")
     } else {
