@@ -57,8 +57,10 @@ pub(super) async fn one_claim_serves_all_tasks(stage: Stage) {
     );
     release(held).await;
     in_order(&one, crowd, true).await;
-    let status = status(&two, &name).await;
-    assert!(!status.is_held() && status.waiters == 0, "{status:?}");
+    let free = status(&two, &name).await;
+    assert!(!free.is_held(), "after the last release: {free:?}");
+    // A release needs a majority of the servers. The others may still show a place for a moment.
+    queued(&two, &name, 0, secs(3)).await;
 }
 
 /// A lock that is passed on stays the same one at the server, and each task has a higher token.

@@ -199,7 +199,8 @@ pub struct LockStatus {
     pub name: LockName,
     /// Its holders.
     pub holders: Vec<Holder>,
-    /// How many claims are in its queue.
+    /// How many claims are in its queue. Where a majority of servers decides, a server that is late can still count a claim
+    /// that has left.
     pub waiters: usize,
     /// How long the waiter that has waited longest has been in the queue, by the server's clock. `None` if no claim
     /// waits, or if the server does not know. If a waiter lost its place, for example in a crash of the server, the
