@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockcore::backend::{Heartbeat, Waiter};
-use lockcore::{Claim, Moment, Result};
+use lockcore::{Claim, Moment, Released, Result};
 
 use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer};
 use crate::calls::{Answer, Item};
@@ -71,22 +71,21 @@ impl Client {
     }
 
     /// Releases what a claim holds, and its place in the queue.
-    pub(crate) async fn release_claim(&self, claim: &Claim, queued: bool) -> Result<bool> {
+    pub(crate) async fn release_claim(&self, claim: &Claim, queued: bool) -> Result<Released> {
         let mut in_doubt = false;
         if !queued && is_simple(claim) && !self.hot.is_hot(claim.name()) {
             let answer = self.calls.call(self.requests().release(claim)).await?;
             in_doubt = answer.in_doubt;
             match answers::released(&answer.value)? {
-                ReleaseAnswer::Released => return Ok(true),
-                // An earlier try, whose answer was lost, may have done it.
-                ReleaseAnswer::NotHeld => return Ok(in_doubt),
+                ReleaseAnswer::Released => return Ok(Released::Released),
+                ReleaseAnswer::NotHeld => return Ok(Released::from_answer(false, in_doubt)),
                 ReleaseAnswer::Unclear => self.hot.note(claim.name()),
             }
         }
         let answer = self.calls.call(self.requests().release_claim(claim, queued, "")).await?;
         let (released, notifications) = answers::claim_released(&answer.value, answer.generation)?;
         self.deliver(notifications);
-        Ok(released || in_doubt || answer.in_doubt)
+        Ok(Released::from_answer(released, in_doubt || answer.in_doubt))
     }
 
     /// Delivers the notifications for waiters of this client in a script's answer.

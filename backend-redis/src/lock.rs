@@ -205,9 +205,7 @@ impl DistributedLock for RedisLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let client = self.client()?;
-        let released = client.release_claim(claim, claim.may_be_queued()).await?;
-        Ok(if released { Released::Released } else { Released::NotHeld })
+        self.client()?.release_claim(claim, claim.may_be_queued()).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

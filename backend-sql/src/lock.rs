@@ -258,11 +258,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
         }
         let released = freed.released || left;
         client.notify_next(freed);
-        Ok(match (released, in_doubt) {
-            (true, _) => Released::Released,
-            (false, true) => Released::InDoubt,
-            (false, false) => Released::NotHeld,
-        })
+        Ok(Released::from_answer(released, in_doubt))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {

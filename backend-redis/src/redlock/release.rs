@@ -15,7 +15,7 @@ use crate::items::is_exclusive;
 
 impl NodesContext {
     /// Calls a script that releases something at one node, and notifies the waiter of this client that is next.
-    fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<bool>> + use<> {
+    fn free(&self, node: &Arc<Node>, item: Item) -> impl Future<Output = Result<Released>> + use<> {
         let (node, waiters) = (Arc::clone(node), Arc::clone(&self.waiters));
         async move {
             let answer = node.calls.call(item).await?;
@@ -23,8 +23,7 @@ impl NodesContext {
             for notification in notifications {
                 waiters.notify(notification.ticket);
             }
-            // An earlier try, whose answer was lost, may have done it.
-            Ok(freed || answer.in_doubt)
+            Ok(Released::from_answer(freed, answer.in_doubt))
         }
     }
 
@@ -37,7 +36,7 @@ impl NodesContext {
         queued: bool,
         round: Option<items::Round>,
         short: Option<Item>,
-    ) -> impl Future<Output = Result<bool>> + use<> {
+    ) -> impl Future<Output = Result<Released>> + use<> {
         let (shared, node, claim) = (Arc::clone(self), Arc::clone(node), claim.clone());
         async move {
             let mut in_doubt = false;
@@ -45,14 +44,17 @@ impl NodesContext {
                 let answer = node.calls.call(short).await?;
                 in_doubt = answer.in_doubt;
                 match answers::released(&answer.value)? {
-                    ReleaseAnswer::Released => return Ok(true),
-                    ReleaseAnswer::NotHeld => return Ok(in_doubt),
+                    ReleaseAnswer::Released => return Ok(Released::Released),
+                    ReleaseAnswer::NotHeld => return Ok(Released::from_answer(false, in_doubt)),
                     ReleaseAnswer::Unclear => shared.hot.note(claim.name()),
                 }
             }
             let round = round.map_or_else(String::new, items::Round::text);
             let item = shared.requests().release_claim(&claim, queued, &round);
-            Ok(shared.free(&node, item).await? || in_doubt)
+            Ok(match shared.free(&node, item).await? {
+                Released::NotHeld => Released::from_answer(false, in_doubt),
+                released => released,
+            })
         }
     }
 }
@@ -62,24 +64,26 @@ impl Quorum {
     ///
     /// When a majority has answered, the claim has no majority any more. If the answers differ (some rounds of the claim
     /// had a few votes), it waits for the other nodes, but only for `GRACE`. A missing answer does not prove that the lock was
-    /// lost: that node may have held it.
-    async fn free_everywhere<F>(&self, free: impl FnMut(&Arc<Node>) -> F) -> Result<bool>
+    /// lost: that node may have held it. Nor do nodes prove that it was released where an earlier copy of the request, whose
+    /// answer was lost, may have released it: if they decide, the outcome is in doubt.
+    async fn free_everywhere<F>(&self, free: impl FnMut(&Arc<Node>) -> F) -> Result<Released>
     where
-        F: Future<Output = Result<bool>> + Send + 'static,
+        F: Future<Output = Result<Released>> + Send + 'static,
     {
         let majority = self.majority();
         let mut answers: FuturesUnordered<_> = self.nodes.iter().map(free).collect();
-        let (mut freed, mut not_held, mut last, mut end) = (0, 0, None, None);
+        let (mut freed, mut in_doubt, mut not_held, mut last, mut end) = (0, 0, 0, None, None);
         while let Some(answer) = next_until(&mut answers, end).await {
             match answer {
-                Ok(true) => freed += 1,
-                Ok(false) => not_held += 1,
+                Ok(Released::Released) => freed += 1,
+                Ok(Released::InDoubt) => in_doubt += 1,
+                Ok(_) => not_held += 1,
                 Err(error) => last = Some(error),
             }
             if freed >= majority || not_held >= majority {
                 break;
             }
-            if freed + not_held >= majority {
+            if freed + in_doubt + not_held >= majority {
                 end.get_or_insert_with(|| Instant::now() + GRACE);
             }
         }
@@ -88,8 +92,9 @@ impl Quorum {
             drop(tokio::spawn(async move { while answers.next().await.is_some() {} }));
         }
         match last {
-            Some(error) if freed + not_held < majority => Err(error),
-            _ => Ok(not_held < majority),
+            Some(error) if freed + in_doubt + not_held < majority => Err(error),
+            _ if not_held >= majority => Ok(Released::NotHeld),
+            _ => Ok(Released::from_answer(freed >= majority || in_doubt + not_held < majority, true)),
         }
     }
 
@@ -100,9 +105,7 @@ impl Quorum {
         let queued = claim.may_be_queued();
         let simple = !queued && is_exclusive(claim) && !self.shared.hot.is_hot(claim.name());
         let short = simple.then(|| self.shared.requests().release(claim));
-        let freed =
-            self.free_everywhere(|node| self.shared.release_at(node, claim, queued, None, short.clone()));
-        Ok(if freed.await? { Released::Released } else { Released::NotHeld })
+        self.free_everywhere(|node| self.shared.release_at(node, claim, queued, None, short.clone())).await
     }
 
     /// Turns the writer into a reader at all nodes; returns when a majority has done it, or has answered and does not say
@@ -117,9 +120,9 @@ impl Quorum {
         writer.cancel();
         let round = items::Round::of(grant)?;
         let item = self.shared.requests().downgrade(writer, &round.text());
-        if self.free_everywhere(|node| self.shared.free(node, item.clone())).await? {
-            return Ok(grant.downgraded());
+        match self.free_everywhere(|node| self.shared.free(node, item.clone())).await? {
+            Released::NotHeld => Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade")),
+            _ => Ok(grant.downgraded()),
         }
-        Err(Error::new(ErrorKind::Lost, "the lock was lost before the downgrade"))
     }
 }

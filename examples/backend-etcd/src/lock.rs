@@ -119,12 +119,12 @@ impl EtcdLock {
         self.ask(until, keep).await
     }
 
-    /// Ends a lease, and with it its key; false if it was gone. A repetition finds what the first one did.
-    async fn revoke(&self, id: i64) -> Result<bool> {
+    /// Ends a lease, and with it its key. If it is gone, an earlier copy of this request may have ended it.
+    async fn revoke(&self, id: i64) -> Result<Released> {
         let revoke = |mut client: Client, again| async move {
             match client.lease_revoke(id).await {
-                Ok(_) => Ok(true),
-                Err(error) if code(&error) == Some(Code::NotFound) => Ok(again),
+                Ok(_) => Ok(Released::Released),
+                Err(error) if code(&error) == Some(Code::NotFound) => Ok(Released::from_answer(false, again)),
                 Err(error) => Err(error),
             }
         };
@@ -326,8 +326,7 @@ impl DistributedLock for EtcdLock {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let held = self.revoke(lease(claim)).await?;
-        Ok(if held { Released::Released } else { Released::NotHeld })
+        self.revoke(lease(claim)).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<LockStatus> {
@@ -354,7 +353,7 @@ impl DistributedLock for EtcdLock {
         let (entries, holding) = self.queue(name).await?;
         let mut freed = 0;
         for answer in join_all(entries[..holding].iter().map(|entry| self.revoke(entry.lease))).await {
-            freed += usize::from(answer?);
+            freed += usize::from(answer? != Released::NotHeld);
         }
         Ok(freed)
     }

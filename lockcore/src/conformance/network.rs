@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::stage::{
-    LATE, Stage, done, free_by, holder, is_refused, millis, pause, queued, release, secs, ttl_of,
+    LATE, Stage, claim, done, free_by, holder, is_refused, millis, pause, queued, release, secs, ttl_of,
+    within,
 };
 use crate::conformance::Way;
-use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Moment, Operation};
+use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Mode, Moment, Operation, Released};
 
 /// Whether an error correctly reports a failure of the network or the end of the time.
 fn is_honest(error: &Error) -> bool {
@@ -169,6 +170,31 @@ pub(super) async fn a_release_whose_reply_is_lost_is_not_called_a_loss(stage: St
         }
         let next = done("the waiter's turn", secs(15), waiter).await.expect("no panic");
         release(next.expect("its turn comes")).await;
+    }
+    assert!(dropped > 0, "no reply was lost: nothing was put to the test");
+}
+
+/// The same for a lock that was lost before. A repetition that finds nothing does not prove that the lock was released.
+pub(super) async fn a_repeated_release_of_a_lost_lock_is_in_doubt(stage: Stage) {
+    let two = stage.client().await;
+    let mut dropped = 0;
+    for k in 1..=3 {
+        let link = stage.link().await;
+        let one = link.client().await.expect("a client behind the network");
+        let name = stage.name(k);
+        let ours = claim(&name, Mode::Exclusive, ttl_of(&one, 10_000), within(secs(3)));
+        one.backend().acquire(&ours).await.expect("an answer").expect("a free lock");
+        assert_eq!(two.force_release(&name).await.expect("an answer"), 1, "k = {k}");
+        let next = two.lock(&name).wait(secs(5)).await.expect("a free lock");
+        link.drop_reply(k);
+        let answer = one.backend().release(&ours).await;
+        dropped += link.dropped_replies();
+        link.heal();
+        match answer {
+            Ok(answer) => assert_ne!(answer, Released::Released, "k = {k}: another had taken the lock"),
+            Err(error) => assert!(is_honest(&error), "k = {k}: {error:#}"),
+        }
+        release(next).await;
     }
     assert!(dropped > 0, "no reply was lost: nothing was put to the test");
 }

@@ -96,6 +96,7 @@ const ALL: &[Case] = cases! {
         an_acquire_whose_reply_is_lost_is_cleaned_up: Free [Link];
         a_release_whose_reply_is_lost_is_repeated: Free [Link];
         a_release_whose_reply_is_lost_is_not_called_a_loss: Free [Link, Counted];
+        a_repeated_release_of_a_lost_lock_is_in_doubt: Free [Link];
         a_late_copy_of_an_acquire_does_not_block_the_lock: Free [Link];
     }
     outage {

@@ -158,6 +158,18 @@ pub enum Released {
     NotHeld,
 }
 
+impl Released {
+    /// The answer of a server that has released something of the claim, or has found nothing. `in_doubt`: an earlier copy of
+    /// the request, whose answer was lost, may have released it.
+    pub fn from_answer(released: bool, in_doubt: bool) -> Self {
+        match (released, in_doubt) {
+            (true, _) => Self::Released,
+            (false, true) => Self::InDoubt,
+            (false, false) => Self::NotHeld,
+        }
+    }
+}
+
 /// One holder of a lock, as the server knows it.
 ///
 /// A record of values to read, so its fields are public; later versions may add some.

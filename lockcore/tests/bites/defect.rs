@@ -140,6 +140,8 @@ pub(crate) enum Defect {
     WaitsForEver,
     /// A release that is repeated says that nothing was held.
     DeniesWhatItRepeats,
+    /// A release that is repeated says that it has released the lock, whatever it finds.
+    ConfirmsWhatItRepeats,
     /// It repeats an acquire, and does not say that it is in doubt.
     ForgetsLateCopies,
     /// A free lock takes three round trips.

@@ -206,6 +206,11 @@ pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
     (Defect::CallsResetsLosses, "a_release_whose_reply_is_lost_is_repeated", "the connection is lost"),
     (Defect::DeniesWhatItRepeats, "a_release_whose_reply_is_lost_is_repeated", "k = 1"),
     (Defect::DeniesWhatItRepeats, "a_release_whose_reply_is_lost_is_not_called_a_loss", "k = 1"),
+    (
+        Defect::ConfirmsWhatItRepeats,
+        "a_repeated_release_of_a_lost_lock_is_in_doubt",
+        "another had taken the lock",
+    ),
     (Defect::ForgetsLateCopies, "a_late_copy_of_an_acquire_does_not_block_the_lock", "after a late copy"),
     (Defect::NeverReconnects, "a_client_comes_back_after_a_restart", "no retry can help"),
     (Defect::NeverReconnects, "a_waiter_outlives_a_restart", "the connection has ended"),

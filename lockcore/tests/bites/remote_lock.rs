@@ -180,9 +180,11 @@ impl DistributedLock for Remote {
                 Box::pin(async move { memory.release(&wanted).await })
             })
             .await?;
-        Ok(match answer? {
-            Released::NotHeld if repeated && !self.is(Defect::DeniesWhatItRepeats) => Released::InDoubt,
-            answer => answer,
+        Ok(match (answer?, self.defect) {
+            (Released::NotHeld, Defect::ConfirmsWhatItRepeats) if repeated => Released::Released,
+            (answer, Defect::DeniesWhatItRepeats) => answer,
+            (Released::NotHeld, _) if repeated => Released::InDoubt,
+            (answer, _) => answer,
         })
     }
 
