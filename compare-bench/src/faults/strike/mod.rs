@@ -59,14 +59,10 @@ pub(crate) struct Stage {
 impl Stage {
     /// Carries one fault out, from its beginning to its end.
     pub(crate) async fn strike(&self, strike: Strike) -> Result<()> {
-        let _turn = match strike.fault {
-            Fault::KillServer { node, .. }
-            | Fault::RestartServer { node, .. }
-            | Fault::Restore { node, .. }
-            | Fault::ShortenSessions { node, .. }
-            | Fault::PauseServer { node, .. } => Some(self.turns[node as usize].lock().await),
-            _ => None,
-        };
+        let mut turns = Vec::new();
+        for node in self.needs(strike.fault) {
+            turns.push(self.turns[node].lock().await);
+        }
         let from = nanos();
         self.begin(strike.fault).await?;
         let inner_from = nanos();
@@ -78,6 +74,23 @@ impl Stage {
         let happened = Happened { strike, from, until: nanos(), inner_from, inner_until };
         self.happened.lock().map_err(|_| Error::failed("a fault panicked"))?.push(happened);
         Ok(())
+    }
+
+    /// The servers that must be running when this fault begins, in their order. Such faults of a server come one after the
+    /// other: on a busy machine a server takes longer to start than the schedule allows for.
+    fn needs(&self, fault: Fault) -> std::ops::Range<usize> {
+        match fault {
+            Fault::KillServer { node, .. }
+            | Fault::RestartServer { node, .. }
+            | Fault::Restore { node, .. }
+            | Fault::ShortenSessions { node, .. }
+            | Fault::PauseServer { node, .. }
+            | Fault::KillSessions { node }
+            | Fault::KillListeners { node }
+            | Fault::FlushScripts { node } => node as usize..node as usize + 1,
+            Fault::KillAll { .. } | Fault::Rogue { .. } => 0..self.turns.len(),
+            _ => 0..0,
+        }
     }
 
     async fn begin(&self, fault: Fault) -> Result<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rand::RngExt;
+use testbed::MariaDb;
 
 use super::super::ground::{Node, failed};
 use super::Stage;
@@ -11,6 +12,23 @@ use crate::error::{Error, Result};
 
 /// So many strangers have transactions at once.
 const STRANGERS: usize = 4;
+
+/// How often a statement is sent to a server that loses connections while they are made.
+const TRIES: u32 = 5;
+
+/// `MariaDB` loses new connections while it kills others, or has just gone on after a stop.
+async fn tried(server: &MariaDb, sql: &str) -> std::result::Result<String, testbed::Error> {
+    let mut answer = server.admin_sql(sql).await;
+    for _ in 1..TRIES {
+        match &answer {
+            Err(error) if error.to_string().contains("Lost connection") => (),
+            _ => break,
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        answer = server.admin_sql(sql).await;
+    }
+    answer
+}
 
 impl Stage {
     pub(super) async fn kill_sessions(&self, node: u32) -> Result<()> {
@@ -24,9 +42,9 @@ impl Stage {
             Node::MariaDb(server) => {
                 let sql = "SELECT id FROM information_schema.processlist
                     WHERE id <> connection_id() AND user = 'root'";
-                for id in server.admin_sql(sql).await.map_err(failed)?.lines() {
+                for id in tried(server, sql).await.map_err(failed)?.lines() {
                     // It may have ended by itself.
-                    if let Err(error) = server.admin_sql(&format!("KILL {id}")).await
+                    if let Err(error) = tried(server, &format!("KILL {id}")).await
                         && !error.to_string().contains("Unknown thread")
                     {
                         return Err(failed(error));
