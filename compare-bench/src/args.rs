@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: several hours.
+    /// Measure all cases, and for longer: at most three hours, and more with `--peers`.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 

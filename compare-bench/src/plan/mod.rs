@@ -1,4 +1,4 @@
-//! How long everything takes: the usual run, the quick one, the one that takes as long as it takes, and that of the tests.
+//! How long everything takes: the usual run, the quick one, the full one, and that of the tests.
 
 pub(crate) mod work;
 
@@ -124,22 +124,22 @@ impl Plan {
         ..Self::USUAL
     };
 
-    /// As long as it takes.
+    /// Within three hours with all backends.
     pub(crate) const FULL: Self = Self {
         mode: "full",
-        uncontended: Rounds::new(20, 120, 250, 250),
-        independent: Rounds::new(10, 40, 600, 300),
-        arrivals: Rounds::new(10, 40, 1000, 200),
-        handoff: Rounds::new(10, 40, 1250, 200),
-        crowd: Rounds::new(8, 24, 1350, 200),
-        modes: Rounds::new(8, 24, 700, 150),
-        herd: Rounds::new(8, 16, 1500, 200),
-        holding: Rounds::new(6, 6, 5000, 0),
+        uncontended: Rounds::new(20, 60, 250, 250),
+        independent: Rounds::new(8, 12, 500, 250),
+        arrivals: Rounds::new(6, 8, 1000, 150),
+        handoff: Rounds::new(8, 10, 750, 150),
+        crowd: Rounds::new(6, 8, 1000, 150),
+        modes: Rounds::new(6, 8, 600, 150),
+        herd: Rounds::new(6, 6, 1200, 200),
+        holding: Rounds::new(4, 4, 3000, 0),
         faults: Faults {
             holders: 20,
             outages: 20,
             lease: Duration::from_secs(4),
-            freeze: Duration::from_secs(2),
+            freeze: Duration::from_secs(1),
         },
         tasks: &[1, 4, 16, 64, 256, 1024],
         rates: &[100, 300, 1000, 3000, 10_000],
