@@ -82,6 +82,16 @@ fn menu(kind: Kind) -> Vec<Pick> {
     menu
 }
 
+/// To whom it happens: a worker, or the servers, whose number is behind those of the workers. A node that nobody reaches is a
+/// fault of the connections of all workers.
+fn targets(fault: Fault, servers: usize) -> std::ops::RangeInclusive<usize> {
+    match (fault, fault.struck()) {
+        (Fault::LoseNode { .. }, _) => 0..=servers,
+        (_, Struck::Worker(worker)) => worker as usize..=worker as usize,
+        _ => servers..=servers,
+    }
+}
+
 /// Faults of one worker, and those of servers and their data, come one after the other; others meet.
 fn draw(draw: &mut Draw) {
     let menu = menu(draw.kind);
@@ -96,13 +106,14 @@ fn draw(draw: &mut Draw) {
         let pick = draw.between(0, u64::try_from(menu.len()).unwrap_or(1));
         let fault = menu[usize::try_from(pick).unwrap_or(0)](draw);
         let late = draw.between(0, 1_500);
-        let target = match fault.struck() {
-            Struck::Worker(worker) => worker as usize,
-            _ => servers,
-        };
-        let Some(at) = free[target].map(|free| free + late) else { continue };
+        let targets = targets(fault, servers);
+        let Some(from) = targets.clone().filter_map(|target| free[target]).max() else { continue };
+        let at = from + late;
         let next = at + u64::try_from(fault.length().as_millis()).unwrap_or(u64::MAX) + BREAK;
-        free[target] = (!matches!(fault, Fault::KillWorker { .. })).then_some(next);
+        let is_alive = !matches!(fault, Fault::KillWorker { .. });
+        for target in targets {
+            free[target] = free[target].and(is_alive.then_some(next));
+        }
         draw.strike(at, fault);
     }
 }
@@ -126,18 +137,25 @@ mod tests {
     #[test]
     fn what_happens_to_one_target_comes_one_after_the_other() {
         let mut kinds_of_faults = std::collections::BTreeSet::new();
+        let servers = SOAK.crew.workers as usize;
         for seed in 0..300 {
             for kind in Kind::ALL {
                 let drawn = SOAK.schedule(seed, kind, 1500);
                 for (number, one) in drawn.iter().enumerate() {
                     kinds_of_faults.insert(one.fault.words());
                     let end = one.at + u64::try_from(one.fault.length().as_millis()).unwrap();
-                    let target = |fault: Fault| match fault.struck() {
-                        Struck::Worker(worker) => Some(worker),
-                        _ => None,
+                    let meet = |one: Fault, other: Fault| {
+                        let (these, those) = (targets(one, servers), targets(other, servers));
+                        // A node that nobody reaches is nothing to a dead worker.
+                        let is_dead_and_node = matches!(
+                            (one, other),
+                            (Fault::KillWorker { .. }, Fault::LoseNode { .. })
+                                | (Fault::LoseNode { .. }, Fault::KillWorker { .. })
+                        );
+                        these.start() <= those.end() && those.start() <= these.end() && !is_dead_and_node
                     };
                     for other in &drawn[number + 1..] {
-                        if target(one.fault) == target(other.fault) {
+                        if meet(one.fault, other.fault) {
                             assert!(other.at > end, "{kind:?} {seed}: {one:?} and {other:?}");
                             let is_dead = matches!(one.fault, Fault::KillWorker { .. });
                             assert!(!is_dead, "{kind:?} {seed}: {other:?} of a dead worker");
