@@ -175,7 +175,7 @@ impl MySql {
             let takes = takes_name(&mut conn.inner, &name).await?;
             ask_number(&mut conn.inner, format!("SELECT RELEASE_LOCK('{name}')")).await.map(|_| takes)
         };
-        // What was released is released. If the connection has failed, the next request will say so.
+        // If the connection has failed, the next statement will say so.
         conn.may_kill = Some(learned.await.unwrap_or_else(|error: sqlx::Error| {
             tracing::debug!(%error, "a release cannot send a kill itself");
             false
