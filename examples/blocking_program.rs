@@ -12,7 +12,7 @@ use lockwell::blocking;
 fn main() -> lockwell::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
     let locks = blocking::connect(url)?;
-    let ttl = locks.capabilities().min_ttl().max(Duration::from_millis(300));
+    let ttl = locks.capabilities().min_ttl().max(Duration::from_secs(2));
 
     let guard = locks.lock("backup").ttl(ttl).wait(Duration::from_secs(5)).acquire()?;
     // The work takes three leases, and does not know of them.
