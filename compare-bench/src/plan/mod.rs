@@ -124,14 +124,14 @@ impl Plan {
         ..Self::USUAL
     };
 
-    /// Within three hours with all backends.
+    /// Within two and a half hours with all backends.
     pub(crate) const FULL: Self = Self {
         mode: "full",
         uncontended: Rounds::new(20, 60, 250, 250),
-        independent: Rounds::new(8, 12, 500, 250),
-        arrivals: Rounds::new(6, 8, 1000, 150),
-        handoff: Rounds::new(8, 10, 750, 150),
-        crowd: Rounds::new(6, 8, 1000, 150),
+        independent: Rounds::new(6, 8, 500, 250),
+        arrivals: Rounds::new(6, 6, 1000, 150),
+        handoff: Rounds::new(6, 7, 750, 150),
+        crowd: Rounds::new(6, 6, 1000, 150),
         modes: Rounds::new(6, 8, 600, 150),
         herd: Rounds::new(6, 6, 1200, 200),
         holding: Rounds::new(4, 4, 3000, 0),
