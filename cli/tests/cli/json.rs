@@ -91,7 +91,7 @@ fn a_release_by_its_handle() {
 #[test]
 fn a_release_by_force() {
     let site = Site::new();
-    let holder = site.holder("a", &["--ttl", "900ms", "--label", "job 7", "--json"]);
+    let holder = site.holder("a", &["--ttl", "3s", "--label", "job 7", "--json"]);
     fails(&site.finish(&["release", "--json", "--force", "a"]), 64, "--yes");
     let run = site.finish(&["release", "--json", "--force", "--yes", "a"]);
     let freed = report("release", &run);

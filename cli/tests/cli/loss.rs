@@ -8,7 +8,7 @@ use crate::support::{Group, Running, Site, block_on, is_alive, wait_until};
 
 /// Starts a script under a lock with a short ttl, waits for its `pid` file, and gives the lock to another.
 fn rob(site: &Site, grace: &str, script: &str) -> (Running, Group) {
-    let args = ["run", "--ttl", "900ms", "--grace", grace, "a", "--", "sh", "-c", script];
+    let args = ["run", "--ttl", "3s", "--grace", grace, "a", "--", "sh", "-c", script];
     let run = Running::start(&mut site.lockwell(&args));
     let group = Group::of(&site.wait_for_file("pid"));
     take_away(site);

@@ -127,7 +127,7 @@ fn the_command_dies_with_lockwell() {
 #[test]
 fn force_asks_before() {
     let site = Site::new();
-    let holder = site.holder("a", &["--ttl", "900ms", "--label", "job 7"]);
+    let holder = site.holder("a", &["--ttl", "3s", "--label", "job 7"]);
     let ask = || OnTerminal::start(&site, &["release", "--force", "a"]);
     let mut no = ask();
     no.shows("Free the lock all the same? [y/N]");

@@ -109,7 +109,7 @@ fn a_signal_ends_the_wait_of_an_acquire_and_leaves_nothing() {
 #[test]
 fn a_lock_is_freed_by_force() {
     let site = Site::new();
-    let holder = site.holder("a", &["--ttl", "900ms", "--label", "job 7"]);
+    let holder = site.holder("a", &["--ttl", "3s", "--label", "job 7"]);
     site.finish(&["release", "--force", "a"]).complains(64, "--yes");
     let freed = site.finish(&["release", "--force", "--yes", "a"]);
     assert_eq!(freed.status, 0, "{freed:?}");
@@ -123,7 +123,7 @@ fn leadership_comes_back() {
     let site = Site::new();
     let script =
         "echo $$ > pid; echo $LOCKWELL_TOKEN >> terms; while [ ! -e go ]; do sleep 0.02; done; exit 5";
-    let args = ["lead", "--ttl", "900ms", "scheduler", "--", "sh", "-c", script];
+    let args = ["lead", "--ttl", "3s", "scheduler", "--", "sh", "-c", script];
     let leader = Running::start(&mut site.lockwell(&args));
     let terms = || site.read("terms").lines().count();
     wait_until("the first term", || terms() == 1);
