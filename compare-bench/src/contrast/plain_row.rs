@@ -37,8 +37,22 @@ impl PlainRow {
         Ok(this)
     }
 
-    /// How many rows it changed.
+    /// How many rows it changed. Several processes at one row can deadlock in MySQL; then it tries again.
     async fn execute(&self, postgres: &'static str, mysql: &'static str, name: Option<&str>) -> Result<u64> {
+        loop {
+            match self.try_execute(postgres, mysql, name).await {
+                Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("40001") => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    async fn try_execute(
+        &self,
+        postgres: &'static str,
+        mysql: &'static str,
+        name: Option<&str>,
+    ) -> sqlx::Result<u64> {
         Ok(match self {
             Self::Postgres(connection) => {
                 let query = sqlx::query(postgres);

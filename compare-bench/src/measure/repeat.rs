@@ -27,9 +27,9 @@ impl Repeat {
         Self { rounds, time, began, done: 0, shown: Duration::ZERO, progress }
     }
 
-    /// The number of the next round, after these; `None` if these are enough.
-    pub(crate) fn next(&mut self, so_far: &[Round]) -> Option<u32> {
-        let elapsed = self.began.elapsed();
+    /// The number of the next round, after these; `None` if these are enough. The time that was wasted does not count.
+    pub(crate) fn next(&mut self, so_far: &[Round], wasted: Duration) -> Option<u32> {
+        let elapsed = self.began.elapsed().saturating_sub(wasted);
         self.show(elapsed);
         if !goes_on(self.rounds, self.time, self.done, elapsed, || ratio(so_far)) {
             self.show(self.time);

@@ -1,6 +1,6 @@
 //! Peers in one workload: their rounds beside ours, and what came out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Peer;
 use super::process::{About, Process};
@@ -30,6 +30,8 @@ struct MeasuredPeer {
     /// The requests for each acquisition, in each round.
     each: Vec<f64>,
     wakeups: Vec<f64>,
+    /// How long the round took in which it failed.
+    wasted: Duration,
 }
 
 /// One round of a peer; `None` if it is out.
@@ -58,6 +60,7 @@ impl MeasuredPeers {
                 rounds: Vec::new(),
                 each: Vec::new(),
                 wakeups: Vec::new(),
+                wasted: Duration::ZERO,
             });
         }
         Self(measured)
@@ -110,6 +113,11 @@ impl MeasuredPeers {
         }
     }
 
+    /// The time of rounds in which one failed. It may have waited long for an answer, and that is not to cost us our rounds.
+    pub(crate) fn wasted(&self) -> Duration {
+        self.0.iter().map(|peer| peer.wasted).sum()
+    }
+
     /// Ends the processes, and says what came out.
     pub(crate) fn finish(self) -> Vec<PeerResult> {
         self.0.into_iter().map(MeasuredPeer::result).collect()
@@ -148,9 +156,11 @@ async fn start(peer: &Peer, url: &str, count: usize) -> Result<(Vec<Process>, Ab
 impl MeasuredPeer {
     async fn round(&mut self, work: impl AsyncFnOnce(&str, &mut Vec<Process>) -> Result<Done>) -> PeerWork {
         let (processes, _) = self.state.as_mut().ok()?;
+        let began = Instant::now();
         match work(&self.name, processes).await {
             Ok(done) => Some(done),
             Err(error) => {
+                self.wasted = began.elapsed();
                 self.state = Err(error);
                 None
             }

@@ -57,7 +57,7 @@ impl Workload for Arrivals {
         bench.warm_up(&names).await?;
         let mut found = Found::new(Quantity::LatencyUs, "from the arrival to the end of the release");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
             let due = times(case.parties, case.rounds.ours, u64::from(number));
             let ours = round(&bench.locks, &names, due);
             let floor = bench.floor.round(case.rounds.floor, 1);

@@ -45,7 +45,7 @@ impl Workload for Crowd {
     }
 
     fn about(&self) -> &'static str {
-        "64 and 500 tasks of one process on one name: acquisitions per second, and how long each waits"
+        "many tasks of one process on one name: acquisitions per second, and how long each waits"
     }
 
     fn only_in_full(&self) -> bool {
@@ -102,7 +102,7 @@ impl Crowd {
         let counter = bench.counter().await?.filter(Counter::is_prompt);
         let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let floor = FloorRound::take(bench, tasks, Duration::ZERO, lengths.floor);
             let contend = among_tasks(&lock, tasks, Duration::ZERO, lengths.ours);
             let ours = Counter::over(counter.as_ref(), contend);

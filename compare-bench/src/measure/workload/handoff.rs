@@ -26,7 +26,7 @@ impl Workload for Handoff {
     }
 
     fn about(&self) -> &'static str {
-        "2 and 4 processes take turns on one name: release to next acquire, fairness, overlap check"
+        "several processes take turns on one name: release to next acquire, fairness, overlap check"
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -51,7 +51,7 @@ impl Workload for Handoff {
         let mut found = Found::new(Quantity::LatencyUs, "release called to next acquire returned");
         let mut floor_rates = Vec::new();
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let floor = FloorRound::take(bench, parties, hold, lengths.floor);
             let ours = contenders.round(hold, lengths.ours);
             let theirs = peers.contend(1, hold, lengths.ours, History::to_the_first, None);

@@ -66,7 +66,7 @@ impl Workload for Herd {
         let counter = bench.counter().await?;
         let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let floor = FloorRound::take(bench, parties, Duration::ZERO, lengths.floor);
             let is_late = counter.as_ref().is_some_and(|counter| !counter.is_prompt());
             let work = async {

@@ -68,7 +68,7 @@ impl Workload for Holding {
         let counter = bench.counter().await?;
         let (mut found, mut rates) = (Found::new(Quantity::CpuUs, "nothing"), Rates::default());
         let mut repeat = bench.repeat(case);
-        while repeat.next(&found.rounds).is_some() {
+        while repeat.next(&found.rounds, Duration::ZERO).is_some() {
             let total = rates.round(counter.as_ref(), case.rounds.ours, (&client, &servers)).await?;
             found.rounds.push(Round { ours: total, floor: 0.0 });
         }

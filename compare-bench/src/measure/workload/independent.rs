@@ -26,7 +26,7 @@ impl Workload for Independent {
     }
 
     fn about(&self) -> &'static str {
-        "cycles per second of 1, 16 and 64 tasks, or of processes, on names of their own, against one raw connection"
+        "cycles per second of tasks, or of processes, on names of their own, against one raw connection"
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
@@ -57,7 +57,7 @@ impl Workload for Independent {
         };
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let ours = clients.round(&names, lengths.ours);
             let floor = bench.floor.round(lengths.floor, tasks);
             let theirs = peers.cycles(tasks, lengths.ours);

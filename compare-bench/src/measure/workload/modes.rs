@@ -41,9 +41,9 @@ impl Workload for Modes {
     fn about(&self) -> &'static str {
         match self {
             Self::Readers => {
-                "16 tasks of one process on one name, nine reads to a write: acquisitions per second"
+                "tasks of one process on one name, nine reads to a write: acquisitions per second"
             }
-            Self::Semaphore => "16 tasks of one process, a semaphore of four: acquisitions per second",
+            Self::Semaphore => "tasks of one process, a semaphore of four: acquisitions per second",
         }
     }
 
@@ -67,7 +67,7 @@ impl Workload for Modes {
         bench.floor.warm_up(1).await?;
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, Duration::ZERO) {
             let ours = round(*self, &locks, &name, case);
             let floor = FloorRound::take(bench, case.parties, Duration::ZERO, case.rounds.floor);
             let (ours, floor, ()) = in_turns(number, ours, floor, async {}).await;

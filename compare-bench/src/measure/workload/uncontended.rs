@@ -34,7 +34,7 @@ impl Workload for Uncontended {
         let mut peers = MeasuredPeers::start(bench, &name, 1, Quantity::LatencyUs).await;
         let mut found = Found::new(Quantity::LatencyUs, "acquire and release");
         let mut repeat = bench.repeat(case);
-        while let Some(number) = repeat.next(&found.rounds) {
+        while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {
             let ours = cycles(case.rounds.ours, || cycle(&bench.locks, &name));
             let floor = bench.floor.round(case.rounds.floor, 1);
             let theirs = peers.cycles(1, case.rounds.ours);

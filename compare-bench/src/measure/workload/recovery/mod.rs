@@ -117,7 +117,7 @@ impl Workload for Recovery {
         let fault = fault.ok_or_else(|| Error::failed("there is no such fault"))?;
         // The progress bar moves when it ends.
         let mut repeat = bench.repeat(case);
-        repeat.next(&[]);
+        repeat.next(&[], Duration::ZERO);
         let outcome = match fault {
             Fault::HolderKilled => holders::killed(case.parties, bench).await?,
             Fault::CutOff => holders::cut_off(case.parties, bench).await?,
