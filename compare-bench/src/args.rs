@@ -104,8 +104,10 @@ pub(crate) struct RunArgs {
     smoke: bool,
 
     /// Measure the server at this address, and start none. May be given several times. The names of the locks begin with
-    /// `compare/`. The raw statements use a table or node `lockwell_compare_floor`, which is removed at the end, or keys
-    /// `compare/floor/...`.
+    /// `compare/`, those of other libraries with `compare_peers/`. The raw statements use a table or node `lockwell_compare_floor`,
+    /// or keys `compare/floor/...`; faulty recipes use a table or node `lockwell_compare_contrast`, or keys `compare_contrast/...`.
+    /// All of these are removed at the end. What lockwell keeps for its locks stays as for any lock, such as a row in SQL for a
+    /// day.
     #[arg(long, value_name = "URL", conflicts_with_all = ["backend", "tmpfs"])]
     pub(crate) url: Vec<String>,
 

@@ -82,22 +82,26 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
         eprintln!("compare-bench: {}", terminal::DEBUG);
     }
     // On a thread of the runtime, where an application's tasks are: the main thread is woken in another way.
-    let comparison = tokio::spawn(async move { compare(&args).await });
+    let urls = args.url.clone();
+    let mut comparison = tokio::spawn(async move { compare(&args).await });
     tokio::select! {
-        done = comparison => done.map_err(error::Error::from).flatten(),
-        // Returning drops the servers and their folders. Every case that is finished is in the file.
-        _ = tokio::signal::ctrl_c() => {
-            eprintln!("compare-bench: interrupted; --resume goes on where it was");
-            Ok(ExitCode::from(130))
-        }
+        done = &mut comparison => return done.map_err(error::Error::from).flatten(),
+        _ = tokio::signal::ctrl_c() => {}
     }
+    // Its servers and their folders are dropped with it. Every case that is finished is in the file.
+    eprintln!("compare-bench: interrupted; --resume goes on where it was");
+    comparison.abort();
+    drop(tokio::time::timeout(measure::run::TIDY, comparison).await);
+    measure::run::tidy(&urls).await;
+    Ok(ExitCode::from(130))
 }
 
 async fn compare(args: &RunArgs) -> Result<ExitCode> {
     let (report, file) = measure::run::run(args).await?;
     terminal::print(&report);
     let path = file.path().display();
-    println!("all figures: {path}; `compare-bench render {path}` makes a report of them");
+    println!("all figures: {path}");
+    println!("`compare-bench render {path}` makes a report of them");
     Ok(match (&report.violation, report.failures.is_empty() && !report.results.is_empty()) {
         (Some(_), _) => ExitCode::from(VIOLATION),
         (None, true) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockwell::{Capabilities, Requirement};
 
@@ -22,8 +22,14 @@ use crate::target::server::Site;
 use crate::target::{Choice, Target, connect, data_folder, given};
 
 /// What is done to servers of others.
-const WRITES: &str = "these servers get locks called compare/...; a table or node lockwell_compare_floor, which is removed at the end, or keys \
-     compare/floor/...; and with --contrast a table or node lockwell_compare_contrast, which is removed, too";
+const WRITES: &str = "\
+These servers get, for the raw statements, a table or node lockwell_compare_floor, or keys compare/floor/...,
+and with --contrast a table or node lockwell_compare_contrast, or keys compare_contrast/... All that is
+removed at the end. Locks have names that begin with compare/, those of other libraries with compare_peers/.
+lockwell keeps for them what it keeps for any lock, for example a row in SQL for a day.";
+
+/// How long an interrupted run may take to end, and to remove what it has made.
+pub(crate) const TIDY: Duration = Duration::from_secs(5);
 
 /// A run, and the file that it goes into.
 struct Run {
@@ -74,6 +80,20 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     run.report.finished = run.report.violation.is_none();
     run.save()?;
     Ok((run.report, run.file))
+}
+
+/// Removes what an interrupted run has made for the raw statements on servers of others.
+pub(crate) async fn tidy(urls: &[String]) {
+    let remove = async {
+        for choice in given(urls).unwrap_or_default() {
+            let Ok(target) = choice.start().await else { continue };
+            let Ok(floor) = Floor::connect(&target.floor).await else { continue };
+            floor.finish().await.unwrap_or_default();
+        }
+    };
+    if tokio::time::timeout(TIDY, remove).await.is_err() {
+        eprintln!("compare-bench: a server does not answer, and may still have what the raw statements used");
+    }
 }
 
 /// How our own servers are run; `None` if those of others are measured.
@@ -183,12 +203,20 @@ impl Run {
         let (choice, plan, progress) = (choice.clone(), self.plan, self.progress.clone());
         let mut bench = Bench { plan, choice, target, locks, floor, peers, is_far, progress, run };
         self.progress.spent(START);
+        let mut done = Ok(());
         for (workload, case) in &job.cases {
-            self.case(*workload, case, &mut bench).await?;
+            done = self.case(*workload, case, &mut bench).await;
+            if done.is_err() {
+                break;
+            }
         }
+        // Also after a lock that did not exclude: the server may be that of others.
         let Bench { target, locks, floor, .. } = bench;
-        locks.close().await?;
-        floor.finish().await?;
+        let closed = locks.close().await;
+        let removed = floor.finish().await;
+        done?;
+        closed?;
+        removed?;
         // Blocks for a moment: the server is killed and its folder removed.
         drop(target);
         Ok(())
