@@ -10,7 +10,11 @@ use crate::error::{Error, Result};
 use crate::measure::interval::Interval;
 use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
+use crate::terminal::wrapped;
 use crate::view::rank::overlap;
+
+const HOW: &str = "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the intervals \
+     do not overlap. Same: they do, and both are within 5 %. Cannot tell: they do, and one is wider, or there were too few rounds.";
 
 /// The comparison of two intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,19 +66,39 @@ pub(crate) fn run(args: &DiffArgs) -> Result<bool> {
         return Err(Error::failed("the two runs have no case in common"));
     }
     println!("{}", table(&changes));
-    println!(
-        "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the"
-    );
-    println!(
-        "intervals do not overlap. Same: they do, and both are within 5 %. Cannot tell: they do, and one is wider, or"
-    );
-    println!("there were too few rounds.");
+    let (gone, new) = (only_in(&before, &after), only_in(&after, &before));
+    for (cases, file) in [(&gone, &args.before), (&new, &args.after)] {
+        for case in cases {
+            println!("only in {}: {case}", file.display());
+        }
+    }
+    println!("{}", wrapped(HOW).join("\n"));
     let Some(limit) = args.fail_above else { return Ok(true) };
     let failed: Vec<_> = changes.iter().filter(|change| change.fails(limit)).collect();
     for Change { backend, workload, case, .. } in &failed {
-        println!("worse by more than {:.1} %: {workload}, {case}, on {backend}", limit * 100.0);
+        println!("worse by more than {:.1} %: {}", limit * 100.0, named(workload, case, backend));
     }
-    Ok(failed.is_empty())
+    // A case that cannot be measured any more is no better than a slow one.
+    let lost: Vec<_> = after.failures.iter().map(|it| named(&it.workload, &it.case, &it.backend)).collect();
+    let lost: Vec<_> = gone.iter().filter(|case| lost.contains(case)).collect();
+    for case in &lost {
+        println!("failed: {case}");
+    }
+    Ok(failed.is_empty() && lost.is_empty())
+}
+
+fn named(workload: &str, case: &str, backend: &str) -> String {
+    format!("{workload}, {case}, on {backend}")
+}
+
+/// The cases of one run that the other does not have.
+fn only_in(one: &Report, other: &Report) -> Vec<String> {
+    let missing = one.results.iter().filter(|result| !other.results.iter().any(|it| same(it, result)));
+    missing.map(|result| named(&result.workload, &result.case, &result.backend)).collect()
+}
+
+fn same(one: &Measurement, other: &Measurement) -> bool {
+    (&one.backend, &one.workload, &one.case) == (&other.backend, &other.workload, &other.case)
 }
 
 /// Why the two should not be compared, if they should not.
@@ -92,9 +116,6 @@ fn differs(before: &Report, after: &Report) -> Option<&'static str> {
 }
 
 fn changes(before: &Report, after: &Report) -> Vec<Change> {
-    let same = |one: &Measurement, other: &Measurement| {
-        (&one.backend, &one.workload, &one.case) == (&other.backend, &other.workload, &other.case)
-    };
     let pairs = before.results.iter().filter_map(|old| {
         let new = after.results.iter().find(|new| same(old, new))?;
         Some((old, new))
@@ -202,6 +223,14 @@ mod tests {
         old.ratio = None;
         assert_eq!(change(&old, &new).comparison, Comparison::CannotTell);
         assert!(!change(&old, &new).fails(0.0));
+    }
+
+    #[test]
+    fn a_case_of_one_run_alone_is_named() {
+        let (mut before, after) = (report(), report());
+        before.results = vec![measured("redis", 6)];
+        assert_eq!(only_in(&before, &after), ["handoff, 2 processes, hold 0 ms, on redis"]);
+        assert!(only_in(&after, &before).is_empty() && only_in(&before, &before).is_empty());
     }
 
     #[test]

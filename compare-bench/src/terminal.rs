@@ -19,7 +19,7 @@ pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean
 
 const HOW: &str = "Each figure has its interval of 95 % (bootstrap over the rounds) behind it. Ranks are by the median; those whose \
      intervals overlap that of the best of a rank share it. p99: of the same latency, or of the wait. To raw: the ratio to \
-     raw statements on the same server, taken in turns with ours; for a latency, 1.10 is 10 % slower, for a rate, 2.00 is twice \
+     raw statements on the same server, whose rounds alternate with ours; for a latency, 1.10 is 10 % slower, for a rate, 2.00 is twice \
      that of one raw connection (Redis, ZooKeeper: as many tasks on it). Jain: 1 is fair, 1/n is one taking everything.";
 
 const NOISY: &str = "noisy: the interval of the ratio was still wider than 5 % to either side when the time of the case was up. Unsteady: \
@@ -128,7 +128,7 @@ fn table(group: &Group, is_bold: bool) -> Vec<String> {
 }
 
 /// Lines of at most that width. A word that is longer stands alone.
-fn wrapped(text: &str) -> Vec<String> {
+pub(crate) fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

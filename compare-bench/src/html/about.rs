@@ -72,18 +72,22 @@ pub(crate) fn guarantees(runs: &[Report], faults: &[Results]) -> Markup {
 /// Which other libraries took part, and how they were set up.
 pub(crate) fn libraries(runs: &[Report]) -> Markup {
     let results = runs.iter().flat_map(|run| &run.results);
-    let peers = results.flat_map(|result| result.peers.iter().map(move |peer| (&result.backend, peer)));
+    let peers = results.flat_map(|result| result.peers.iter().map(move |peer| (result, peer)));
+    // What is all right is told once for each backend, and what is not for each case.
     let mut rows: Vec<_> = peers
-        .map(|(backend, peer)| {
+        .map(|(result, peer)| {
             let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
             let overlaps = peer.handing.as_ref().map_or(0, |handing| handing.overlaps);
+            let is_well = overlaps == 0 && peer.error.is_none();
+            let case = if is_well { String::new() } else { format!("{}, {}", result.workload, result.case) };
             (
                 peer.name.clone(),
-                backend.clone(),
+                result.backend.clone(),
                 text(&peer.version),
                 text(&peer.setup),
+                case.clone(),
                 overlaps,
-                peer.error.clone(),
+                peer.error.as_ref().or(peer.unsafe_because.as_ref()).cloned(),
             )
         })
         .collect();
@@ -96,10 +100,10 @@ pub(crate) fn libraries(runs: &[Report]) -> Markup {
         p { "They do the same work, in turns with lockwell. Their figures are in the same tables." }
         div.wide { table {
             thead { tr {
-                th { "library" } th { "on" } th { "version" } th { "set up" } th.n { "two at once" } th { "error" }
+                th { "library" } th { "on" } th { "version" } th { "set up" } th { "case" } th.n { "two at once" } th { "what is wrong" }
             } }
-            tbody { @for (name, backend, version, setup, overlaps, error) in &rows { tr {
-                td { (name) } td { (backend) } td { (version) } td { (setup) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
+            tbody { @for (name, backend, version, setup, case, overlaps, error) in &rows { tr {
+                td { (name) } td { (backend) } td { (version) } td { (setup) } td { (case) } td.n { (overlaps) } td { (error.as_deref().unwrap_or("")) }
             } } }
         } }
     }
@@ -111,8 +115,9 @@ pub(crate) fn method(runs: &[Report]) -> Markup {
         p { (HOW_TO_READ) }
         p { "A case is repeated until the interval of its ratio is within 5 % of the median to either side, or until its time is up; \
              then it is called noisy. Ours, the raw statements and other libraries take turns. Tokens and turns are checked: two that \
-             hold the lock at once, or a token that does not rise, end the run. The loop is closed: a task asks again when it has its \
-             answer, so that latencies under load do not count requests that would have come in the meantime." }
+             hold the lock at once, or a token that does not rise, end the run. Except where requests \
+             arrive at a rate, the loop is closed: a task asks again when it has its answer, so that latencies under load do not count \
+             requests that would have come in the meantime. Of runs under the same conditions, the first that has a lock shows it." }
         @for run in runs { (one(run)) }
     }
 }

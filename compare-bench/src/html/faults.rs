@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
 use crate::html::boxes::{self, BoxGroup};
-use crate::html::figures::{as_size, color_of, figure};
+use crate::html::figures::{as_size, color_of, figure, of_run};
 use crate::html::plot::{Axis, Scale, Series};
 use crate::record::{Holding, Report};
 use crate::view::{Group, Question, show};
@@ -46,7 +46,7 @@ pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
     let memory = Axis { label: "KiB for the locks", scale: Scale::Log, shown: show::number };
     let mut figures = Vec::new();
     for run in runs {
-        let on = show::conditions(&run.conditions);
+        let on = of_run(run, runs);
         let mut add = |title: &str, y: &Axis, value: fn(&Holding) -> Option<f64>| -> Result<()> {
             let title = format!("{title} ({on})");
             figures.extend(figure(&title, &x, y, &over_locks(run, value))?);

@@ -4,6 +4,7 @@ mod about;
 mod boxes;
 mod faults;
 mod figures;
+mod network;
 mod plot;
 mod rows;
 mod survival;
@@ -79,8 +80,13 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         h3 { "A few at a time" }
         (with("semaphore", &|_| Ok(Vec::new()))?)
     };
+    let slow = if runs.iter().any(|run| run.conditions.delay_us > 0) {
+        network::section(find("nobody"), find("processes"), find("slow"))?
+    } else {
+        absent("--delay puts a slow network before each server")
+    };
     Ok(vec![
-        Section { id: "answer", title: "Answer", body: answer(runs, questions) },
+        Section { id: "answer", title: "Answer", body: answer(runs, questions, faults) },
         Section {
             id: "guarantees",
             title: "What each backend guarantees",
@@ -95,12 +101,8 @@ fn sections(runs: &[Report], questions: &[Question], faults: &[Results]) -> Resu
         Section { id: "throughput", title: "Many locks at once", body: with("many", &figures::throughput)? },
         Section { id: "load", title: "Requests arrive at a rate", body: with("load", &figures::load)? },
         Section { id: "hand-over", title: "Everybody wants one lock", body: hand_over },
-        Section {
-            id: "network",
-            title: "The network is slow",
-            body: network(runs, find("nobody"), find("slow"))?,
-        },
-        Section { id: "herd", title: "What waiting costs the server", body: herd(runs, find("server"))? },
+        Section { id: "network", title: "The network is slow", body: slow },
+        Section { id: "herd", title: "What waiting costs the server", body: herd(find("server"))? },
         Section { id: "recovery", title: "The holder dies", body: with("dies", &faults::recovery)? },
         Section { id: "faults", title: "Faults, step by step", body: survived(faults)? },
         Section {
@@ -127,8 +129,9 @@ fn absent(reason: &str) -> Markup {
     html! { p.absent { "Not measured: " (reason) "." } }
 }
 
-fn answer(runs: &[Report], questions: &[Question]) -> Markup {
+fn answer(runs: &[Report], questions: &[Question], faults: &[Results]) -> Markup {
     let answers = answer::answers(questions);
+    let failures = runs.iter().flat_map(|run| &run.failures);
     html! {
         @if answers.is_empty() {
             p.absent { "These figures are too few for an answer." }
@@ -138,29 +141,21 @@ fn answer(runs: &[Report], questions: &[Question]) -> Markup {
         }
         p { "Speed is not everything: " a href="#guarantees" { "what each guarantees" } " comes first." }
         h3 { "What was not measured" }
-        ul { @for line in answer::not_measured(runs) { li { (line) } } }
+        ul {
+            @for failure in failures {
+                li { (failure.workload) ", " (failure.case) " on " (failure.backend) " failed: " (failure.reason) }
+            }
+            @for line in answer::not_measured(runs) { li { (line) } }
+            @if faults.is_empty() { li { "what each backend survives: compare-bench faults" } }
+        }
     }
 }
 
-fn network(runs: &[Report], free: Option<&Question>, slow: Option<&Question>) -> Result<Markup> {
-    if runs.iter().all(|run| run.conditions.delay_us == 0) {
-        return Ok(absent("--delay puts a slow network before each server"));
-    }
-    let figures = free.map_or(Ok(Vec::new()), figures::delay)?;
-    Ok(html! {
-        p { "The slope of a line is the number of round trips." }
-        @for figure in &figures { (figure) }
-        @if figures.is_empty() { p.faint { "A line needs runs with several delays." } }
-        @if let Some(slow) = slow { p { (slow.what) } (tables::groups(slow)) }
-    })
-}
-
-fn herd(runs: &[Report], server: Option<&Question>) -> Result<Markup> {
+fn herd(server: Option<&Question>) -> Result<Markup> {
     let Some(question) = server else {
         return Ok(absent("the workloads crowd and herd were left out"));
     };
-    let results: Vec<_> = runs.iter().flat_map(|run| &run.results).collect();
-    let figures = figures::herd(&results)?;
+    let figures = figures::herd(question)?;
     Ok(html! {
         p { "A release that wakes all waiters makes each of them ask again: the herd. " (question.what) }
         @for figure in &figures { (figure) }
@@ -213,13 +208,39 @@ mod tests {
         assert!(links > 13, "{links}");
     }
 
+    /// A run of all workloads.
+    fn near() -> Report {
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/near.json");
+        crate::record::file::read(std::path::Path::new(data)).unwrap()
+    }
+
+    #[test]
+    fn several_runs_make_each_plot_once() {
+        let (disk, mut tmpfs, mut later, mut far) = (near(), near(), near(), near());
+        tmpfs.conditions.storage = "tmpfs".to_owned();
+        later.date = "2031-01-01T00:00:00Z".to_owned();
+        far.conditions.delay_us = 5000;
+        let runs = [disk, tmpfs, later, far];
+        let page = page(&runs, &[]).unwrap();
+        let captions = page.split("<figcaption>").skip(1);
+        let mut captions: Vec<&str> =
+            captions.filter_map(|rest| rest.split("</figcaption>").next()).collect();
+        captions.sort_unstable();
+        let twice: Vec<_> = captions.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+        assert!(captions.len() > 10 && twice.is_empty(), "{twice:?}");
+        assert!(page.contains("over the delay of the network"), "no line has two delays");
+        for group in questions(&runs).iter().flat_map(|question| &question.groups) {
+            let mut names: Vec<_> = group.lines.iter().map(|line| &line.who).collect();
+            names.sort_unstable();
+            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{}: {names:?}", group.title);
+        }
+    }
+
     #[test]
     fn what_was_seen_under_faults_stands_beside_the_guarantees() {
         let text = include_str!("../../tests/data/faults.json");
         let results: Results = serde_json::from_str(text).unwrap();
-        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/near.json");
-        let report = crate::record::file::read(std::path::Path::new(data)).unwrap();
-        let page = page(&[report], &[results]).unwrap();
+        let page = page(&[near()], &[results]).unwrap();
         for expected in [
             "runs as expected",
             "holder-killed",

@@ -28,7 +28,7 @@ const SIZE: (u32, u32) = (760, 420);
 /// One line.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Which colour it has.
+    /// Which look it has: a colour of the palette, and beyond those the second way to draw it.
     pub(crate) color: usize,
     pub(crate) is_dashed: bool,
     /// Whether each point is marked: where there are few, and nothing is known between them.
@@ -58,6 +58,11 @@ pub(crate) struct Axis {
     pub(crate) label: &'static str,
     pub(crate) scale: Scale,
     pub(crate) shown: fn(f64) -> String,
+}
+
+/// Whether a look is the second one of its colour: broad and pale lines, and empty marks.
+pub(crate) fn is_second(number: usize) -> bool {
+    number / PALETTE.len() % 2 == 1
 }
 
 /// The colour of that number, for the legend.
@@ -248,11 +253,13 @@ fn chart(
             let line = DashedLineSeries::new(points, 7, 5, color.stroke_width(1));
             chart.draw_series(line).map_err(|error| error.to_string())?;
         } else {
-            let line = LineSeries::new(points(), color.stroke_width(2));
-            chart.draw_series(line).map_err(|error| error.to_string())?;
+            let style =
+                if is_second(series.color) { color.mix(0.45).stroke_width(5) } else { color.stroke_width(2) };
+            chart.draw_series(LineSeries::new(points(), style)).map_err(|error| error.to_string())?;
         }
         if series.has_marks {
-            let marks = points().map(|point| Circle::new(point, 4, color.filled()));
+            let style = if is_second(series.color) { color.stroke_width(2) } else { color.filled() };
+            let marks = points().map(|point| Circle::new(point, 4, style));
             chart.draw_series(marks).map_err(|error| error.to_string())?;
         }
     }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use crate::record::{Conditions, Report};
-use crate::view::export::{figure, p99};
-use crate::view::{Group, Line, Question, Unit, show};
+use crate::view::export::{figure, percentile};
+use crate::view::{Group, Line, Question, Unit, distinct, show};
 
 /// A table for each group of a question.
 pub(crate) fn groups(question: &Question) -> Markup {
@@ -22,7 +22,8 @@ fn table(group: &Group) -> Markup {
     html! {
         div.wide { table {
             thead { tr {
-                th.n { "rank" } th { "lock" } th.n { "median [95 %]" } th.n { "p99" } th.n { "to raw statements" } th { "remarks" }
+                th.n { "rank" } th { "lock" } th.n { "median [95 %]" } th.n { "p90" } th.n { "p99" } th.n { "p99.9" }
+                th.n { "to raw statements" } th { "remarks" }
             } }
             tbody {
                 @for line in &group.lines {
@@ -30,7 +31,7 @@ fn table(group: &Group) -> Markup {
                         td.n { @if let Some(rank) = line.rank { (rank) } }
                         td { (line.who) }
                         td.n { (figure(group.unit, line.median, line.value)) }
-                        td.n { (p99(line)) }
+                        @for time in [line.tail.p90, line.tail.p99, line.tail.p999] { td.n { (percentile(time)) } }
                         td.n { @if let Some(ratio) = line.to_floor { (ratio.to_string()) } @else { "-" } }
                         td { (line.remarks.join(", ")) }
                     }
@@ -40,15 +41,8 @@ fn table(group: &Group) -> Markup {
     }
 }
 
-/// The conditions of the runs, each once.
 fn conditions(runs: &[Report]) -> Vec<&Conditions> {
-    let mut all: Vec<&Conditions> = Vec::new();
-    for run in runs {
-        if !all.contains(&&run.conditions) {
-            all.push(&run.conditions);
-        }
-    }
-    all
+    distinct(runs.iter().map(|run| &run.conditions))
 }
 
 /// How tables are hidden whose box is not ticked: without a script.
@@ -66,7 +60,8 @@ pub(crate) fn filter_style(runs: &[Report]) -> String {
 pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
     let conditions = conditions(runs);
     html! {
-        p { "Each figure divided by the best of its column, which is 1.0: how many times slower. Ties are in the tables below." }
+        p { "Each figure divided by the best of its row, which is 1.0: how many times slower. Ties are in the tables below. \
+             A dash: not measured, or too few rounds." }
         p.filters {
             @for (number, one) in conditions.iter().enumerate() {
                 label { input type="checkbox" id={ "show-c" (number) } checked; " " (show::conditions(one)) }
@@ -79,28 +74,28 @@ pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
 
 fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Markup {
     let groups = questions.iter().flat_map(|question| &question.groups);
-    let columns: Vec<&Group> =
+    let groups: Vec<&Group> =
         groups.filter(|group| group.conditions == *conditions && group.unit != Unit::Count).collect();
-    let mut rows: Vec<&Line> = Vec::new();
-    for line in columns.iter().flat_map(|group| &group.lines) {
-        if line.to_best.is_some() && !rows.iter().any(|row| row.who == line.who) {
-            rows.push(line);
+    let mut locks: Vec<&Line> = Vec::new();
+    for line in groups.iter().flat_map(|group| &group.lines) {
+        if line.to_best.is_some() && !locks.iter().any(|lock| lock.who == line.who) {
+            locks.push(line);
         }
     }
-    // Ours first, by name; the variants of a lock below it.
-    rows.sort_by(|one, other| (one.is_peer, &one.who).cmp(&(other.is_peer, &other.who)));
+    // Ours first, by name; the variants of a lock behind it.
+    locks.sort_by(|one, other| (one.is_peer, &one.who).cmp(&(other.is_peer, &other.who)));
     html! {
         div.wide { table.matrix.{ "c" (number) } {
             caption { (show::conditions(conditions)) }
             thead { tr {
-                th { "lock" }
-                @for group in &columns { th.n { a href={ "#" (group.id) } { (short(group)) } } }
+                th { "work" }
+                @for lock in &locks { th.n.peer[lock.is_peer] { (lock.who) } }
             } }
             tbody {
-                @for row in &rows {
-                    tr.peer[row.is_peer] {
-                        td { (row.who) }
-                        @for group in &columns { (cell(group, row)) }
+                @for group in &groups {
+                    tr {
+                        td { a href={ "#" (group.id) } { (short(group)) } }
+                        @for lock in &locks { (cell(group, lock)) }
                     }
                 }
             }
@@ -108,9 +103,9 @@ fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Mark
     }
 }
 
-fn cell(group: &Group, row: &Line) -> Markup {
-    let found = group.lines.iter().find(|line| line.who == row.who).and_then(|line| line.to_best);
-    let Some(times) = found else { return html! { td.n {} } };
+fn cell(group: &Group, lock: &Line) -> Markup {
+    let found = group.lines.iter().find(|line| line.who == lock.who).and_then(|line| line.to_best);
+    let Some(times) = found else { return html! { td.n.peer[lock.is_peer] { "-" } } };
     let level = match times {
         best if best < 1.1 => "m0",
         near if near < 2.0 => "m1",
@@ -118,19 +113,19 @@ fn cell(group: &Group, row: &Line) -> Markup {
         far if far < 20.0 => "m3",
         _ => "m4",
     };
-    html! { td.n.(level) { (format!("{times:.1}")) } }
+    html! { td.n.peer[lock.is_peer].(level) { (format!("{times:.1}")) } }
 }
 
 fn short(group: &Group) -> String {
     match &*group.workload {
         "uncontended" => "free lock".to_owned(),
-        "independent" => format!("{} {}, a lock each", group.parties, group.parties_are),
+        "independent" => format!("{} {}, a lock each, a second", group.parties, group.parties_are),
         "arrivals" => format!("{} arrive a second", group.parties),
         "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
         "herd" => format!("{} processes, one lock", group.parties),
         "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),
-        "readers" => format!("{} tasks, 9 reads to a write", group.parties),
-        "semaphore" => format!("{} tasks, a semaphore", group.parties),
-        _ => format!("{} tasks, one lock", group.parties),
+        "readers" => format!("{} tasks, 9 reads to a write, a second", group.parties),
+        "semaphore" => format!("{} tasks, a semaphore, a second", group.parties),
+        _ => format!("{} tasks, one lock, a second", group.parties),
     }
 }

@@ -1,7 +1,9 @@
 //! "If ... choose ... because ...": sentences made from the figures alone.
 
-use crate::record::Report;
-use crate::view::{Group, Line, Question, show};
+use crate::measure::workload;
+use crate::record::{PeerResult, Report};
+use crate::target::Kind;
+use crate::view::{Group, Line, Question, rank, show};
 
 /// A sentence, and where its figures are.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,8 +21,10 @@ pub(crate) fn answers(questions: &[Question]) -> Vec<Answer> {
 }
 
 fn answer(question: &Question, group: &Group) -> Option<Answer> {
-    // Backends are what is chosen here; how other libraries do on them stands in the figures.
-    let ranked: Vec<&Line> = group.lines.iter().filter(|line| line.rank.is_some() && !line.is_peer).collect();
+    // Backends are what is chosen here, so they are ranked without the other libraries, which stand in the figures.
+    let mut lines: Vec<Line> = group.lines.iter().filter(|line| !line.is_peer).cloned().collect();
+    rank::rank(&mut lines, group.unit);
+    let ranked: Vec<&Line> = lines.iter().filter(|line| line.rank.is_some()).collect();
     let first = ranked.first()?.rank;
     let best: Vec<_> = ranked.iter().filter(|line| line.rank == first).collect();
     let next = ranked.iter().find(|line| line.rank != first);
@@ -56,32 +60,34 @@ fn condition(question: &Question, group: &Group) -> String {
     format!("{} ({detail})", question.condition)
 }
 
-/// What was asked for and not measured, and what this version cannot measure.
+/// What was asked for and not measured, and what would measure the rest.
 pub(crate) fn not_measured(runs: &[Report]) -> Vec<String> {
-    let mut lines: Vec<String> = runs
-        .iter()
-        .flat_map(|run| &run.missing)
-        .map(|missing| format!("{}: {}", missing.backend, missing.reason))
-        .collect();
-    lines.extend(
-        runs.iter()
-            .filter(|run| !run.finished)
-            .map(|run| format!("the run of {} was not complete", run.date)),
-    );
-    if !runs.iter().any(|run| run.conditions.delay_us > 0) {
-        lines.push("a slow network: use --delay".to_owned());
+    let results = || runs.iter().flat_map(|run| &run.results);
+    let missing = || runs.iter().flat_map(|run| &run.missing);
+    let mut lines: Vec<String> =
+        missing().map(|missing| format!("{}: {}", missing.backend, missing.reason)).collect();
+    let unfinished = runs.iter().filter(|run| !run.finished);
+    lines.extend(unfinished.map(|run| format!("the run of {} was not complete", run.date)));
+    let workloads = workload::ALL.iter().filter(|it| !results().any(|result| result.workload == it.name()));
+    lines.extend(workloads.map(|workload| format!("{}: {}", workload.name(), workload.about())));
+    let is_known = |name: &str| {
+        let measured = runs.iter().flat_map(|run| &run.backends).any(|backend| backend.name == name);
+        measured || missing().any(|missing| missing.backend == name)
+    };
+    let others: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).filter(|name| !is_known(name)).collect();
+    if !others.is_empty() {
+        lines.push(format!("{}: use --backend, or --full", others.join(", ")));
     }
-    if runs.iter().all(|run| run.conditions.storage == "tmpfs") {
-        lines.push("servers with their data on a disk".to_owned());
-    }
-    let has =
-        |workload: &str| runs.iter().flat_map(|run| &run.results).any(|result| result.workload == workload);
-    if !has("recovery") {
-        lines.push("a holder, a leader or a server that dies: the workload recovery".to_owned());
-    }
-    if !has("holding") {
-        lines.push("what it costs to hold many locks: the workload holding".to_owned());
-    }
+    let has_peer = |wanted: fn(&PeerResult) -> bool| results().flat_map(|result| &result.peers).any(wanted);
+    let all = |wanted: fn(&Report) -> bool| runs.iter().all(wanted);
+    let remaining = [
+        (all(|run| run.conditions.delay_us == 0), "a slow network: use --delay"),
+        (all(|run| run.conditions.storage == "tmpfs"), "servers with their data on a disk"),
+        (all(|run| run.conditions.storage != "tmpfs"), "servers with their data in memory: use --tmpfs"),
+        (!has_peer(|peer| peer.unsafe_because.is_none()), "other libraries: use --peers"),
+        (!has_peer(|peer| peer.unsafe_because.is_some()), "common but faulty recipes: use --contrast"),
+    ];
+    lines.extend(remaining.iter().filter(|(is_missing, _)| *is_missing).map(|(_, text)| (*text).to_owned()));
     lines.sort();
     lines.dedup();
     lines
@@ -92,10 +98,10 @@ mod tests {
     use super::*;
     use crate::record::tests::{conditions, report};
     use crate::view::Unit;
-    use crate::view::rank::{rank, tests::line};
+    use crate::view::rank::tests::line;
 
     fn told(mut lines: Vec<Line>) -> Vec<String> {
-        rank(&mut lines, Unit::Time);
+        rank::rank(&mut lines, Unit::Time);
         let group = Group {
             id: "nobody-1".to_owned(),
             title: "One task".to_owned(),
@@ -136,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn a_library_does_not_make_two_backends_equal() {
+        // Its wide interval overlaps those of both.
+        let peer = Line { is_peer: true, ..line("peer on a", 49.0, 20.0) };
+        let told = told(vec![peer, line("a", 50.0, 1.0), line("b", 60.0, 1.0)]);
+        assert!(told[0].contains("choose a, because"), "{told:?}");
+    }
+
+    #[test]
     fn where_nothing_is_sure_nothing_is_said() {
         assert!(told(vec![line("a", 50.0, -1.0)]).is_empty());
         assert!(told(vec![line("a", 50.0, 1.0)])[0].ends_with("nothing else was measured."));
@@ -145,6 +159,9 @@ mod tests {
     fn what_is_missing_is_told() {
         let lines = not_measured(&[report()]);
         assert!(lines.iter().any(|line| line.contains("was not complete")), "{lines:?}");
-        assert!(lines.iter().any(|line| line.contains("--delay")), "{lines:?}");
+        for expected in ["--delay", "--tmpfs", "--peers", "--contrast", "--full", "recovery: ", "semaphore: "]
+        {
+            assert!(lines.iter().any(|line| line.contains(expected)), "{expected} in {lines:?}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The questions, and which figures answer them.
 
 use crate::measure::interval::Interval;
-use crate::record::{Measurement, PeerResult};
+use crate::measure::stats::median;
+use crate::record::{Measurement, PeerResult, PeerRound};
 use crate::view::Unit;
 
 /// A median, and the interval of the rounds around it.
@@ -18,6 +19,8 @@ pub(super) struct Asked {
     pub(super) unit: Option<Unit>,
     pub(super) ours: fn(&Measurement) -> Option<Figure>,
     pub(super) theirs: fn(&PeerResult) -> Option<Figure>,
+    /// How ours compares with raw statements.
+    pub(super) to_floor: fn(&Measurement) -> Option<Interval>,
 }
 
 pub(super) const ASKED: [Asked; 11] = [
@@ -30,6 +33,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "many",
@@ -40,6 +44,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "load",
@@ -50,17 +55,19 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "processes",
         title: "Everybody wants one lock: several processes",
         condition: "several processes want one lock",
-        what: "From the release by one process to the grant to the next: the median time. Of other libraries: to the one that \
-             had waited longest, since without a queue others barge in.",
+        what: "From the release by one process to the grant to the next: the median time. Of other libraries, and of ours beside \
+             them: to the process that had waited longest, since without a queue another one often gets the lock before.",
         workloads: &["handoff"],
         unit: None,
-        ours,
+        ours: fair,
         theirs,
+        to_floor: fair_ratio,
     },
     Asked {
         id: "tasks",
@@ -71,6 +78,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "readers",
@@ -81,6 +89,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "semaphore",
@@ -91,6 +100,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "slow",
@@ -101,6 +111,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: Some(Unit::Count),
         ours: |result| result.trips.map(|trips| (trips.median, Some(trips))),
         theirs: |_| None,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "server",
@@ -112,6 +123,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: Some(Unit::Count),
         ours: |result| requests(result.requests_each, &result.requests_rounds),
         theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "dies",
@@ -122,6 +134,7 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs: |_| None,
+        to_floor: |result| result.ratio,
     },
     Asked {
         id: "holding",
@@ -132,12 +145,30 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: None,
         ours,
         theirs: |_| None,
+        to_floor: |result| result.ratio,
     },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]
 fn ours(result: &Measurement) -> Option<Figure> {
     Some((result.ours, Interval::of(result.rounds.iter().map(|round| round.ours))))
+}
+
+/// Beside other libraries: from a release to the process that had waited longest, which is what is measured of them.
+fn fair(result: &Measurement) -> Option<Figure> {
+    let Some(rounds) = fair_rounds(result) else { return ours(result) };
+    let times = || rounds.iter().map(|round| round.ours);
+    Some((median(times()), Interval::of(times())))
+}
+
+fn fair_ratio(result: &Measurement) -> Option<Interval> {
+    let Some(rounds) = fair_rounds(result) else { return result.ratio };
+    Interval::of(rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor))
+}
+
+fn fair_rounds(result: &Measurement) -> Option<&[PeerRound]> {
+    let mut beside = result.peers.iter().filter(|peer| peer.unsafe_because.is_none());
+    beside.find(|peer| peer.rounds.len() == result.rounds.len()).map(|peer| &*peer.rounds)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as one of those that not every result has")]

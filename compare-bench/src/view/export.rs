@@ -50,10 +50,14 @@ pub(crate) fn csv(runs: &[Report]) -> String {
                 let value = Interval::of(peer.rounds.iter().map(|round| round.theirs));
                 let mut figures = interval(["median", "low", "high"], value);
                 figures.extend(interval(["ratio", "ratio_low", "ratio_high"], peer.ratio));
+                let ours_to_theirs = ["ours_to_theirs", "ours_to_theirs_low", "ours_to_theirs_high"];
+                figures.extend(interval(ours_to_theirs, peer.ours_to_theirs));
                 figures.extend(spread(&peer.latency_us));
                 figures.push(("per_second", peer.per_second));
                 figures.extend(peer.handing.iter().flat_map(handing));
                 figures.extend(peer.requests_each.map(|each| ("requests_each", each)));
+                figures.extend(peer.wakeups_each.map(|each| ("wakeups_each", each)));
+                figures.push(("failed", f64::from(u8::from(peer.error.is_some()))));
                 add(&peer.name, peer.version.as_deref().unwrap_or_default(), figures);
             }
         }
@@ -107,8 +111,14 @@ fn spread(it: &Spread) -> [(&'static str, f64); 5] {
     [("p50", it.p50), ("p90", it.p90), ("p99", it.p99), ("p999", it.p999), ("max", it.max)]
 }
 
-fn handing(it: &Handing) -> [(&'static str, f64); 3] {
-    [("jain", it.jain), ("handovers_per_second", it.handovers_per_second), ("longest_wait", it.wait_us.max)]
+fn handing(it: &Handing) -> [(&'static str, f64); 5] {
+    [
+        ("jain", it.jain),
+        ("handovers_per_second", it.handovers_per_second),
+        ("longest_wait", it.wait_us.max),
+        ("repeats", as_float(it.repeats)),
+        ("overlaps", as_float(it.overlaps)),
+    ]
 }
 
 fn quoted(cell: &str) -> String {
@@ -152,15 +162,15 @@ pub(crate) fn cells(group: &Group, line: &Line) -> [String; 6] {
         line.rank.map_or_else(String::new, |rank| rank.to_string()),
         line.who.clone(),
         figure(group.unit, line.median, line.value),
-        p99(line),
+        percentile(line.tail.p99),
         line.to_floor.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
         line.remarks.join(", "),
     ]
 }
 
 /// Of what has latencies.
-pub(crate) fn p99(line: &Line) -> String {
-    if line.p99_us > 0.0 { show::time(line.p99_us) } else { "-".to_owned() }
+pub(crate) fn percentile(micros: f64) -> String {
+    if micros > 0.0 { show::time(micros) } else { "-".to_owned() }
 }
 
 /// With its interval, or with the reason why there is none.

@@ -7,7 +7,9 @@ pub(crate) mod export;
 pub(crate) mod rank;
 pub(crate) mod show;
 
+use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
+use crate::measure::stats::Spread;
 use crate::record::{Conditions, Measurement, PeerResult, Quantity, Recovery, Report};
 use crate::view::asked::{ASKED, Asked, Figure};
 
@@ -54,17 +56,49 @@ pub(crate) struct Line {
     pub(crate) backend: String,
     pub(crate) is_peer: bool,
     pub(crate) is_local: bool,
+    /// Of a peer: two held its lock at once, it failed, or its recipe is unsafe. Its speed is not compared.
+    pub(crate) is_unfit: bool,
     pub(crate) median: f64,
     pub(crate) value: Option<Interval>,
-    pub(crate) p99_us: f64,
+    pub(crate) tail: Tail,
     /// How it compares with raw statements.
     pub(crate) to_floor: Option<Interval>,
     /// How many times as good the best is: 1 or more.
     pub(crate) to_best: Option<f64>,
+    /// Of a lock that several want.
+    pub(crate) fairness: Option<Fairness>,
     /// Fairness, starvation, noise, errors.
     pub(crate) remarks: Vec<String>,
     /// Of recovery.
     pub(crate) recovery: Option<Recovery>,
+}
+
+/// The slowest of all latencies, in microseconds. Zero where there are no latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tail {
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+}
+
+impl From<&Spread> for Tail {
+    fn from(&Spread { p90, p99, p999, .. }: &Spread) -> Self {
+        Self { p90, p99, p999 }
+    }
+}
+
+/// How evenly a lock was granted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fairness {
+    /// Jain's index.
+    pub(crate) jain: f64,
+    pub(crate) longest_wait_us: f64,
+}
+
+impl From<&Handing> for Fairness {
+    fn from(handing: &Handing) -> Self {
+        Self { jain: handing.jain, longest_wait_us: handing.wait_us.max }
+    }
 }
 
 /// What a figure is.
@@ -96,6 +130,18 @@ pub(crate) fn questions(runs: &[Report]) -> Vec<Question> {
     questions.filter(|question| !question.groups.is_empty()).collect()
 }
 
+/// These conditions, each once.
+pub(crate) fn distinct<'a>(all: impl IntoIterator<Item = &'a Conditions>) -> Vec<&'a Conditions> {
+    let mut distinct: Vec<&Conditions> = Vec::new();
+    for one in all {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
+    distinct
+}
+
+/// Of several runs under the same conditions, the first that has a lock shows it.
 fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for run in runs {
@@ -116,10 +162,15 @@ fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
                 groups.push(group(asked, groups.len(), result, run, runs));
                 groups.len() - 1
             });
-            let lines = &mut groups[number].lines;
-            lines.push(Line::ours(result, figure));
             let peers = result.peers.iter().filter_map(|peer| Some((peer, (asked.theirs)(peer)?)));
-            lines.extend(peers.map(|(peer, figure)| Line::peer(peer, result, figure)));
+            let peers = peers.map(|(peer, figure)| Line::peer(peer, result, figure));
+            let ours = Line::ours(result, figure, (asked.to_floor)(result));
+            let lines = &mut groups[number].lines;
+            for line in std::iter::once(ours).chain(peers) {
+                if !lines.iter().any(|before| before.who == line.who) {
+                    lines.push(line);
+                }
+            }
         }
     }
     for group in &mut groups {
@@ -179,7 +230,7 @@ fn capital(text: &str) -> String {
 }
 
 impl Line {
-    fn ours(result: &Measurement, (median, value): Figure) -> Self {
+    fn ours(result: &Measurement, (median, value): Figure, to_floor: Option<Interval>) -> Self {
         let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
         let is_local = result.backend == "memory";
         let mut remarks = Vec::new();
@@ -187,7 +238,7 @@ impl Line {
         remarks.extend(result.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
         remarks.extend(result.recovery.iter().flat_map(show::recovery));
         remarks.extend(result.holding.iter().flat_map(show::holding));
-        remarks.extend(result.handing.iter().flat_map(show::sharing));
+        remarks.extend(result.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
         remarks.extend((result.noisy && result.ratio.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
         Self {
@@ -196,11 +247,13 @@ impl Line {
             backend: result.backend.clone(),
             is_peer: false,
             is_local,
+            is_unfit: false,
             median,
             value,
-            p99_us: result.latency_us.p99,
-            to_floor: result.ratio,
+            tail: Tail::from(&result.latency_us),
+            to_floor,
             to_best: None,
+            fairness: result.handing.as_ref().map(Fairness::from),
             remarks,
             recovery: result.recovery.clone(),
         }
@@ -210,18 +263,21 @@ impl Line {
         let version = peer.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
         let mut remarks: Vec<_> = peer.error.iter().chain(&peer.unsafe_because).cloned().collect();
         remarks.extend(peer.wakeups_each.map(|each| format!("{each:.1} wake-ups each")));
-        remarks.extend(peer.handing.iter().flat_map(show::sharing));
+        remarks.extend(peer.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
+        let overlaps = peer.handing.as_ref().is_some_and(|handing| handing.overlaps > 0);
         Self {
             rank: None,
             who: format!("{}{version} on {}", peer.name, result.backend),
             backend: result.backend.clone(),
             is_peer: true,
             is_local: false,
+            is_unfit: overlaps || peer.error.is_some() || peer.unsafe_because.is_some(),
             median,
             value,
-            p99_us: peer.latency_us.p99,
+            tail: Tail::from(&peer.latency_us),
             to_floor: peer.ratio,
             to_best: None,
+            fairness: peer.handing.as_ref().map(Fairness::from),
             remarks,
             recovery: None,
         }

@@ -37,14 +37,16 @@ pub(crate) fn rank(lines: &mut [Line], unit: Unit) {
     }
 }
 
-/// Without an interval, nobody is ranked; nor is a lock within one process among those between processes.
+/// Without an interval, nobody is ranked; nor is a lock within one process among those between processes, nor one that does not
+/// exclude.
 fn is_out(line: &Line) -> bool {
-    line.is_local || line.value.is_none() || line.median <= 0.0
+    line.is_local || line.is_unfit || line.value.is_none() || line.median <= 0.0
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::view::Tail;
 
     pub(crate) fn line(who: &str, median: f64, slack: f64) -> Line {
         Line {
@@ -53,11 +55,13 @@ pub(crate) mod tests {
             backend: who.to_owned(),
             is_peer: false,
             is_local: who == "memory",
+            is_unfit: who == "unsafe",
             median,
             value: (slack >= 0.0).then_some(Interval { median, low: median - slack, high: median + slack }),
-            p99_us: 2.0 * median,
+            tail: Tail { p90: 1.5 * median, p99: 2.0 * median, p999: 3.0 * median },
             to_floor: None,
             to_best: None,
+            fairness: None,
             remarks: Vec::new(),
             recovery: None,
         }
@@ -67,6 +71,7 @@ pub(crate) mod tests {
         let mut lines = vec![
             line("d", 60.0, 1.0),
             line("memory", 0.1, 0.0),
+            line("unsafe", 0.2, 0.0),
             line("b", 44.0, 3.0),
             line("a", 42.0, 1.0),
             line("e", 10.0, -1.0),
@@ -78,11 +83,25 @@ pub(crate) mod tests {
 
     #[test]
     fn those_who_overlap_the_best_share_its_rank() {
-        let expected =
-            [("a", Some(1)), ("b", Some(1)), ("c", Some(3)), ("d", Some(4)), ("memory", None), ("e", None)];
+        let expected = [
+            ("a", Some(1)),
+            ("b", Some(1)),
+            ("c", Some(3)),
+            ("d", Some(4)),
+            ("memory", None),
+            ("unsafe", None),
+            ("e", None),
+        ];
         assert_eq!(ranks(Unit::Time), expected.map(|(who, rank)| (who.to_owned(), rank)));
-        let expected =
-            [("d", Some(1)), ("c", Some(2)), ("b", Some(2)), ("a", Some(4)), ("e", None), ("memory", None)];
+        let expected = [
+            ("d", Some(1)),
+            ("c", Some(2)),
+            ("b", Some(2)),
+            ("a", Some(4)),
+            ("e", None),
+            ("unsafe", None),
+            ("memory", None),
+        ];
         assert_eq!(ranks(Unit::Rate), expected.map(|(who, rank)| (who.to_owned(), rank)));
     }
 }

@@ -3,7 +3,7 @@
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::median;
-use crate::record::{Conditions, Cost, Holding, Recovery};
+use crate::record::{Conditions, Cost, Holding, Quantity, Recovery};
 use crate::view::Unit;
 
 pub(crate) fn time(micros: f64) -> String {
@@ -46,10 +46,13 @@ fn unit_of(unit: Unit, median: f64) -> (&'static str, f64, usize) {
     (unit, scale, digits)
 }
 
-/// Fairness and starvation, and what is wrong.
-pub(crate) fn sharing(handing: &Handing) -> Vec<String> {
+/// Fairness and starvation, and what is wrong. Where the figure is a time, the rate is told, too.
+pub(crate) fn sharing(handing: &Handing, quantity: Quantity) -> Vec<String> {
     let mut remarks =
         vec![format!("Jain {:.2}", handing.jain), format!("longest wait {}", time(handing.wait_us.max))];
+    let rate = handing.handovers_per_second;
+    remarks
+        .extend((quantity == Quantity::LatencyUs).then(|| format!("{} hand-overs a second", number(rate))));
     remarks.extend((handing.overlaps > 0).then(|| format!("{} OVERLAPS", handing.overlaps)));
     remarks
 }
@@ -67,7 +70,8 @@ pub(crate) fn recovery(recovery: &Recovery) -> Vec<String> {
     );
     let mut remarks = vec![bound];
     let known = median(recovery.told_us.iter().copied());
-    remarks.extend((!recovery.told_us.is_empty()).then(|| format!("the holder knew after {}", time(known))));
+    remarks
+        .extend((!recovery.told_us.is_empty()).then(|| format!("the holder was told after {}", time(known))));
     remarks.extend((!recovery.role.is_empty()).then(|| recovery.role.clone()));
     remarks
 }

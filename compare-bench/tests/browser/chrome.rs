@@ -77,6 +77,18 @@ impl Chrome {
         fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
+    /// The first element that the selector finds, and a little around it.
+    pub(crate) fn picture(&self, selector: &str, file: &Path) {
+        const AROUND: &str = r"
+            const box = document.querySelector(arguments[0]).getBoundingClientRect();
+            return { x: box.x + scrollX - 16, y: box.y + scrollY - 16, width: box.width + 32, height: box.height + 32, scale: 1 };
+        ";
+        let clip = self.script(AROUND, &json!([selector]));
+        let shot =
+            self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true, "clip": clip }));
+        fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
     /// What was written to the console, and whatever was fetched that is not a file.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let console = self.command("se/log", &json!({ "type": "browser" }));

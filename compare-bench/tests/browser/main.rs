@@ -45,6 +45,10 @@ const LOOK: &str = r"
         if (texts.length < 6) bad.push('labels are missing: ' + name);
         // The axes say what they are, and each has marks.
         if (!texts.some(it => it.hasAttribute('transform'))) bad.push('the axis has no name: ' + name);
+        const below = texts.reduce((low, it) => Number(it.getAttribute('y')) > Number(low.getAttribute('y')) ? it : low, texts[0]);
+        if (below && !/[a-z]{3}/.test(below.textContent)) bad.push('the axis below has no name: ' + name);
+        const section = plot.closest('section');
+        if (section && !section.querySelector('table')) bad.push('no table has the figures of ' + name);
         for (const text of texts) {
             const box = text.getBoundingClientRect();
             if (box.width === 0) bad.push('an empty label: ' + name);
@@ -109,6 +113,35 @@ fn the_report_is_well_in_a_browser() {
         assert_eq!(look(&chrome, true), json!({ "bad": [], "dark": false }), "print from {scheme}");
         chrome.screenshot(&folder.join(format!("print-from-{scheme}.png")));
     }
+    assert_eq!(chrome.complaints(), Vec::<String>::new());
+}
+
+/// All backends, on a disk and on tmpfs, beside other libraries: what readers of the repository make of its runs.
+#[test]
+fn the_committed_runs_make_a_report() {
+    if is_missing() {
+        return;
+    }
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("runs");
+    let mut files: Vec<PathBuf> = fs::read_dir(runs).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let page = target().join("runs.html");
+    render(&files.iter().map(|file| file.to_str().unwrap()).collect::<Vec<_>>(), &page);
+    let chrome = Chrome::start();
+    for (width, media) in [(WIDTHS[0], "screen"), (WIDTHS[2], "screen"), (PAPER, "print")] {
+        chrome.as_if(width, media, "light");
+        chrome.open(&page);
+        assert_eq!(
+            look(&chrome, media == "print"),
+            json!({ "bad": [], "dark": false }),
+            "{media} at {width}"
+        );
+        chrome.screenshot(&target().join(format!("runs-{media}-{width}.png")));
+    }
+    // The picture of the README.
+    chrome.as_if(1024, "screen", "light");
+    chrome.open(&page);
+    chrome.picture("#latency figure", &target().join("latency.png"));
     assert_eq!(chrome.complaints(), Vec::<String>::new());
 }
 

@@ -1,0 +1,114 @@
+//! The section on slow networks: latency over the delay, and the number of round trips.
+
+use maud::{Markup, html};
+
+use crate::error::Result;
+use crate::html::figures::{figure, median, series};
+use crate::html::plot::{Axis, Scale};
+use crate::html::tables;
+use crate::measure::stats::as_float;
+use crate::view::{Group, Line, Question, show};
+
+/// Of a free lock and of a hand-over between processes.
+pub(super) fn section(
+    free: Option<&Question>,
+    processes: Option<&Question>,
+    slow: Option<&Question>,
+) -> Result<Markup> {
+    let both = [
+        (free, "Acquire and release", "acquire and release"),
+        (processes, "From a release to the next grant, 2 processes", "from a release to the next grant"),
+    ];
+    let mut parts = Vec::new();
+    for (question, title, what) in both {
+        for groups in question.map(lines).unwrap_or_default() {
+            parts.push(part(title, what, &groups)?);
+        }
+    }
+    Ok(html! {
+        @if parts.is_empty() {
+            p.faint { "A line over the delay needs runs with several delays." }
+        } @else {
+            p { "The time there and back is twice the delay. The slope over it is the number of round trips." }
+        }
+        @for part in &parts { (part) }
+        @if let Some(slow) = slow { p { (slow.what) } (tables::groups(slow)) }
+    })
+}
+
+/// The groups that differ in nothing but the delay, where there are several.
+fn lines(question: &Question) -> Vec<Vec<&Group>> {
+    let mut all: Vec<Vec<&Group>> = Vec::new();
+    for group in &question.groups {
+        // Two processes that release at once: the fewest, and nothing but the way.
+        if group.hold_us > 0 || group.parties > 2 {
+            continue;
+        }
+        let is_like = |other: &Vec<&Group>| {
+            let (one, other) = (&group.conditions, &other[0].conditions);
+            (&one.durability, &one.storage) == (&other.durability, &other.storage)
+        };
+        match all.iter_mut().find(|other| is_like(other)) {
+            Some(others) => others.push(group),
+            None => all.push(vec![group]),
+        }
+    }
+    all.retain(|groups| groups.len() > 1);
+    all
+}
+
+/// In microseconds.
+fn delay(group: &Group) -> f64 {
+    as_float(group.conditions.delay_us)
+}
+
+fn part(title: &str, what: &str, groups: &[&Group]) -> Result<Markup> {
+    let x = Axis {
+        label: "time there and back that the network adds",
+        scale: Scale::Linear,
+        shown: |ms| format!("{ms:.0} ms"),
+    };
+    let y = Axis { label: "time", scale: Scale::Linear, shown: show::time };
+    let storage = &groups[0].conditions.storage;
+    let title = format!("{title}, over the delay of the network (data on {storage})");
+    let all = series(groups.iter().copied(), |group| 2.0 * delay(group) / 1000.0, median);
+    let figure = figure(&title, &x, &y, &all)?;
+    let ours = |group: &Group, who: &str| -> Option<f64> {
+        group.lines.iter().find(|line| line.who == who).map(|line| line.median)
+    };
+    let mut names: Vec<&str> = groups
+        .iter()
+        .flat_map(|group| &group.lines)
+        .filter(|line| is_plain(line))
+        .map(|line| &*line.who)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(html! {
+        @if let Some(figure) = figure { (figure) }
+        div.wide { table {
+            thead { tr {
+                th { (what) }
+                @for group in groups { th.n { (show::time(delay(group))) " each way" } }
+                th.n { "round trips" }
+            } }
+            tbody { @for name in names { tr {
+                td { (name) }
+                @for group in groups { td.n { (ours(group, name).map_or_else(|| "-".to_owned(), show::time)) } }
+                td.n { (trips(groups, |group| ours(group, name)).map_or_else(|| "-".to_owned(), |trips| format!("{trips:.1}"))) }
+            } } }
+        } }
+    })
+}
+
+fn is_plain(line: &Line) -> bool {
+    !line.is_peer && line.who == line.backend && !line.is_local
+}
+
+/// The slope between the shortest and the longest delay.
+fn trips(groups: &[&Group], time: impl Fn(&Group) -> Option<f64>) -> Option<f64> {
+    let mut points = groups.iter().filter_map(|group| Some((2.0 * delay(group), time(group)?)));
+    let first = points.next()?;
+    let last = points.last()?;
+    (last.0 > first.0).then(|| (last.1 - first.1) / (last.0 - first.0))
+}
