@@ -2,11 +2,15 @@
 
 use serde_json::Value;
 
-use super::runs::{Run, digits, list, rate, ratio, time};
+use super::delays::delays;
+use super::runs::{Run, digits, list, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// Makes the text of a block from the figures of a run.
 type Fill = fn(&Run) -> String;
+
+/// A figure of a result, if it has it.
+type Figure = fn(&Value) -> Option<String>;
 
 const BLOCKS: [(&str, Fill); 7] = [
     ("run", about),
@@ -18,16 +22,19 @@ const BLOCKS: [(&str, Fill); 7] = [
     ("holding", holding),
 ];
 
-/// A block `NAME STORAGE`. `None` if there is no such run.
-pub(super) fn block(what: &str, runs: &[Run]) -> Result<Option<String>> {
-    let (name, storage) = what.split_once(' ').ok_or_else(|| format!("{what:?} is not NAME STORAGE"))?;
-    let Some((_, write)) = BLOCKS.iter().find(|(known, _)| *known == name) else {
-        return Err(format!("there is no block {name:?}, but {}", BLOCKS.map(|(name, _)| name).join(", ")));
-    };
-    if !["disk", "tmpfs"].contains(&storage) {
-        return Err(format!("{storage:?} is neither disk nor tmpfs"));
+/// A block `NAME RUN`, or `delays WORKLOAD`.
+pub(super) fn block(what: &str, runs: &[Run]) -> Result<String> {
+    let (name, run) = what.split_once(' ').ok_or_else(|| format!("{what:?} is not NAME RUN"))?;
+    if name == "delays" {
+        return delays(run, runs);
     }
-    Ok(runs.iter().find(|run| run.is_on(storage)).map(write))
+    let Some((_, write)) = BLOCKS.iter().find(|(known, _)| *known == name) else {
+        return Err(format!(
+            "there is no block {name:?}, but delays, {}",
+            BLOCKS.map(|(name, _)| name).join(", ")
+        ));
+    };
+    Ok(write(named(runs, run)?))
 }
 
 fn about(run: &Run) -> String {
@@ -42,15 +49,21 @@ fn per_second(result: &Value) -> Option<String> {
     result["per_second"].as_f64().map(rate)
 }
 
-/// One figure of the case with the most parties; nothing where the run has none.
-fn cell(run: &Run, backend: &str, workload: &str, figure: fn(&Value) -> Option<String>) -> String {
-    run.last(backend, workload, 0).and_then(figure).unwrap_or_default()
+/// One figure of the case with the most parties of all backends, which the head of the column names; nothing where this
+/// backend does not have that case.
+fn cell(run: &Run, backend: &str, workload: &str, figure: Figure) -> String {
+    let result =
+        run.last(backend, workload, 0).filter(|result| result["parties"].as_u64() == parties(run, workload));
+    result.and_then(figure).unwrap_or_default()
 }
 
 /// The most parties that the run has for a workload.
+fn parties(run: &Run, workload: &str) -> Option<u64> {
+    run.results(workload).filter_map(|result| result["parties"].as_u64()).max()
+}
+
 fn most(run: &Run, workload: &str) -> String {
-    let parties = run.results(workload).filter_map(|result| result["parties"].as_u64());
-    parties.max().map_or_else(|| "?".to_owned(), |parties| parties.to_string())
+    parties(run, workload).map_or_else(|| "?".to_owned(), |parties| parties.to_string())
 }
 
 /// All backends on what people ask first. Each column takes the case with the most parties that the run has.
@@ -117,18 +130,42 @@ fn local(run: &Run) -> String {
     table
 }
 
+/// From a release to the process that had waited longest, which is what is measured of other libraries.
+fn to_the_first(result: &Value) -> Option<String> {
+    result["handing"]["to_the_first_us"]["p50"].as_f64().map(time)
+}
+
+fn jain(result: &Value) -> Option<String> {
+    result["handing"]["jain"].as_f64().map(digits)
+}
+
+fn overlaps(result: &Value) -> Option<String> {
+    result["handing"]["overlaps"].as_u64().map(|count| count.to_string())
+}
+
 /// Other libraries beside ours on the same servers in the same rounds.
 fn peers(run: &Run) -> String {
+    const COLUMNS: [(&str, Figure); 5] = [
+        ("uncontended", p50),
+        ("handoff", to_the_first),
+        ("handoff", jain),
+        ("handoff", overlaps),
+        ("crowd", per_second),
+    ];
     let mut table = row(&[
         String::new(),
         "acquire + release, p50".to_owned(),
-        "one name, several processes: from a release to the one that waited longest, p50".to_owned(),
-        "one name, many tasks: acquisitions".to_owned(),
+        format!(
+            "{} processes, one name: from a release to the one that waited longest, p50",
+            most(run, "handoff")
+        ),
+        "Jain's index".to_owned(),
+        "two holders at once".to_owned(),
+        format!("{} tasks, one name", most(run, "crowd")),
     ]);
-    table += &rule(4);
+    table += &rule(6);
     for backend in run.backends() {
-        let columns = [("uncontended", p50 as fn(&Value) -> _), ("handoff", p50), ("crowd", per_second)];
-        let results = columns.map(|(workload, figure)| (run.last(backend, workload, 0), figure));
+        let results = COLUMNS.map(|(workload, figure)| (run.last(backend, workload, 0), figure));
         let names: Vec<&str> = results[0]
             .0
             .into_iter()
@@ -138,12 +175,11 @@ fn peers(run: &Run) -> String {
         if names.is_empty() {
             continue;
         }
-        let ours = results.map(|(result, figure)| result.and_then(figure).unwrap_or_default());
         let mut cells = vec![format!("lockwell on {backend}")];
-        cells.extend(ours);
+        cells.extend(results.map(|(result, figure)| result.and_then(figure).unwrap_or_default()));
         table += &row(&cells);
         for name in names {
-            let peer = |result: Option<&Value>, figure: fn(&Value) -> Option<String>| {
+            let peer = |result: Option<&Value>, figure: Figure| {
                 let peer = list(&result?["peers"]).find(|peer| peer["name"] == name)?.clone();
                 let said = peer["error"].as_str().map(|_| "failed".to_owned());
                 Some((said.or_else(|| figure(&peer)), peer["version"].as_str().unwrap_or("").to_owned()))
@@ -213,11 +249,11 @@ fn holding(run: &Run) -> String {
     table
 }
 
-fn row(cells: &[String]) -> String {
+pub(super) fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-fn rule(columns: usize) -> String {
+pub(super) fn rule(columns: usize) -> String {
     format!("|{}\n", "---|".repeat(columns))
 }
 
@@ -228,12 +264,12 @@ mod tests {
 
     #[test]
     fn each_table_has_what_was_measured() {
-        let runs = [run("ext4")];
-        let block = |what: &str| block(what, &runs).unwrap().unwrap();
+        let runs = [run("disk")];
+        let block = |what: &str| block(what, &runs).unwrap();
         for (name, line) in [
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
             ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
-            ("peers", "| rslock 0.10 | 37.0 us | 37.0 us | 1261/s |"),
+            ("peers", "| rslock 0.10 | 37.0 us | 63.2 ms | 0.88 | 0 | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
             ("local", "| redis | 500 | 22.7 k/s | 4500/s | not measured |"),
             ("holding", "| redis | 1000 | 2.25/s | 0.09 % of a core, 8.79 MiB | - | 2 |"),

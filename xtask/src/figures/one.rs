@@ -1,8 +1,8 @@
-//! One figure in the text: `STORAGE BACKEND WORKLOAD METRIC`.
+//! One figure in the text: `RUN BACKEND WORKLOAD METRIC`.
 
 use serde_json::Value;
 
-use super::runs::{Run, digits, rate, ratio, time};
+use super::runs::{Run, digits, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// What a metric is in a result.
@@ -16,11 +16,11 @@ const METRICS: [(&str, Metric); 5] = [
     ("requests", |result| result["requests_each"].as_f64().map(digits)),
 ];
 
-/// Of the case with the most parties, and without a hold. `None` if no run has it.
-pub(super) fn figure(what: &str, runs: &[Run]) -> Result<Option<String>> {
+/// Of the case with the most parties, and without a hold.
+pub(super) fn figure(what: &str, runs: &[Run]) -> Result<String> {
     let words: Vec<_> = what.split(' ').collect();
-    let [storage, backend, workload, metric] = words[..] else {
-        return Err(format!("{what:?} is not STORAGE BACKEND WORKLOAD METRIC"));
+    let [run, backend, workload, metric] = words[..] else {
+        return Err(format!("{what:?} is not RUN BACKEND WORKLOAD METRIC"));
     };
     let Some((_, metric)) = METRICS.iter().find(|(name, _)| *name == metric) else {
         return Err(format!(
@@ -28,8 +28,8 @@ pub(super) fn figure(what: &str, runs: &[Run]) -> Result<Option<String>> {
             METRICS.map(|(name, _)| name).join(", ")
         ));
     };
-    let run = runs.iter().find(|run| run.is_on(storage));
-    Ok(run.and_then(|run| run.last(backend, workload, 0)).and_then(metric))
+    let found = named(runs, run)?.last(backend, workload, 0).and_then(metric);
+    found.ok_or_else(|| format!("no result of the run has {what:?}"))
 }
 
 #[cfg(test)]
@@ -40,12 +40,13 @@ mod tests {
     #[test]
     fn metrics_are_found() {
         let runs = [run("tmpfs")];
+        for missing in ["disk redis handoff ratio", "tmpfs postgres handoff ratio"] {
+            assert!(figure(missing, &runs).is_err(), "{missing}");
+        }
         let figure = |what: &str| figure(what, &runs).unwrap();
-        assert_eq!(figure("tmpfs redis uncontended p99").as_deref(), Some("90.0 us"));
-        assert_eq!(figure("tmpfs redis crowd rate").as_deref(), Some("22.7 k/s"));
-        assert_eq!(figure("tmpfs redis crowd requests").as_deref(), Some("2.50"));
-        assert_eq!(figure("tmpfs redis handoff ratio").as_deref(), Some("1.25 [1.20 .. 1.30]"));
-        assert_eq!(figure("disk redis handoff ratio"), None);
-        assert_eq!(figure("tmpfs postgres handoff ratio"), None);
+        assert_eq!(figure("tmpfs redis uncontended p99"), "90.0 us");
+        assert_eq!(figure("tmpfs redis crowd rate"), "22.7 k/s");
+        assert_eq!(figure("tmpfs redis crowd requests"), "2.50");
+        assert_eq!(figure("tmpfs redis handoff ratio"), "1.25 [1.20 .. 1.30]");
     }
 }

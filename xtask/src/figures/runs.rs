@@ -7,62 +7,103 @@ use serde_json::Value;
 
 use crate::shell::Result;
 
-/// One result file.
+/// One run, in one or several result files.
 #[derive(Debug)]
 pub(crate) struct Run {
-    report: Value,
+    /// That of its files up to the first dot: `disk` of `disk.sql.json` and `disk.redis.json`.
+    name: String,
+    /// Each has other backends.
+    reports: Vec<Value>,
 }
 
-/// All runs of a folder, the newest first. There may be none.
+/// All runs of a folder, by their delay, then by their name. There may be none.
 pub(crate) fn runs(folder: &Path) -> Result<Vec<Run>> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
+    let mut all: Vec<Run> = Vec::new();
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
         if path.extension().is_some_and(|it| it == "json") {
             let problem = |error: String| format!("{}: {error}", path.display());
             let text = fs::read_to_string(&path).map_err(|error| problem(error.to_string()))?;
             let report: Value = serde_json::from_str(&text).map_err(|error| problem(error.to_string()))?;
-            fit(&report).map_err(|reason| problem(reason.to_owned()))?;
-            all.push(Run { report });
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let name = name.split('.').next().unwrap_or_default().to_owned();
+            fit(&name, &report).map_err(|reason| problem(reason.to_owned()))?;
+            match all.iter_mut().find(|run| run.name == name) {
+                Some(run) => run.add(report).map_err(problem)?,
+                None => all.push(Run { name, reports: vec![report] }),
+            }
         }
     }
-    all.sort_by(|one, other| other.text("date").cmp(one.text("date")));
+    all.sort_by(|one, other| (one.delay_us(), &one.name).cmp(&(other.delay_us(), &other.name)));
     Ok(all)
 }
 
-/// What is shown to others was measured to the end, by a release build of a commit.
-fn fit(report: &Value) -> std::result::Result<(), &'static str> {
+/// The run of this name.
+pub(crate) fn named<'a>(runs: &'a [Run], name: &str) -> Result<&'a Run> {
+    runs.iter().find(|run| run.name == name).ok_or_else(|| {
+        let names: Vec<&str> = runs.iter().map(|run| &*run.name).collect();
+        format!("there is no run {name:?}, but {}", names.join(", "))
+    })
+}
+
+/// What is shown to others was measured to the end, by a release build of a commit, and is what its name says.
+fn fit(name: &str, report: &Value) -> std::result::Result<(), &'static str> {
+    let conditions = &report["conditions"];
     if report["schema"] != "lockwell-compare" {
         Err("this is no result of compare-bench")
     } else if report["finished"] != true || report["mode"] == "smoke" {
         Err("this run is not complete, or was made for a test")
     } else if report["build"]["profile"] != "release" || report["build"]["git_dirty"] != false {
         Err("this run is of a debug build, or of a checkout with changes")
+    } else if name.starts_with("delay") != (conditions["delay_us"] != 0) {
+        Err("only the names of runs with a delay begin with delay")
+    } else if (name == "tmpfs") != (conditions["storage"] == "tmpfs" && conditions["delay_us"] == 0) {
+        Err("only the run on tmpfs without a delay has this name")
     } else {
         Ok(())
     }
 }
 
 impl Run {
-    fn text(&self, field: &str) -> &str {
-        self.report[field].as_str().unwrap_or_default()
+    /// Adds what other backends did, on a machine like that of the others.
+    fn add(&mut self, report: Value) -> Result<()> {
+        let machine =
+            |report: &Value| ["cpu", "cores", "memory_mib"].map(|field| report["machine"][field].clone());
+        let first = &self.reports[0];
+        if machine(first) != machine(&report) || first["conditions"] != report["conditions"] {
+            return Err("this part was measured on another machine, or under other conditions".to_owned());
+        }
+        let names = |report: &Value| -> Vec<String> {
+            list(&report["backends"]).filter_map(|it| Some(it["name"].as_str()?.to_owned())).collect()
+        };
+        if names(&report).iter().any(|name| self.backends().contains(&&**name)) {
+            return Err("two parts of the run have the same backend".to_owned());
+        }
+        self.reports.push(report);
+        Ok(())
     }
 
-    /// Whether it is the run on a disk or on tmpfs, without a delay.
-    pub(crate) fn is_on(&self, storage: &str) -> bool {
-        let conditions = &self.report["conditions"];
-        let is_tmpfs = conditions["storage"] == "tmpfs";
-        conditions["delay_us"] == 0 && is_tmpfs == (storage == "tmpfs")
+    /// How much later data arrives, each way.
+    pub(crate) fn delay_us(&self) -> u32 {
+        let micros = self.reports[0]["conditions"]["delay_us"].as_u64().unwrap_or_default();
+        u32::try_from(micros).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn backends(&self) -> Vec<&str> {
-        list(&self.report["backends"]).filter_map(|backend| backend["name"].as_str()).collect()
+        self.each("backends").filter_map(|backend| backend["name"].as_str()).collect()
+    }
+
+    /// The parts of all its files.
+    fn each(&self, field: &str) -> impl Iterator<Item = &Value> {
+        self.reports.iter().flat_map(move |report| list(&report[field]))
     }
 
     /// Results of a workload, those of our lock without options.
     pub(crate) fn results(&self, workload: &str) -> impl Iterator<Item = &Value> {
         let workload = workload.to_owned();
-        list(&self.report["results"])
+        self.each("results")
             .filter(move |result| result["workload"] == *workload && result["option"].is_null())
     }
 
@@ -76,7 +117,7 @@ impl Run {
     /// The same work with this option of our client.
     pub(crate) fn variant(&self, plain: &Value, option: Option<&str>) -> Option<&Value> {
         let same = |field: &str, other: &Value| other[field] == plain[field];
-        list(&self.report["results"]).find(|other| {
+        self.each("results").find(|other| {
             ["backend", "workload", "parties", "hold_us"].into_iter().all(|field| same(field, other))
                 && other["option"].as_str() == option
         })
@@ -84,24 +125,27 @@ impl Run {
 
     /// Machine, commit, date, servers: what a reader has to know.
     pub(crate) fn about(&self) -> String {
-        let (machine, build, conditions) =
-            (&self.report["machine"], &self.report["build"], &self.report["conditions"]);
-        let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-        let servers: Vec<_> = list(&self.report["backends"])
-            .map(|backend| format!("{} on {}", text(&backend["name"]), text(&backend["version"])))
-            .collect();
-        format!(
-            "{}, {} cores, {}; data on {}, durability `{}`; commit {}, {}: {}.",
-            text(&machine["cpu"]),
-            machine["cores"],
-            text(&machine["kernel"]),
-            text(&conditions["storage"]),
-            text(&conditions["durability"]),
-            text(&build["git_commit"]).get(..10).unwrap_or("?"),
-            self.text("date").get(..10).unwrap_or("?"),
-            servers.join(", "),
-        )
+        self.reports.iter().map(about).collect::<Vec<_>>().join("\n\n")
     }
+}
+
+fn about(report: &Value) -> String {
+    let (machine, build, conditions) = (&report["machine"], &report["build"], &report["conditions"]);
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let servers: Vec<_> = list(&report["backends"])
+        .map(|backend| format!("{} on {}", text(&backend["name"]), text(&backend["version"])))
+        .collect();
+    format!(
+        "{}, {} cores, {}; data on {}, durability `{}`; commit {}, {}: {}.",
+        text(&machine["cpu"]),
+        machine["cores"],
+        text(&machine["kernel"]),
+        text(&conditions["storage"]),
+        text(&conditions["durability"]),
+        text(&build["git_commit"]).get(..10).unwrap_or("?"),
+        text(&report["date"]).get(..10).unwrap_or("?"),
+        servers.join(", "),
+    )
 }
 
 pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -146,7 +190,11 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn run(storage: &str) -> Run {
+    /// On a disk, unless its name says otherwise.
+    pub(crate) fn run(name: &str) -> Run {
+        let storage = if name == "tmpfs" { "tmpfs" } else { "ext4" };
+        let delay_ms: u32 = name.strip_prefix("delay-").map_or(0, |it| it.parse().unwrap());
+        let p50 = |here: f64| here + 2000.0 * f64::from(delay_ms);
         let spread = |p50: f64| json!({ "p50": p50, "p99": 2.0 * p50 });
         let result = |workload: &str, parties: u64, p50: f64| {
             json!({
@@ -154,6 +202,7 @@ pub(crate) mod tests {
                 "ratio": { "median": 1.25, "low": 1.2, "high": 1.3 }, "latency_us": spread(p50), "per_second": 22_700.0,
                 "requests_each": 2.5, "peers": [{
                     "name": "rslock", "version": "0.10", "latency_us": spread(37.0), "per_second": 1261.0,
+                    "handing": { "to_the_first_us": spread(63_200.0), "jain": 0.88, "overlaps": 0 },
                     "ratio": { "median": 1.0, "low": 0.9, "high": 1.1 }, "error": null,
                 }],
             })
@@ -172,17 +221,17 @@ pub(crate) mod tests {
         coalesce["per_second"] = 4500.0.into();
         let report = json!({
             "schema": "lockwell-compare", "date": "2026-01-31T12:00:00Z", "finished": true, "mode": "full",
-            "conditions": { "storage": storage, "durability": "disk", "delay_us": 0 },
+            "conditions": { "storage": storage, "durability": "disk", "delay_us": delay_ms * 1000 },
             "machine": { "cpu": "A CPU", "cores": 2, "kernel": "linux 6" },
             "build": { "profile": "release", "git_commit": "0123456789abcdef", "git_dirty": false },
             "backends": [{ "name": "redis", "version": "Redis 7.0.15" }],
             "results": [
-                result("uncontended", 1, 45.0), result("independent", 64, 900.0), result("handoff", 4, 220.0),
+                result("uncontended", 1, p50(45.0)), result("independent", 64, 900.0), result("handoff", 4, 220.0),
                 result("crowd", 500, 900.0), coalesce, recovery, holding,
             ],
         });
-        assert_eq!(fit(&report), Ok(()));
-        Run { report }
+        assert_eq!(fit(name, &report), Ok(()));
+        Run { name: name.to_owned(), reports: vec![report] }
     }
 
     #[test]
@@ -193,16 +242,40 @@ pub(crate) mod tests {
             ("schema", json!("x")),
             ("build", json!({})),
         ] {
-            let mut report = run("ext4").report;
+            let mut report = run("disk").reports.remove(0);
             report[field] = value;
-            assert!(fit(&report).is_err(), "{field}");
+            assert!(fit("disk", &report).is_err(), "{field}");
         }
     }
 
     #[test]
-    fn runs_are_told_apart_by_their_storage() {
-        assert!(run("ext4").is_on("disk") && !run("ext4").is_on("tmpfs"));
-        assert!(run("tmpfs").is_on("tmpfs") && !run("tmpfs").is_on("disk"));
+    fn a_run_is_what_its_name_says() {
+        for (name, other) in [
+            ("disk", "tmpfs"),
+            ("disk", "delay-5"),
+            ("tmpfs", "disk"),
+            ("tmpfs", "delay-5"),
+            ("delay-5", "disk"),
+        ] {
+            assert!(fit(other, &run(name).reports[0]).is_err(), "{name} as {other}");
+        }
+        let runs = [run("disk"), run("delay-5")];
+        assert_eq!(named(&runs, "delay-5").unwrap().delay_us(), 5000);
+        assert!(named(&runs, "tmpfs").unwrap_err().contains("disk, delay-5"));
+    }
+
+    #[test]
+    fn a_run_may_have_several_files() {
+        let mut disk = run("disk");
+        let mut other = disk.reports[0].clone();
+        assert!(disk.add(other.clone()).unwrap_err().contains("same backend"));
+        other["backends"][0]["name"] = "zookeeper".into();
+        other["results"][0]["backend"] = "zookeeper".into();
+        disk.add(other.clone()).unwrap();
+        assert_eq!(disk.backends(), ["redis", "zookeeper"]);
+        assert!(disk.last("zookeeper", "uncontended", 0).is_some() && disk.about().lines().count() == 3);
+        other["machine"]["cores"] = 4.into();
+        assert!(disk.add(other).unwrap_err().contains("another machine"));
     }
 
     #[test]
@@ -213,7 +286,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reader_learns_what_was_measured() {
-        let about = run("ext4").about();
+        let about = run("disk").about();
         for word in ["A CPU, 2 cores", "data on ext4", "0123456789", "2026-01-31", "redis on Redis 7.0.15"] {
             assert!(about.contains(word), "{about}");
         }
