@@ -4,11 +4,15 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+const IS_LOADED: &str = "return location.protocol === 'file:' && document.readyState === 'complete';";
 
 /// Whether it can be started, and if not, why.
 pub(crate) fn installed() -> Result<(), String> {
@@ -63,8 +67,16 @@ impl Chrome {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
     }
 
+    /// Loads the page, also where it is open already. A large page that was loaded over itself was once looked at
+    /// while half of it had been read, so an empty one comes between, and the whole of it is waited for.
     pub(crate) fn open(&self, page: &Path) {
+        self.command("url", &json!({ "url": "about:blank" }));
         self.command("url", &json!({ "url": format!("file://{}", page.display()) }));
+        let began = Instant::now();
+        while self.script(IS_LOADED, &json!([])) != json!(true) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{} is not loaded", page.display());
+            sleep(Duration::from_millis(20));
+        }
     }
 
     pub(crate) fn script(&self, script: &str, args: &Value) -> Value {

@@ -244,7 +244,7 @@ fn an_address_can_be_measured_and_workloads_be_chosen() {
     assert_eq!(results[0]["workload"], "uncontended");
     assert_eq!(report["backends"][0]["storage"], "unknown");
     assert!(
-        String::from_utf8_lossy(&output.stdout).contains("these servers get locks called compare/"),
+        String::from_utf8_lossy(&output.stdout).contains("Locks have names that begin with compare/"),
         "{output:?}"
     );
 }
