@@ -74,7 +74,7 @@ impl Chrome {
         self.command("url", &json!({ "url": format!("file://{}", page.display()) }));
         let began = Instant::now();
         while self.script(IS_LOADED, &json!([])) != json!(true) {
-            assert!(began.elapsed() < Duration::from_secs(60), "{} is not loaded", page.display());
+            assert!(began.elapsed() < Duration::from_mins(1), "{} is not loaded", page.display());
             sleep(Duration::from_millis(20));
         }
     }
