@@ -19,6 +19,7 @@ use sqlx::Result as Answer;
 
 use crate::database::Database;
 use crate::dialect::{Freed, SEVERAL, TakeRequest, TryAcquire};
+use crate::follow_up::FollowUp;
 
 /// The requests about locks that groups hold. All of them are idempotent for a given owner.
 pub trait Groups: Database {
@@ -115,8 +116,17 @@ pub trait Groups: Database {
         async move {
             let mut answers = Vec::with_capacity(claims.len());
             for (claim, &released) in claims.iter().zip(released) {
-                let next = if released { self.next(conn, claim.name(), waiters).await? } else { Vec::new() };
-                answers.push(Freed::new(released, next));
+                let mut freed = Freed::new(released, Vec::new());
+                if released {
+                    let mut follow_up = FollowUp::default();
+                    freed.next = loop {
+                        let next = self.next(conn, claim.name(), waiters).await;
+                        if let Some(next) = follow_up.settle(self, next) {
+                            break next?;
+                        }
+                    };
+                }
+                answers.push(freed);
             }
             Ok(answers)
         }

@@ -19,6 +19,7 @@ mod database;
 mod dialect;
 mod error;
 mod examine;
+mod follow_up;
 mod groups;
 mod idle;
 mod ids;

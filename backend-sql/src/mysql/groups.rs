@@ -13,6 +13,7 @@ use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
+use crate::follow_up::FollowUp;
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 
@@ -222,7 +223,13 @@ impl Groups for MySql {
             .collect();
         if !lost.is_empty() {
             let rows = Rows::of_members(&lost)?;
-            self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await?;
+            let mut follow_up = FollowUp::default();
+            loop {
+                let forgotten = self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await;
+                if let Some(forgotten) = follow_up.settle(self, forgotten.map(drop)) {
+                    break forgotten?;
+                }
+            }
         }
         self.freed(conn, claims, &released, waiters).await
     }
@@ -265,8 +272,13 @@ impl Groups for MySql {
         waiters: &Waiters,
     ) -> sqlx::Result<Vec<i64>> {
         let client = waiters.client().as_uuid();
-        let called: Vec<(i64, Uuid)> =
-            self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await?;
+        let mut follow_up = FollowUp::default();
+        let called: Vec<(i64, Uuid)> = loop {
+            let called = self.sql.due_waiters.call().bind(name).bind(client).rows(&mut conn.inner).await;
+            if let Some(called) = follow_up.settle(self, called) {
+                break called?;
+            }
+        };
         let (ours, others): (Vec<_>, Vec<_>) = called.into_iter().partition(|(_, whose)| *whose == client);
         let others: BTreeSet<Uuid> = others.into_iter().map(|(_, whose)| whose).collect();
         self.wake(conn, others);

@@ -1,16 +1,18 @@
 //! A release grants the lock to its first waiter.
 
+use std::collections::HashMap;
+
 use lockcore::Claim;
 use lockcore::backend::Waiters;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
-use super::call::{Call, Statement, send, undo};
+use super::call::{Call, Statement, hex, send, send_whole, undo};
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::database::{Database, ErrorClass};
 use crate::dialect::{Freed, Notification};
+use crate::follow_up::FollowUp;
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 use crate::queued::TRIES;
@@ -68,29 +70,57 @@ impl MySql {
         // not wait until another connection is open (with TLS, 50 ms on one machine).
         self.learn_to_kill(conn).await;
         let mut freed = Freed::default();
+        self.hand_over(conn, claim, waiters, &mut freed).await?;
+        Ok(freed)
+    }
+
+    /// Frees one lock, or grants it to its first waiter. Again, if that one has left meanwhile: the lock is free then, and
+    /// another may take it, so what the first try has released stays released.
+    async fn hand_over(
+        &self,
+        conn: &mut Conn,
+        claim: &Claim,
+        waiters: &Waiters,
+        freed: &mut Freed,
+    ) -> sqlx::Result<()> {
+        let mut follow_up = FollowUp::default();
         for _ in 0..TRIES {
-            let wakes = self.may_kill(conn);
-            let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
-            let (answers, outcome) =
-                send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
-            let Some(row) = answers.rows.first() else {
-                let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
-                return Err(undo(&mut conn.inner, error).await);
-            };
-            // It is committed. What comes behind that is the kill, and there may be nobody to be woken.
+            let outcome = self.hand_over_once(conn, claim, waiters, freed).await;
+            let outcome = if freed.released { follow_up.settle(self, outcome) } else { Some(outcome) };
             match outcome {
-                Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
-                outcome => outcome?,
-            }
-            let handed = Handed::read(row)?;
-            let again = handed.again;
-            freed.released |= handed.released;
-            self.settle(conn, claim, handed, waiters, wakes, &mut freed).await?;
-            if !again {
-                break;
+                Some(Ok(true)) | None => (),
+                Some(Ok(false)) => break,
+                Some(Err(error)) => return Err(error),
             }
         }
-        Ok(freed)
+        Ok(())
+    }
+
+    /// Returns whether the first waiter has left meanwhile. There may be another.
+    async fn hand_over_once(
+        &self,
+        conn: &mut Conn,
+        claim: &Claim,
+        waiters: &Waiters,
+        freed: &mut Freed,
+    ) -> sqlx::Result<bool> {
+        let wakes = self.may_kill(conn);
+        let statement = if wakes { &self.sql.hand_over_and_wake } else { &self.sql.hand_over };
+        let (answers, outcome) = send(&mut conn.inner, handing(statement, claim, waiters).written()).await;
+        let Some(row) = answers.rows.first() else {
+            let error = outcome.err().unwrap_or(sqlx::Error::RowNotFound);
+            return Err(undo(&mut conn.inner, error).await);
+        };
+        // It is committed. What comes behind that is the kill, and there may be nobody to be woken.
+        match outcome {
+            Err(sqlx::Error::Database(error)) => self.push.note_kill(&mut conn.may_kill, &*error),
+            outcome => outcome?,
+        }
+        let handed = Handed::read(row)?;
+        let again = handed.again;
+        freed.released |= handed.released;
+        self.settle(conn, claim, handed, waiters, wakes, freed).await?;
+        Ok(again)
     }
 
     /// Notifies the waiters whose turn it is.
@@ -125,29 +155,19 @@ impl MySql {
     ) -> sqlx::Result<Vec<Freed>> {
         let mut answers = vec![Freed::default(); claims.len()];
         let rows = Rows::of_claims(claims.iter())?;
-        let owned: Vec<(Uuid, i64)> = self.sql.owned.call().bind(rows.json()).rows(&mut conn.inner).await?;
-        let waited = |claim: &Claim| {
-            let found = owned.iter().find(|(owner, _)| *owner == claim.owner().as_uuid());
-            found.map(|(_, waited)| *waited != 0)
-        };
-        let (mut quiet, mut awaited) = (Vec::new(), Vec::new());
+        let release = self.sql.release_many.call().bind(rows.json());
+        let done = send_whole(&mut conn.inner, release.written()).await?;
+        let mut owned = HashMap::new();
+        for row in &done.rows {
+            let is_waited: i64 = row.try_get_unchecked(1)?;
+            owned.insert(row.try_get_unchecked::<String, _>(0)?, is_waited != 0);
+        }
+        let mut awaited = Vec::new();
         for (at, claim) in claims.iter().enumerate() {
-            match waited(claim) {
-                Some(false) => quiet.push(at),
+            match owned.get(&hex(claim.owner().as_uuid().as_bytes())) {
+                Some(false) => answers[at].released = true,
                 Some(true) => awaited.push(at),
                 None => (),
-            }
-        }
-        if !quiet.is_empty() {
-            let some = Rows::of_claims(quiet.iter().map(|&at| &claims[at]))?;
-            let done = self.sql.release_many.call().bind(some.json()).execute(&mut conn.inner).await?;
-            if done.rows_affected() == quiet.len() as u64 {
-                for &at in &quiet {
-                    answers[at].released = true;
-                }
-            } else {
-                // One was lost, or somebody has begun to wait for one, since we looked. To free one again does no harm.
-                awaited.append(&mut quiet);
             }
         }
         self.hand_over_each(conn, claims, &awaited, waiters, &mut answers).await?;
@@ -170,13 +190,11 @@ impl MySql {
         let (sent, outcome) = send(&mut conn.inner, each.collect::<Vec<_>>().join(";\n")).await;
         if let Err(error) = outcome {
             let error = undo(&mut conn.inner, error).await;
-            match &error {
-                // The rest is tried again, each by itself.
-                sqlx::Error::Database(why)
-                    if !sent.rows.is_empty()
-                        && matches!(self.class_of(&**why), ErrorClass::Again | ErrorClass::Blocked) => {}
-                _ => return Err(error),
+            if sent.rows.is_empty() && answers.iter().all(|freed| !freed.released) {
+                return Err(error);
             }
+            // The rest is tried again, each by itself. What is done must not be repeated: it would be called lost.
+            FollowUp::without_another_try::<()>(self, error)?;
         }
         let mut rows = sent.rows.iter();
         for &at in places {
@@ -185,11 +203,11 @@ impl MySql {
                 continue;
             };
             let handed = Handed::read(row)?;
-            if handed.again {
-                answers[at] = self.release_one(conn, &claims[at], waiters).await?;
-            } else {
-                answers[at].released = handed.released;
-                self.settle(conn, &claims[at], handed, waiters, false, &mut answers[at]).await?;
+            let again = handed.again;
+            answers[at].released = handed.released;
+            self.settle(conn, &claims[at], handed, waiters, false, &mut answers[at]).await?;
+            if again {
+                self.hand_over(conn, &claims[at], waiters, &mut answers[at]).await?;
             }
         }
         Ok(())

@@ -6,10 +6,10 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
-use super::follow_up::FollowUp;
 use super::statements::{ELSEWHERE, UNSEEN};
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
+use crate::follow_up::FollowUp;
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 

@@ -7,13 +7,13 @@ use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::follow_up::FollowUp;
 use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
     WaitersRow, block, micros, span, status, token,
 };
 use crate::error::ended;
+use crate::follow_up::FollowUp;
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 use crate::places::WaiterPoll;

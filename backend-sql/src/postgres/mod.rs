@@ -4,7 +4,6 @@ mod address;
 mod bound;
 mod claims;
 mod examine;
-mod follow_up;
 mod groups;
 mod locks;
 mod session;

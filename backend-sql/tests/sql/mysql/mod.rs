@@ -7,6 +7,7 @@ mod hostile;
 mod names;
 mod parked;
 mod push;
+mod releases;
 mod round_trips;
 
 use std::time::{Duration, Instant};
