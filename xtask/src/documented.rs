@@ -168,12 +168,15 @@ fn what_cargo_is_told_to_run_is_there() {
     assert!(told.len() >= 5, "{told:?}");
     for (page, command) in told {
         let words: Vec<_> = command.split_whitespace().collect();
+        let package = words.windows(2).find(|pair| pair[0] == "-p").map_or(".", |pair| pair[1]);
         for pair in words.windows(2) {
             let places = match pair {
                 ["--example", name] => {
                     vec![format!("examples/{name}.rs"), format!("examples/{name}/main.rs")]
                 }
-                ["--test", name] => vec![format!("tests/{name}.rs")],
+                ["--test", name] => {
+                    vec![format!("{package}/tests/{name}.rs"), format!("{package}/tests/{name}/main.rs")]
+                }
                 ["--path", path] => vec![format!("{path}/Cargo.toml")],
                 _ => continue,
             };
