@@ -159,14 +159,14 @@ impl MySql {
         let done = send_whole(&mut conn.inner, release.written()).await?;
         let mut owned = HashMap::new();
         for row in &done.rows {
-            let is_waited: i64 = row.try_get_unchecked(1)?;
-            owned.insert(row.try_get_unchecked::<String, _>(0)?, is_waited != 0);
+            let is_free: i64 = row.try_get_unchecked(1)?;
+            owned.insert(row.try_get_unchecked::<String, _>(0)?, is_free != 0);
         }
         let mut awaited = Vec::new();
         for (at, claim) in claims.iter().enumerate() {
             match owned.get(&hex(claim.owner().as_uuid().as_bytes())) {
-                Some(false) => answers[at].released = true,
-                Some(true) => awaited.push(at),
+                Some(true) => answers[at].released = true,
+                Some(false) => awaited.push(at),
                 None => (),
             }
         }

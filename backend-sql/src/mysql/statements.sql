@@ -233,19 +233,16 @@ SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_o
 KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
 
 -- name: release_many
--- Frees those locks that nobody may be waiting for. Returns which of the locks are those of their claims, and whether somebody may
--- be waiting: the rows are locked when that is read, so the update frees exactly the others.
+-- Frees those locks that nobody may be waiting for. Returns which of the locks are those of their claims, and whether they are
+-- free now: the transaction sees its own update. The derived table is read without a lock: the rows of others are not touched.
 START TRANSACTION;
-SELECT HEX(l.owner), l.waited FROM {owned} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
-    ON l.name = f.name AND l.owner = f.owner FOR UPDATE;
-UPDATE {owned} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
+UPDATE (SELECT l.name, l.owner FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner) WHERE l.waited = 0 LIMIT 1000000) AS f
+    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
 SET l.expires_at = NULL WHERE l.waited = 0;
+SELECT HEX(l.owner), CAST(l.expires_at IS NULL AS SIGNED) FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner);
 COMMIT
-
--- part: owned
--- The rows of the claims, read without a lock: those of others are not touched.
-(SELECT l.name, l.owner FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
-    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner) LIMIT 1000000) AS f
 
 -- name: renew
 -- Extends leases of holders, or of members. Rows that a transaction has verified are passed over, and must not hold up the
