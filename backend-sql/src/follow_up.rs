@@ -1,4 +1,4 @@
-//! Statements that follow a release: they find and notify those whose turn it is.
+//! Statements that follow a release in the same request, such as those that find and notify the next waiters.
 
 use crate::database::{Database, ErrorClass};
 use crate::error::class_of;
@@ -41,13 +41,18 @@ impl FollowUp {
         error: sqlx::Error,
     ) -> sqlx::Result<T> {
         if is_passing(database, &error) {
-            tracing::debug!(%error, "no waiter was notified of a release");
+            tracing::debug!(%error, "what follows a release was not done");
             return Ok(T::default());
         }
-        match error {
-            sqlx::Error::Database(error) => Err(sqlx::Error::Protocol(format!("after a release: {error}"))),
-            other => Err(other),
-        }
+        Err(in_doubt(error))
+    }
+}
+
+/// The error of a statement that follows a release, as one of the connection: so the release is repeated in doubt.
+pub(crate) fn in_doubt(error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Database(error) => sqlx::Error::Protocol(format!("after a release: {error}")),
+        other => other,
     }
 }
 

@@ -13,7 +13,7 @@ use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
-use crate::follow_up::FollowUp;
+use crate::follow_up::{FollowUp, in_doubt};
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 
@@ -223,12 +223,9 @@ impl Groups for MySql {
             .collect();
         if !lost.is_empty() {
             let rows = Rows::of_members(&lost)?;
-            let mut follow_up = FollowUp::default();
-            loop {
-                let forgotten = self.sql.forget_all.call().bind(rows.json()).execute(&mut conn.inner).await;
-                if let Some(forgotten) = follow_up.settle(self, forgotten.map(drop)) {
-                    break forgotten?;
-                }
+            let forget = self.sql.forget_all.call().bind(rows.json());
+            if let Err(error) = forget.execute(&mut conn.inner).await {
+                return Err(if released.contains(&true) { in_doubt(error) } else { error });
             }
         }
         self.freed(conn, claims, &released, waiters).await

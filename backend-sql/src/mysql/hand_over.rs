@@ -1,6 +1,6 @@
 //! A release grants the lock to its first waiter.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use lockcore::Claim;
 use lockcore::backend::Waiters;
@@ -145,8 +145,8 @@ impl MySql {
         Ok(())
     }
 
-    /// The same for many. The rows of others are not touched: a claim that was refused is released as well, and must not wait for
-    /// a transaction that has verified another's hold.
+    /// Frees many locks, or grants them to their first waiters. The rows of others are not locked: a claim that was refused is
+    /// released as well, and must not wait for a transaction that has verified another's hold.
     pub(super) async fn release_many(
         &self,
         conn: &mut Conn,
@@ -155,23 +155,36 @@ impl MySql {
     ) -> sqlx::Result<Vec<Freed>> {
         let mut answers = vec![Freed::default(); claims.len()];
         let rows = Rows::of_claims(claims.iter())?;
-        let release = self.sql.release_many.call().bind(rows.json());
-        let done = send_whole(&mut conn.inner, release.written()).await?;
-        let mut owned = HashMap::new();
-        for row in &done.rows {
-            let is_free: i64 = row.try_get_unchecked(1)?;
-            owned.insert(row.try_get_unchecked::<String, _>(0)?, is_free != 0);
-        }
-        let mut awaited = Vec::new();
+        let owned: Vec<(Uuid, i64)> = self.sql.owned.call().bind(rows.json()).rows(&mut conn.inner).await?;
+        let quiet = |claim: &&Claim| owned.contains(&(claim.owner().as_uuid(), 0));
+        let released = self.release_quiet(conn, claims.iter().filter(quiet)).await?;
+        let mut rest = Vec::new();
         for (at, claim) in claims.iter().enumerate() {
-            match owned.get(&hex(claim.owner().as_uuid().as_bytes())) {
-                Some(true) => answers[at].released = true,
-                Some(false) => awaited.push(at),
-                None => (),
+            let owner = claim.owner().as_uuid();
+            answers[at].released = released.contains(&hex(owner.as_bytes()));
+            if !answers[at].released && owned.iter().any(|(one, _)| *one == owner) {
+                rest.push(at);
             }
         }
-        self.hand_over_each(conn, claims, &awaited, waiters, &mut answers).await?;
+        self.hand_over_each(conn, claims, &rest, waiters, &mut answers).await?;
         Ok(answers)
+    }
+
+    /// Frees locks that nobody may be waiting for. Returns the owners, in hexadecimal, of those that it has freed. The others were
+    /// lost, or somebody has begun to wait.
+    async fn release_quiet<'a>(
+        &self,
+        conn: &mut Conn,
+        claims: impl Iterator<Item = &'a Claim>,
+    ) -> sqlx::Result<HashSet<String>> {
+        let mut claims = claims.peekable();
+        if claims.peek().is_none() {
+            return Ok(HashSet::new());
+        }
+        let rows = Rows::of_claims(claims)?;
+        let release = self.sql.release_many.call().bind(rows.json()).written();
+        let answers = send_whole(&mut conn.inner, release).await?;
+        answers.rows.iter().map(|row| row.try_get_unchecked(0)).collect()
     }
 
     /// In one message, with a transaction for each lock. What was done before one fails is done.
@@ -187,14 +200,14 @@ impl MySql {
             return Ok(());
         }
         let each = places.iter().map(|&at| handing(&self.sql.hand_over, &claims[at], waiters).written());
-        let (sent, outcome) = send(&mut conn.inner, each.collect::<Vec<_>>().join(";\n")).await;
+        let (sent, mut outcome) = send(&mut conn.inner, each.collect::<Vec<_>>().join(";\n")).await;
         if let Err(error) = outcome {
             let error = undo(&mut conn.inner, error).await;
             if sent.rows.is_empty() && answers.iter().all(|freed| !freed.released) {
                 return Err(error);
             }
-            // The rest is tried again, each by itself. What is done must not be repeated: it would be called lost.
-            FollowUp::without_another_try::<()>(self, error)?;
+            // What is done must not be repeated: it would be called lost. The rest is tried again, each by itself.
+            outcome = FollowUp::without_another_try(self, error);
         }
         let mut rows = sent.rows.iter();
         for &at in places {
@@ -210,6 +223,6 @@ impl MySql {
                 self.hand_over(conn, &claims[at], waiters, &mut answers[at]).await?;
             }
         }
-        Ok(())
+        outcome
     }
 }

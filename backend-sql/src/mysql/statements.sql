@@ -54,12 +54,11 @@ COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = $2), 9223372036854
 COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = UNHEX(w.owner)), 9223372036854775807)
 
 -- part: taking
--- Grants the lock to the claim $2, if its row exists and is free, and no waiter stands before $2. The token is returned as the
--- "last insert id", so one round trip is enough, on servers without RETURNING, too. A claim that holds the lock already, and
--- asks again after a lost answer, keeps its token: its lease begins anew, and so does its validity.
---
--- The token is assigned before the owner and depends on the old one, so it makes no difference whether assignments see what
--- earlier ones left or, with `SIMULTANEOUS_ASSIGNMENT`, the old row.
+-- Grants the lock to the claim $2, if its row exists and is free, and no waiter stands before $2. The token is returned as
+-- the "last insert id": one round trip, also on servers without RETURNING. A claim that holds the lock already, and asks
+-- again after a lost answer, keeps its token: its lease begins anew, and so does its validity. The token is assigned before
+-- the owner and depends on the old one, so it makes no difference whether assignments see what earlier ones left or, with
+-- `SIMULTANEOUS_ASSIGNMENT`, the old row.
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = $2, token, GREATEST(token, {now} - 1) + $5)),
     acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4
 
@@ -232,16 +231,17 @@ SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_o
 {handing_over};
 KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
 
+-- name: owned
+SELECT l.owner, l.waited FROM {mine}
+
+-- part: mine
+{want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+
 -- name: release_many
--- Frees those locks that nobody may be waiting for. Returns which of the locks are those of their claims, and whether they are
--- free now: the transaction sees its own update. The derived table is read without a lock: the rows of others are not touched.
+-- Returns which are free and not waited for: another may take one at once, so only its own transaction can say that.
 START TRANSACTION;
-UPDATE (SELECT l.name, l.owner FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
-    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner) WHERE l.waited = 0 LIMIT 1000000) AS f
-    STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name AND l.owner = f.owner
-SET l.expires_at = NULL WHERE l.waited = 0;
-SELECT HEX(l.owner), CAST(l.expires_at IS NULL AS SIGNED) FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
-    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner);
+UPDATE {mine} SET l.expires_at = NULL WHERE l.waited = 0;
+SELECT HEX(l.owner) FROM {mine} WHERE l.waited = 0 AND l.expires_at IS NULL;
 COMMIT
 
 -- name: renew
@@ -270,7 +270,6 @@ DELETE q FROM {want} STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.own
 
 -- name: forget_all
 {forget}
-
 -- part: head
 -- What of the first in a line is to be said: its number, if it waits in this process, and else its client, if that can be
 -- woken. One that does not want the lock alone may not be the only one whose turn it is, and one that does need not be told
@@ -319,12 +318,11 @@ WHERE q.client = $2 AND {turn} AND NOT FIND_IN_SET(q.seat, $3)
 {waiters} AS q WHERE q.client = $2 AND q.granted > 0 AND q.granted_until > {now} AND NOT FIND_IN_SET(q.seat, $4)
 
 -- part: parking
--- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if there
--- are none, the third returns what there is by then. A kill ends the wait: `DO` ignores that, so the third statement reads at
--- once what the release has written. A kill during another statement makes it fail, and the next message looks again. The first
--- query is not a part of the `DO`, which would lock its rows during the wait. $1 the name of this connection, $5 the wait in
--- milliseconds, $6 the name to wait for (see hold.rs). The answer: whether this connection has its name; how long it was parked
--- (null: there was something to return); whether it has got the name $6; the waiters whose turn it is; the grants.
+-- The message of a parked connection: the first statement looks for grants and turns of the client, the second waits if
+-- there are none, the third returns what there is by then (for kills see push.rs). The first query is not a part of the
+-- `DO`, which would lock its rows during the wait. $1 the name of this connection, $5 the wait in milliseconds, $6 the name
+-- to wait for (see hold.rs). The answer: whether this connection has its name; how long it was parked (null: there was
+-- something to return); whether it has got the name $6; the waiters whose turn it is; the grants.
 SELECT EXISTS (SELECT 1 FROM {grants_of_client}) OR EXISTS (SELECT 1 FROM {turns_of_client}), {now}
     INTO @lw_due, @lw_parked;
 DO IF(IS_USED_LOCK($1) <=> CONNECTION_ID() AND NOT @lw_due, {wait}, 0);
