@@ -75,7 +75,9 @@ impl<D: Dialect> Client<D> {
     pub(crate) async fn free(&self, route: Route, request: Request<D>) -> Result<Freed> {
         match self.call(route, request).await?.into_parts() {
             // The first try may have freed the lock, and another may have taken it since.
-            ((Answer::Freed(freed), _), in_doubt) => Ok(Freed { in_doubt, ..freed }),
+            ((Answer::Freed(freed), _), in_doubt) => {
+                Ok(Freed { in_doubt: in_doubt || freed.in_doubt, ..freed })
+            }
             _ => Err(unexpected()),
         }
     }

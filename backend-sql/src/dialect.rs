@@ -89,7 +89,7 @@ impl TryAcquire {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub released: bool,
-    /// An earlier try may have done it, and its answer was lost.
+    /// It may have been done earlier: by a try whose answer was lost, or by a statement that did not say which locks it freed.
     pub in_doubt: bool,
     /// The lock is still held: a transaction has locked its row.
     pub blocked: bool,

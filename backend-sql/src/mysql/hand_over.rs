@@ -1,18 +1,16 @@
 //! A release grants the lock to its first waiter.
 
-use std::collections::HashSet;
-
 use lockcore::Claim;
 use lockcore::backend::Waiters;
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
-use super::call::{Call, Statement, hex, send, send_whole, undo};
+use super::call::{Call, Statement, send, undo};
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Notification};
-use crate::follow_up::FollowUp;
+use crate::follow_up::{FollowUp, in_doubt};
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 use crate::queued::TRIES;
@@ -156,35 +154,43 @@ impl MySql {
         let mut answers = vec![Freed::default(); claims.len()];
         let rows = Rows::of_claims(claims.iter())?;
         let owned: Vec<(Uuid, i64)> = self.sql.owned.call().bind(rows.json()).rows(&mut conn.inner).await?;
-        let quiet = |claim: &&Claim| owned.contains(&(claim.owner().as_uuid(), 0));
-        let released = self.release_quiet(conn, claims.iter().filter(quiet)).await?;
-        let mut rest = Vec::new();
+        let waited = |claim: &Claim| {
+            let found = owned.iter().find(|(owner, _)| *owner == claim.owner().as_uuid());
+            found.map(|(_, waited)| *waited != 0)
+        };
+        let (mut quiet, mut rest) = (Vec::new(), Vec::new());
         for (at, claim) in claims.iter().enumerate() {
-            let owner = claim.owner().as_uuid();
-            answers[at].released = released.contains(&hex(owner.as_bytes()));
-            if !answers[at].released && owned.iter().any(|(one, _)| *one == owner) {
-                rest.push(at);
+            match waited(claim) {
+                Some(false) => quiet.push(at),
+                Some(true) => rest.push(at),
+                None => (),
             }
         }
-        self.hand_over_each(conn, claims, &rest, waiters, &mut answers).await?;
+        if !quiet.is_empty() && self.release_quiet(conn, claims, &quiet).await? {
+            for at in std::mem::take(&mut quiet) {
+                answers[at].released = true;
+            }
+        }
+        // Of the others it is unknown which are free: one was lost, or somebody has begun to wait for one. To free one again does
+        // no harm, but it may be another's by now.
+        rest.extend(&quiet);
+        let handed = self.hand_over_each(conn, claims, &rest, waiters, &mut answers).await;
+        handed.map_err(|error| if quiet.is_empty() { error } else { in_doubt(error) })?;
+        for at in quiet {
+            let freed = &mut answers[at];
+            if freed.blocked {
+                return Err(sqlx::Error::Protocol("a release of several locks was not finished".into()));
+            }
+            freed.in_doubt = !freed.released;
+        }
         Ok(answers)
     }
 
-    /// Frees locks that nobody may be waiting for. Returns the owners, in hexadecimal, of those that it has freed. The others were
-    /// lost, or somebody has begun to wait.
-    async fn release_quiet<'a>(
-        &self,
-        conn: &mut Conn,
-        claims: impl Iterator<Item = &'a Claim>,
-    ) -> sqlx::Result<HashSet<String>> {
-        let mut claims = claims.peekable();
-        if claims.peek().is_none() {
-            return Ok(HashSet::new());
-        }
-        let rows = Rows::of_claims(claims)?;
-        let release = self.sql.release_many.call().bind(rows.json()).written();
-        let answers = send_whole(&mut conn.inner, release).await?;
-        answers.rows.iter().map(|row| row.try_get_unchecked(0)).collect()
+    /// Frees locks that nobody may be waiting for. Returns whether all of them are free.
+    async fn release_quiet(&self, conn: &mut Conn, claims: &[Claim], quiet: &[usize]) -> sqlx::Result<bool> {
+        let rows = Rows::of_claims(quiet.iter().map(|&at| &claims[at]))?;
+        let done = self.sql.release_many.call().bind(rows.json()).execute(&mut conn.inner).await?;
+        Ok(done.rows_affected() == quiet.len() as u64)
     }
 
     /// In one message, with a transaction for each lock. What was done before one fails is done.

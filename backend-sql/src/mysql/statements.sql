@@ -232,17 +232,14 @@ SELECT CAST(@lw_name IS NOT NULL AS SIGNED), CAST(@lw_head IS NOT NULL AND @lw_o
 KILL QUERY IF(@lw_mode <=> 0 AND @lw_client <> $3, COALESCE(IS_USED_LOCK(CONCAT('lockwell_', LOWER(HEX(@lw_client)))), 0), 0)
 
 -- name: owned
-SELECT l.owner, l.waited FROM {mine}
-
--- part: mine
-{want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+-- Which of the locks are those of their claims, and whether somebody may be waiting for them.
+SELECT l.owner, l.waited FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
 
 -- name: release_many
--- Returns which are free and not waited for: another may take one at once, so only its own transaction can say that.
-START TRANSACTION;
-UPDATE {mine} SET l.expires_at = NULL WHERE l.waited = 0;
-SELECT HEX(l.owner) FROM {mine} WHERE l.waited = 0 AND l.expires_at IS NULL;
-COMMIT
+UPDATE {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY)
+    ON l.name = UNHEX(w.name) AND l.owner = UNHEX(w.owner)
+SET l.expires_at = NULL WHERE l.waited = 0
 
 -- name: renew
 -- Extends leases of holders, or of members. Rows that a transaction has verified are passed over, and must not hold up the
