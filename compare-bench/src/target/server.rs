@@ -35,6 +35,11 @@ const TICK: &str = "2000";
 /// How many connections databases take: herds are larger than what they allow by themselves.
 const CONNECTIONS: &str = "400";
 
+/// The log of MySQL and of MariaDB, as large as by default. The testbed makes it small, to start soon. A server whose log is full waits
+/// until its pages are on the disk.
+const LOG_OF_MYSQL: (&str, &str) = ("innodb_redo_log_capacity", "100M");
+const LOG_OF_MARIADB: (&str, &str) = ("innodb_log_file_size", "96M");
+
 /// How the servers that we start are to be run: all alike, so that like is compared with like.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -122,11 +127,11 @@ impl Site {
                 running.postgres.insert(server).url_via(addr)
             }
             Kind::Mariadb | Kind::Mysql => {
-                let options = match kind {
-                    Kind::Mysql => options.release(Release::named(MYSQL)),
-                    _ => options,
+                let (options, (log, size)) = match kind {
+                    Kind::Mysql => (options.release(Release::named(MYSQL)), LOG_OF_MYSQL),
+                    _ => (options, LOG_OF_MARIADB),
                 };
-                let options = options.setting("max_connections", CONNECTIONS);
+                let options = options.setting("max_connections", CONNECTIONS).setting(log, size);
                 let server = testbed::MariaDb::start_with(&options).await.map_err(failed)?;
                 let addr = running.line(server.addr(), self.delay).await?;
                 running.mariadb.insert(server).url_via(addr)

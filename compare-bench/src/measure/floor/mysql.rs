@@ -74,12 +74,15 @@ impl MySqlFloor {
     }
 
     pub(super) async fn server(&mut self) -> Result<Server> {
-        let sql = "SELECT VERSION(), CAST(@@innodb_flush_log_at_trx_commit AS CHAR)";
-        let row = sqlx::query(sql).fetch_one(&mut self.connection).await?;
-        Ok(Server {
-            version: row.try_get(0)?,
-            settings: vec![("innodb_flush_log_at_trx_commit", row.try_get(1)?)],
-        })
+        let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut self.connection).await?;
+        let variables = sqlx::query_as("SHOW GLOBAL VARIABLES LIKE 'innodb%log%'");
+        let variables: Vec<(String, String)> = variables.fetch_all(&mut self.connection).await?;
+        let setting =
+            |name| variables.iter().find(|(known, _)| known == name).map(|(_, value)| (name, value.clone()));
+        // That of MySQL, or that of MariaDB.
+        let log = setting("innodb_redo_log_capacity").or_else(|| setting("innodb_log_file_size"));
+        let settings = setting("innodb_flush_log_at_trx_commit").into_iter().chain(log).collect();
+        Ok(Server { version, settings })
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
