@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: at most two and a half hours, and more with `--peers`.
+    /// Measure all cases, and for longer: at most two hours, and more with `--peers`.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 

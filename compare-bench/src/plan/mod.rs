@@ -124,22 +124,22 @@ impl Plan {
         ..Self::USUAL
     };
 
-    /// Within two and a half hours with all backends.
+    /// Within two hours with all backends.
     pub(crate) const FULL: Self = Self {
         mode: "full",
-        uncontended: Rounds::new(20, 60, 250, 250),
-        independent: Rounds::new(6, 8, 500, 250),
-        arrivals: Rounds::new(6, 6, 1000, 150),
-        handoff: Rounds::new(6, 7, 750, 150),
-        crowd: Rounds::new(6, 6, 1000, 150),
-        modes: Rounds::new(6, 8, 600, 150),
-        herd: Rounds::new(6, 6, 1200, 200),
-        holding: Rounds::new(4, 4, 3000, 0),
+        uncontended: Rounds::new(12, 40, 250, 250),
+        independent: Rounds::new(6, 7, 400, 200),
+        arrivals: Rounds::new(4, 5, 800, 100),
+        handoff: Rounds::new(6, 6, 500, 100),
+        crowd: Rounds::new(4, 5, 800, 120),
+        modes: Rounds::new(4, 5, 600, 120),
+        herd: Rounds::new(4, 5, 1000, 150),
+        holding: Rounds::new(3, 3, 2500, 0),
         faults: Faults {
             holders: 20,
             outages: 20,
             lease: Duration::from_secs(4),
-            freeze: Duration::from_secs(1),
+            freeze: Duration::from_millis(500),
         },
         tasks: &[1, 4, 16, 64, 256, 1024],
         rates: &[100, 300, 1000, 3000, 10_000],

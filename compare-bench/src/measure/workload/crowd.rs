@@ -13,7 +13,7 @@ use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::work::{Case, counted};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::{Choice, connect};
 
@@ -53,15 +53,17 @@ impl Workload for Crowd {
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
-        let usual =
-            |tasks| Case { name: format!("{tasks} tasks, one name"), ..Case::of_tasks(tasks, plan.crowd) };
+        let usual = |tasks| Case {
+            name: format!("{}, one name", counted(tasks, "tasks")),
+            ..Case::of_tasks(tasks, plan.crowd)
+        };
         let mut cases = Vec::new();
         for tasks in plan.crowds {
             cases.push(usual(*tasks));
             for Variant { option, value, schemes } in &VARIANTS {
                 // One that is in the address already is in force in all cases.
                 if schemes.contains(&choice.scheme()) && !choice.has(option) {
-                    let name = format!("{tasks} tasks, one name, {option}={value}");
+                    let name = format!("{}, one name, {option}={value}", counted(*tasks, "tasks"));
                     let option = Some((*option, *value));
                     cases.push(Case { name, option, with_peers: false, ..usual(*tasks) });
                 }

@@ -12,8 +12,8 @@ use crate::measure::history::{History, summary};
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::worker::Workers;
-use crate::plan::Plan;
 use crate::plan::work::Case;
+use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -33,11 +33,16 @@ impl Workload for Handoff {
         let parties_are = if choice.is_shared() { "processes" } else { "tasks" };
         let pairs =
             plan.processes.iter().flat_map(|parties| plan.holds_ms.iter().map(|hold| (*parties, *hold)));
-        let case = |(parties, hold)| Case {
-            name: format!("{parties} {parties_are}, hold {hold} ms"),
-            parties_are,
-            hold: Duration::from_millis(hold),
-            ..Case::of_tasks(parties, plan.handoff)
+        let case = |(parties, hold_ms): (usize, u64)| {
+            let (hold, turns) = (Duration::from_millis(hold_ms), u32::try_from(parties).unwrap_or(u32::MAX));
+            // In a shorter round not everyone would have a turn, and no lock would look fair.
+            let rounds = Rounds { ours: plan.handoff.ours.max(hold * turns), ..plan.handoff };
+            Case {
+                name: format!("{parties} {parties_are}, hold {hold_ms} ms"),
+                parties_are,
+                hold,
+                ..Case::of_tasks(parties, rounds)
+            }
         };
         pairs.map(case).collect()
     }

@@ -13,7 +13,7 @@ use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::work::{Case, counted};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 
@@ -32,7 +32,7 @@ impl Workload for Independent {
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
         let tasks = plan.tasks.iter().map(|tasks| Case::of_tasks(*tasks, plan.independent));
         let processes = plan.alone.iter().filter(|_| choice.is_shared()).map(|processes| Case {
-            name: if *processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") },
+            name: counted(*processes, "processes"),
             parties_are: "processes",
             // Theirs are measured as tasks of one process.
             with_peers: false,
