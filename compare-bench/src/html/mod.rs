@@ -16,7 +16,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::error::Result;
 use crate::faults::Results;
 use crate::record::Report;
-use crate::view::{Question, answer, questions};
+use crate::view::answer::Sentence;
+use crate::view::{Question, answer, missing, questions};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -137,7 +138,19 @@ fn answer(runs: &[Report], questions: &[Question], faults: &[Results]) -> Markup
             p.absent { "These figures are too few for an answer." }
         } @else {
             p { "Among the backends of lockwell, by the figures of this report alone:" }
-            ul { @for answer in &answers { li { (answer.text) " " a href={ "#" (answer.figures) } { "Figures" } } } }
+            ul {
+                @for answer in &answers {
+                    li {
+                        (sentence(&answer.sentence))
+                        @if !answer.cases.is_empty() {
+                            details {
+                                summary { "Each of the " (answer.cases.len()) " cases" }
+                                ul { @for case in &answer.cases { li { (sentence(case)) } } }
+                            }
+                        }
+                    }
+                }
+            }
         }
         p { "Speed is not everything: " a href="#guarantees" { "what each guarantees" } " comes first." }
         h3 { "What was not measured" }
@@ -145,10 +158,14 @@ fn answer(runs: &[Report], questions: &[Question], faults: &[Results]) -> Markup
             @for failure in failures {
                 li { (failure.workload) ", " (failure.case) " on " (failure.backend) " failed: " (failure.reason) }
             }
-            @for line in answer::not_measured(runs) { li { (line) } }
+            @for line in missing::not_measured(runs) { li { (line) } }
             @if faults.is_empty() { li { "what each backend survives: compare-bench faults" } }
         }
     }
+}
+
+fn sentence(sentence: &Sentence) -> Markup {
+    html! { (sentence.text) " " a href={ "#" (sentence.figures) } { "Figures" } }
 }
 
 fn herd(server: Option<&Question>) -> Result<Markup> {

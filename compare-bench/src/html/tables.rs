@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use crate::plan::work::counted;
 use crate::record::{Conditions, Report};
 use crate::view::export::{figure, percentile};
 use crate::view::{Group, Line, Question, Unit, distinct, show};
@@ -61,7 +62,7 @@ pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
     let conditions = conditions(runs);
     html! {
         p { "Each figure divided by the best of its row, which is 1.0: how many times slower. Ties are in the tables below. \
-             A dash: not measured, or too few rounds." }
+             A dash: not measured, or too few rounds. What options such as coalesce change is in the tables, too." }
         p.filters {
             @for (number, one) in conditions.iter().enumerate() {
                 label { input type="checkbox" id={ "show-c" (number) } checked; " " (show::conditions(one)) }
@@ -78,11 +79,11 @@ fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Mark
         groups.filter(|group| group.conditions == *conditions && group.unit != Unit::Count).collect();
     let mut locks: Vec<&Line> = Vec::new();
     for line in groups.iter().flat_map(|group| &group.lines) {
-        if line.to_best.is_some() && !locks.iter().any(|lock| lock.who == line.who) {
+        if line.to_best.is_some() && line.option.is_none() && !locks.iter().any(|lock| lock.who == line.who) {
             locks.push(line);
         }
     }
-    // Ours first, by name; the variants of a lock behind it.
+    // Ours first, by name.
     locks.sort_by(|one, other| (one.is_peer, &one.who).cmp(&(other.is_peer, &other.who)));
     html! {
         div.wide { table.matrix.{ "c" (number) } {
@@ -104,8 +105,12 @@ fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Mark
 }
 
 fn cell(group: &Group, lock: &Line) -> Markup {
-    let found = group.lines.iter().find(|line| line.who == lock.who).and_then(|line| line.to_best);
-    let Some(times) = found else { return html! { td.n.peer[lock.is_peer] { "-" } } };
+    let shown = || group.lines.iter().filter(|line| line.option.is_none());
+    let best = shown().filter_map(|line| line.to_best).fold(f64::INFINITY, f64::min);
+    let found = shown().find(|line| line.who == lock.who).and_then(|line| line.to_best);
+    let Some(times) = found.map(|times| times / best) else {
+        return html! { td.n.peer[lock.is_peer] { "-" } };
+    };
     let level = match times {
         best if best < 1.1 => "m0",
         near if near < 2.0 => "m1",
@@ -119,13 +124,13 @@ fn cell(group: &Group, lock: &Line) -> Markup {
 fn short(group: &Group) -> String {
     match &*group.workload {
         "uncontended" => "free lock".to_owned(),
-        "independent" => format!("{} {}, a lock each, a second", group.parties, group.parties_are),
+        "independent" => format!("{}, a lock each, a second", counted(group.parties, &group.parties_are)),
         "arrivals" => format!("{} arrive a second", group.parties),
-        "handoff" => format!("{} processes, {} ms", group.parties, group.hold_us / 1000),
-        "herd" => format!("{} processes, one lock", group.parties),
+        "handoff" => format!("{}, {} ms", counted(group.parties, "processes"), group.hold_us / 1000),
+        "herd" => format!("{}, one lock", counted(group.parties, "processes")),
         "holding" | "recovery" => group.title.split(';').next().unwrap_or_default().to_lowercase(),
         "readers" => format!("{} tasks, 9 reads to a write, a second", group.parties),
         "semaphore" => format!("{} tasks, a semaphore, a second", group.parties),
-        _ => format!("{} tasks, one lock, a second", group.parties),
+        _ => format!("{}, one lock, a second", counted(group.parties, "tasks")),
     }
 }

@@ -123,7 +123,8 @@ pub(super) const ASKED: [Asked; 11] = [
         unit: Some(Unit::Count),
         ours: |result| requests(result.requests_each, &result.requests_rounds),
         theirs: |peer| requests(peer.requests_each, &peer.requests_rounds),
-        to_floor: |result| result.ratio,
+        // The ratio of the workload is one of rates.
+        to_floor: |_| None,
     },
     Asked {
         id: "dies",

@@ -4,12 +4,14 @@
 pub(crate) mod answer;
 mod asked;
 pub(crate) mod export;
+pub(crate) mod missing;
 pub(crate) mod rank;
 pub(crate) mod show;
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::Spread;
+use crate::plan::work::counted;
 use crate::record::{Conditions, Measurement, PeerResult, Quantity, Recovery, Report};
 use crate::view::asked::{ASKED, Asked, Figure};
 
@@ -27,7 +29,7 @@ pub(crate) struct Question {
 }
 
 /// What can be compared with each other: the same work under the same conditions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     /// In addresses within the report.
     pub(crate) id: String,
@@ -54,6 +56,8 @@ pub(crate) struct Line {
     /// "redis", or "rslock 1.2 on redis".
     pub(crate) who: String,
     pub(crate) backend: String,
+    /// Of our client.
+    pub(crate) option: Option<String>,
     pub(crate) is_peer: bool,
     pub(crate) is_local: bool,
     /// Of a peer: two held its lock at once, it failed, or its recipe is unsafe. Its speed is not compared.
@@ -196,11 +200,15 @@ fn group(asked: &Asked, number: usize, result: &Measurement, run: &Report, runs:
     let mut title = match (&*result.workload, result.parties) {
         ("uncontended", _) => "One task".to_owned(),
         ("handoff", parties) => {
-            format!("{parties} processes, each holding the lock for {} ms", result.hold_us / 1000)
+            format!(
+                "{}, each holding the lock for {} ms",
+                counted(parties, "processes"),
+                result.hold_us / 1000
+            )
         }
-        ("crowd" | "readers" | "semaphore", parties) => format!("{parties} tasks, one lock"),
-        ("herd", parties) => format!("{parties} processes, one lock"),
-        ("holding", locks) => format!("{locks} locks held"),
+        ("crowd" | "readers" | "semaphore", parties) => format!("{}, one lock", counted(parties, "tasks")),
+        ("herd", parties) => format!("{}, one lock", counted(parties, "processes")),
+        ("holding", locks) => format!("{} held", counted(locks, "locks")),
         ("arrivals", rate) => format!("{rate} requests arrive in a second"),
         ("recovery", _) => capital(&result.case),
         (_, 1) => result.case.clone(),
@@ -239,12 +247,13 @@ impl Line {
         remarks.extend(result.recovery.iter().flat_map(show::recovery));
         remarks.extend(result.holding.iter().flat_map(show::holding));
         remarks.extend(result.handing.iter().flat_map(|handing| show::sharing(handing, result.quantity)));
-        remarks.extend((result.noisy && result.ratio.is_some()).then(|| "noisy".to_owned()));
+        remarks.extend((result.noisy && to_floor.is_some()).then(|| "noisy".to_owned()));
         remarks.extend(result.unsteady.then(|| "raw statements unsteady".to_owned()));
         Self {
             rank: None,
             who: format!("{}{option}", result.backend),
             backend: result.backend.clone(),
+            option: result.option.clone(),
             is_peer: false,
             is_local,
             is_unfit: false,
@@ -269,6 +278,7 @@ impl Line {
             rank: None,
             who: format!("{}{version} on {}", peer.name, result.backend),
             backend: result.backend.clone(),
+            option: None,
             is_peer: true,
             is_local: false,
             is_unfit: overlaps || peer.error.is_some() || peer.unsafe_because.is_some(),

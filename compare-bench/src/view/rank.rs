@@ -53,6 +53,7 @@ pub(crate) mod tests {
             rank: None,
             who: who.to_owned(),
             backend: who.to_owned(),
+            option: None,
             is_peer: false,
             is_local: who == "memory",
             is_unfit: who == "unsafe",

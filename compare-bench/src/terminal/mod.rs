@@ -1,18 +1,15 @@
 //! The results for people at a terminal: one block for each question, at most 100 columns wide.
 
+mod table;
+
 use std::io::IsTerminal;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table};
-
+use self::table::table;
 use crate::record::Report;
-use crate::view::export::cells;
-use crate::view::{Group, answer, questions, show};
+use crate::view::{missing, questions, show};
 
 /// A terminal narrower than this breaks the lines.
 const WIDTH: usize = 100;
-
-const HEADER: [&str; 6] = ["", "lock", "median [95 %]", "p99", "to raw", "remarks"];
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
@@ -58,8 +55,8 @@ fn render(report: &Report, is_bold: bool) -> String {
         lines.extend(wrapped(NOISY));
     }
     lines.push(String::new());
-    for missing in answer::not_measured(std::slice::from_ref(report)) {
-        lines.extend(wrapped(&format!("not measured: {missing}")));
+    for line in missing::not_measured(std::slice::from_ref(report)) {
+        lines.extend(wrapped(&format!("not measured: {line}")));
     }
     for failure in &report.failures {
         let (workload, case) = (&failure.workload, &failure.case);
@@ -99,40 +96,17 @@ fn machine(report: &Report) -> String {
     )
 }
 
-fn table(group: &Group, is_bold: bool) -> Vec<String> {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(98);
-    if is_bold {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    table.set_header(HEADER);
-    for line in &group.lines {
-        let cell = |(place, text): (usize, String)| {
-            let right = place == 0 || (2..=4).contains(&place);
-            let cell =
-                Cell::new(text).set_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
-            if is_bold && line.rank == Some(1) { cell.add_attribute(Attribute::Bold) } else { cell }
-        };
-        table.add_row(cells(group, line).into_iter().enumerate().map(cell).collect::<Vec<_>>());
-    }
-    // Figures stay in one line, and the remarks take what is left.
-    let narrow = ColumnConstraint::ContentWidth;
-    for place in [0, 2, 3, 4] {
-        if let Some(column) = table.column_mut(place) {
-            column.set_constraint(narrow);
-        }
-    }
-    table.lines().map(|line| format!("  {}", line.trim_end())).collect()
+/// Lines that fit on a terminal.
+pub(crate) fn wrapped(text: &str) -> Vec<String> {
+    wrapped_to(text, WIDTH)
 }
 
 /// Lines of at most that width. A word that is longer stands alone.
-pub(crate) fn wrapped(text: &str) -> Vec<String> {
+fn wrapped_to(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -161,6 +135,20 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
         }
+    }
+
+    #[test]
+    fn long_remarks_take_lines_of_the_whole_width() {
+        let mut report = report();
+        report.results = vec![measured("redis", 6)];
+        report.results[0].peers[0].unsafe_because = Some("letters ".repeat(60).trim().to_owned());
+        report.results[0].peers[1].unsafe_because = Some("brief".to_owned());
+        let text = render(&report, false);
+        let of_remarks: Vec<_> = text.lines().filter(|line| line.contains("letters")).collect();
+        assert_eq!(of_remarks.len(), 6, "{text}");
+        assert!(of_remarks.iter().all(|line| line.starts_with("        letters ")), "{text}");
+        let brief = text.lines().find(|line| line.ends_with("  brief"));
+        assert!(brief.is_some_and(|line| line.contains("slow 1.0 on redis")), "{text}");
     }
 
     #[test]
