@@ -2,19 +2,24 @@
 
 use serde_json::Value;
 
-use super::runs::{Run, digits, named, rate, ratio, time};
+use super::runs::{Run, digits, list, named, rate, ratio, time};
 use crate::shell::Result;
 
 /// What a metric is in a result.
 type Metric = fn(&Value) -> Option<String>;
 
-const METRICS: [(&str, Metric); 5] = [
+const METRICS: [(&str, Metric); 7] = [
     ("p50", |result| result["latency_us"]["p50"].as_f64().map(time)),
     ("p99", |result| result["latency_us"]["p99"].as_f64().map(time)),
     ("ratio", |result| ratio(&result["ratio"])),
     ("rate", |result| result["per_second"].as_f64().map(rate)),
     ("requests", |result| result["requests_each"].as_f64().map(digits)),
+    ("trips", |result| ratio(&result["trips"])),
+    ("handovers", |result| result["handing"]["handovers_per_second"].as_f64().map(rate)),
 ];
+
+/// Before the name of another library: how lockwell compares with it.
+const TO: &str = "to:";
 
 /// Of the case with the most parties, and without a hold.
 pub(super) fn figure(what: &str, runs: &[Run]) -> Result<String> {
@@ -22,13 +27,16 @@ pub(super) fn figure(what: &str, runs: &[Run]) -> Result<String> {
     let [run, backend, workload, metric] = words[..] else {
         return Err(format!("{what:?} is not RUN BACKEND WORKLOAD METRIC"));
     };
-    let Some((_, metric)) = METRICS.iter().find(|(name, _)| *name == metric) else {
-        return Err(format!(
-            "there is no metric {metric:?}, but {}",
-            METRICS.map(|(name, _)| name).join(", ")
-        ));
+    let result = named(runs, run)?.last(backend, workload, 0);
+    let found = if let Some(library) = metric.strip_prefix(TO) {
+        let peer = result.and_then(|result| list(&result["peers"]).find(|peer| peer["name"] == library));
+        peer.and_then(|peer| ratio(&peer["ours_to_theirs"]))
+    } else if let Some((_, metric)) = METRICS.iter().find(|(name, _)| *name == metric) {
+        result.and_then(metric)
+    } else {
+        let names = METRICS.map(|(name, _)| name).join(", ");
+        return Err(format!("there is no metric {metric:?}, but {names}, {TO}LIBRARY"));
     };
-    let found = named(runs, run)?.last(backend, workload, 0).and_then(metric);
     found.ok_or_else(|| format!("no result of the run has {what:?}"))
 }
 
@@ -40,7 +48,9 @@ mod tests {
     #[test]
     fn metrics_are_found() {
         let runs = [run("tmpfs")];
-        for missing in ["disk redis handoff ratio", "tmpfs postgres handoff ratio"] {
+        for missing in
+            ["disk redis handoff ratio", "tmpfs postgres handoff ratio", "tmpfs redis handoff to:kazoo"]
+        {
             assert!(figure(missing, &runs).is_err(), "{missing}");
         }
         let figure = |what: &str| figure(what, &runs).unwrap();
@@ -48,5 +58,8 @@ mod tests {
         assert_eq!(figure("tmpfs redis crowd rate"), "22.7 k/s");
         assert_eq!(figure("tmpfs redis crowd requests"), "2.50");
         assert_eq!(figure("tmpfs redis handoff ratio"), "1.25 [1.20 .. 1.30]");
+        assert_eq!(figure("tmpfs redis handoff trips"), "1.02 [1.00 .. 1.10]");
+        assert_eq!(figure("tmpfs redis handoff handovers"), "3988/s");
+        assert_eq!(figure("tmpfs redis uncontended to:rslock"), "1.11 [1.05 .. 1.20]");
     }
 }
