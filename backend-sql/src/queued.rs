@@ -9,6 +9,7 @@ use sqlx::Result as Answer;
 use crate::batch::JOINS;
 use crate::dialect::{Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
 use crate::groups::Groups;
+use crate::places::QueueRow;
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;
@@ -56,7 +57,9 @@ pub(crate) async fn claim_each<D: Places>(
     sign: Sign,
 ) -> Answer<(Vec<TryAcquire>, Option<u64>)> {
     let mut answers = vec![TryAcquire::Busy(None); entries.len()];
-    let places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();
+    // Places are given in this order, so that the first that asks is also the first in the queue.
+    let mut places: Vec<usize> = (0..entries.len()).filter(|&at| enters(&entries[at])).collect();
+    places.sort_by_key(|&at| turn(entries[at].row));
     let mut asking: Vec<usize> =
         (0..entries.len()).filter(|&at| Hold::of(&entries[at].claim) == Hold::Together).collect();
     let mut clock = None;
@@ -79,7 +82,7 @@ pub(crate) async fn claim_each<D: Places>(
         }
     }
     asking.sort_by_key(|&at| {
-        (entries[at].claim.mode().code(), entries[at].claim.name(), entries[at].row.number)
+        (entries[at].claim.mode().code(), entries[at].claim.name(), turn(entries[at].row))
     });
     let mode = |at: usize| entries[at].claim.mode();
     for alike in asking.chunk_by(|&a, &b| mode(a) == mode(b)) {
@@ -105,7 +108,27 @@ pub(crate) async fn claim_each<D: Places>(
     Ok((answers, clock))
 }
 
+/// The order of the claims of one client in a queue, as far as the client knows it: those with places first, in the order of
+/// their numbers. Threads may send their claims in another order than they number them. If a claim asked that is not the first,
+/// it would be refused for the sake of one that does not ask, and a lock that is free would stay free until the next poll.
+fn turn(row: QueueRow) -> (bool, i64) {
+    (!row.is_stored, row.number)
+}
+
 /// A claim for a group that already has a place need not enter again.
 fn enters(entry: &QueuedClaim) -> bool {
     Hold::of(&entry.claim) == Hold::Alone || !entry.row.is_stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_place_is_before_who_has_none() {
+        let row = |number: i64, is_stored: bool| QueueRow { number, lease: None, is_stored };
+        let mut rows = [row(9, false), row(12, true), row(3, false), row(7, true)];
+        rows.sort_by_key(|row| turn(*row));
+        assert_eq!(rows.map(|row| row.number), [7, 12, 3, 9]);
+    }
 }
