@@ -75,11 +75,12 @@ pub(crate) fn matrix(runs: &[Report], questions: &[Question]) -> Markup {
 
 fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Markup {
     let groups = questions.iter().flat_map(|question| &question.groups);
-    let groups: Vec<&Group> =
-        groups.filter(|group| group.conditions == *conditions && group.unit != Unit::Count).collect();
+    let groups = groups.filter(|group| group.conditions == *conditions && group.unit != Unit::Count);
+    let rows: Vec<(&Group, Vec<Line>)> =
+        groups.map(|group| (group, group.among(|line| line.option.is_none()))).collect();
     let mut locks: Vec<&Line> = Vec::new();
-    for line in groups.iter().flat_map(|group| &group.lines) {
-        if line.to_best.is_some() && line.option.is_none() && !locks.iter().any(|lock| lock.who == line.who) {
+    for line in rows.iter().flat_map(|(_, lines)| lines) {
+        if line.to_best.is_some() && !locks.iter().any(|lock| lock.who == line.who) {
             locks.push(line);
         }
     }
@@ -93,10 +94,10 @@ fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Mark
                 @for lock in &locks { th.n.peer[lock.is_peer] { (lock.who) } }
             } }
             tbody {
-                @for group in &groups {
+                @for (group, lines) in &rows {
                     tr {
                         td { a href={ "#" (group.id) } { (short(group)) } }
-                        @for lock in &locks { (cell(group, lock)) }
+                        @for lock in &locks { (cell(lines, lock)) }
                     }
                 }
             }
@@ -104,13 +105,9 @@ fn under(conditions: &Conditions, number: usize, questions: &[Question]) -> Mark
     }
 }
 
-fn cell(group: &Group, lock: &Line) -> Markup {
-    let shown = || group.lines.iter().filter(|line| line.option.is_none());
-    let best = shown().filter_map(|line| line.to_best).fold(f64::INFINITY, f64::min);
-    let found = shown().find(|line| line.who == lock.who).and_then(|line| line.to_best);
-    let Some(times) = found.map(|times| times / best) else {
-        return html! { td.n.peer[lock.is_peer] { "-" } };
-    };
+fn cell(lines: &[Line], lock: &Line) -> Markup {
+    let found = lines.iter().find(|line| line.who == lock.who).and_then(|line| line.to_best);
+    let Some(times) = found else { return html! { td.n.peer[lock.is_peer] { "-" } } };
     let level = match times {
         best if best < 1.1 => "m0",
         near if near < 2.0 => "m1",

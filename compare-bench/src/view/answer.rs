@@ -117,9 +117,7 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn of(group: &'a Group) -> Option<Self> {
-        let is_plain = |line: &&Line| !line.is_peer && line.option.is_none();
-        let mut lines: Vec<Line> = group.lines.iter().filter(is_plain).cloned().collect();
-        rank::rank(&mut lines, group.unit);
+        let lines = group.among(|line| !line.is_peer && line.option.is_none());
         let (best, rest): (Vec<Line>, Vec<Line>) =
             lines.into_iter().filter(|line| line.rank.is_some()).partition(|line| line.rank == Some(1));
         let first = best.first()?;

@@ -237,6 +237,15 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+impl Group {
+    /// Those of its lines, in the order of their ranks among themselves.
+    pub(crate) fn among(&self, is_wanted: impl Fn(&Line) -> bool) -> Vec<Line> {
+        let mut lines: Vec<Line> = self.lines.iter().filter(|line| is_wanted(line)).cloned().collect();
+        rank::rank(&mut lines, self.unit);
+        lines
+    }
+}
+
 impl Line {
     fn ours(result: &Measurement, (median, value): Figure, to_floor: Option<Interval>) -> Self {
         let option = result.option.as_ref().map_or(String::new(), |option| format!(", {option}"));
