@@ -8,7 +8,8 @@ use lockcore::{Claim, Grant};
 
 use crate::dialect::{Dialect, Extension, Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
 
-/// The most claims that join groups in one statement. The rows of their locks stay locked until all of them are in.
+/// The most claims that join groups, or take locks with their places, in one message. On PostgreSQL the rows of their locks stay
+/// locked until all of them are done.
 pub(crate) const JOINS: usize = 64;
 
 /// Takes each lock that is free for its claim.

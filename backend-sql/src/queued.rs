@@ -39,13 +39,14 @@ pub(crate) trait Places: Groups {
         sign: Sign,
     ) -> impl Future<Output = Answer<Vec<Entered>>> + Send;
 
-    /// Takes an exclusive lock that is free for this claim, and gives its place up.
-    fn take_with_place(
+    /// Takes exclusive locks that are free for these claims, and gives their places up. No two claims want the same lock. The
+    /// number of round trips does not depend on the number of claims.
+    fn take_with_places(
         &self,
         conn: &mut Self::Conn,
-        entry: &QueuedClaim,
+        entries: &[&QueuedClaim],
         sign: Sign,
-    ) -> impl Future<Output = Answer<TryAcquire>> + Send;
+    ) -> impl Future<Output = Answer<Vec<TryAcquire>>> + Send;
 }
 
 /// Takes locks in any mode. Of several claims that want one lock exclusively, only the first asks for it. Returns the server's
@@ -87,10 +88,13 @@ pub(crate) async fn claim_each<D: Places>(
     let mode = |at: usize| entries[at].claim.mode();
     for alike in asking.chunk_by(|&a, &b| mode(a) == mode(b)) {
         if mode(alike[0]) == Mode::Exclusive {
-            let one = |&a: &usize, &b: &usize| entries[a].claim.name() == entries[b].claim.name();
-            for same_name in alike.chunk_by(one) {
-                let first = same_name[0];
-                answers[first] = dialect.take_with_place(conn, &entries[first], sign).await?;
+            let is_same = |&a: &usize, &b: &usize| entries[a].claim.name() == entries[b].claim.name();
+            let firsts: Vec<usize> = alike.chunk_by(is_same).map(|same_name| same_name[0]).collect();
+            for some in firsts.chunks(JOINS) {
+                let taking: Vec<&QueuedClaim> = some.iter().map(|&at| &entries[at]).collect();
+                for (&at, took) in some.iter().zip(dialect.take_with_places(conn, &taking, sign).await?) {
+                    answers[at] = took;
+                }
             }
             continue;
         }

@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: at most two hours, and more with `--peers`.
+    /// Measure all cases, and for longer: at most an hour and a half, and a quarter of an hour more with `--peers`.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 
@@ -189,6 +189,11 @@ impl RunArgs {
         // The file does not have the passwords.
         let url = if self.url.is_empty() { before.url } else { self.url };
         Ok(Self { url, resume: self.resume, ..before })
+    }
+
+    /// Whether other libraries and faulty recipes are measured on this backend. The full run has them on the usual backends.
+    pub(crate) fn has_others(&self, kind: Option<Kind>) -> bool {
+        !self.backend.is_empty() || kind.is_none_or(|kind| Kind::USUAL.contains(&kind))
     }
 
     /// The workloads to run. One that is asked for by name runs in the quick run, too.

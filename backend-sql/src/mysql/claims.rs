@@ -13,7 +13,8 @@ use crate::dialect::{QueuedClaim, Sign, TryAcquire, micros, span};
 use crate::places::WaiterPoll;
 use crate::queued::{Entered, Places, TRIES};
 
-/// Which of the statements of `take_with_place` takes the lock.
+/// How many statements `take_with_place` has, and which of them takes the lock.
+const STATEMENTS: usize = 5;
 const TAKES: usize = 1;
 
 /// A statement about rows that is a heartbeat.
@@ -99,25 +100,39 @@ impl Places for MySql {
         }
     }
 
-    async fn take_with_place(
+    /// Each claim has a transaction of its own, so none waits for the row of another. All transactions are one message.
+    async fn take_with_places(
         &self,
         conn: &mut Conn,
-        entry: &QueuedClaim,
+        entries: &[&QueuedClaim],
         _: Sign,
-    ) -> sqlx::Result<TryAcquire> {
-        let claim = &entry.claim;
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        // What is still blocked at the end: a transaction has locked the row.
+        let mut answers = vec![TryAcquire::Blocked; entries.len()];
+        let mut open: Vec<usize> = (0..entries.len()).collect();
         for _ in 0..TRIES {
-            let packet = taking(&self.sql.take_with_place, claim).written();
-            let answers = send_whole(&mut conn.inner, packet).await?;
-            if let Some(took) = answers.done.get(TAKES).and_then(granted) {
-                return Ok(took);
+            let claim = |at: &usize| &entries[*at].claim;
+            let packet = |at| taking(&self.sql.take_with_place, claim(at)).written();
+            let message = open.iter().map(packet).collect::<Vec<_>>().join(";\n");
+            let done = send_whole(&mut conn.inner, message).await?.done;
+            for (&at, packet) in open.iter().zip(done.chunks(STATEMENTS)) {
+                answers[at] = packet.get(TAKES).and_then(granted).unwrap_or(TryAcquire::Blocked);
             }
-            let Some(state) = self.lock_state_of(conn, claim).await? else { break };
-            if state.token.is_none() && !state.is_free() {
-                return Ok(state.answer(claim));
+            open.retain(|&at| answers[at] == TryAcquire::Blocked);
+            if open.is_empty() {
+                break;
+            }
+            let rows = Rows::of_claims(open.iter().map(claim))?;
+            for (&at, state) in open.iter().zip(self.lock_state(conn, &rows).await?) {
+                if state.token.is_none() && !state.is_free() {
+                    answers[at] = state.answer(&entries[at].claim);
+                }
+            }
+            open.retain(|&at| answers[at] == TryAcquire::Blocked);
+            if open.is_empty() {
+                break;
             }
         }
-        // A transaction has locked the row.
-        Ok(TryAcquire::Blocked)
+        Ok(answers)
     }
 }

@@ -111,15 +111,16 @@ impl Spot {
         let (mut trust, mut notified, mut slept_long) = (Trust::default(), Notified::default(), false);
         let (mut holder, mut has_blocked): (Option<Holder>, bool) = (None, false);
         loop {
-            // Until then it sleeps, so that nobody waits for the second connection.
-            if let Some(opened) = self.opening.take_if(|opening| opening.is_finished()) {
-                holder = opened.await.ok().and_then(Result::ok).flatten();
-            }
             if let Some(holder) = &mut holder {
                 holder.keep().await?;
             }
             notified.grants.retain(|(until, _)| !until.has_passed());
-            let sleep = if notified.turns.is_empty() && trust.needed == 0 { LONG } else { SHORT };
+            // Until the second connection is open, the message only looks: the server takes no mutex for a sleep of no time.
+            let sleep = match self.opening {
+                Some(_) => Duration::ZERO,
+                None if notified.turns.is_empty() && trust.needed == 0 => LONG,
+                None => SHORT,
+            };
             let message = self.message(&notified, sleep, holder.as_ref()).written();
             let answer = match self.send(message, sleep).await? {
                 Outcome::Answered(answer) => answer,
@@ -167,6 +168,12 @@ impl Spot {
                 if tell.send(Ok(told)).await.is_err() {
                     return Ok(());
                 }
+            }
+            if let Some(opening) = &mut self.opening
+                && let Ok(opened) = tokio::time::timeout(SHORT, opening).await
+            {
+                self.opening = None;
+                holder = opened.ok().and_then(Result::ok).flatten();
             }
         }
     }

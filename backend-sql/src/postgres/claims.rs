@@ -4,7 +4,7 @@ use lockcore::Claim;
 use lockcore::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
 
-use super::{Postgres, labels, names, owners, tokens};
+use super::{Postgres, labels, names, owners, tokens, ttls};
 use crate::dialect::{QueuedClaim, Sign, TryAcquire, block, micros, token};
 use crate::ids::AsUuid;
 use crate::places::QueueRow;
@@ -16,6 +16,9 @@ type Claimed = (Option<i64>, Option<i64>, Option<i64>, bool, bool, i64, bool);
 
 /// The same for a claim that only takes a place.
 type EnteredRow = (Option<i64>, Option<i64>, bool, bool, i64);
+
+/// The token; the mode of the lock, and the time left.
+type TakenRow = (Option<i64>, Option<i64>, Option<i64>);
 
 impl Postgres {
     /// Takes one exclusive lock, for a claim with or without a place. Returns the server's clock if the request was a sign of
@@ -111,12 +114,29 @@ impl Places for Postgres {
         Ok(rows.into_iter().map(entered).collect())
     }
 
-    async fn take_with_place(
+    async fn take_with_places(
         &self,
         conn: &mut PgConnection,
-        entry: &QueuedClaim,
+        entries: &[&QueuedClaim],
         sign: Sign,
-    ) -> sqlx::Result<TryAcquire> {
-        Ok(self.claim_one(conn, &entry.claim, Some((entry.row, sign))).await?.0)
+    ) -> sqlx::Result<Vec<TryAcquire>> {
+        if let [QueuedClaim { claim, row }] = entries {
+            return Ok(vec![self.claim_one(conn, claim, Some((*row, sign))).await?.0]);
+        }
+        let claims = || entries.iter().map(|entry| &entry.claim);
+        let rows: Vec<TakenRow> = self
+            .statement(&self.sql.take_placed)
+            .bind(names(claims()))
+            .bind(owners(claims()))
+            .bind(ttls(claims()))
+            .bind(labels(claims()))
+            .bind(tokens(claims()))
+            .rows(conn)
+            .await?;
+        let answer = |(claim, (taken, in_use, left)): (&Claim, TakenRow)| match taken {
+            Some(number) => TryAcquire::Granted(token(number)),
+            None => TryAcquire::refused(claim, in_use, left),
+        };
+        Ok(claims().zip(rows).map(answer).collect())
     }
 }

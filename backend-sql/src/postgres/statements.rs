@@ -23,7 +23,7 @@ fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    take take_new take_many claim enter poll_waiters release hand_over hand_on hand_over_many leave notify_heads turns notify_client
+    take take_new take_many take_placed claim enter poll_waiters release hand_over hand_on hand_over_many leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters purge_clients
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     locks members waiters clients upgrade check_locks check_members check_waiters check_clients forgets;

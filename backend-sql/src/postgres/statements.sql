@@ -56,6 +56,12 @@ token = CASE WHEN l.owner = $2 THEN l.token ELSE {next_token} + $5 END,
 acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
 owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
 
+-- part: taking_row
+-- The same for the claim of a row `w`.
+token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
+acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
+owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label
+
 -- name: take
 -- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
 -- lease, and whether only waiters are ahead. $1 name, $2 owner, $3 ttl, $4 label, $5 how many tokens.
@@ -86,10 +92,7 @@ WITH want AS (
     WHERE l.owner = w.owner OR {is_free} AND NOT l.waited
     ORDER BY l.name FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
-    UPDATE {locks} l SET
-        token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
-        acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
-        owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label
+    UPDATE {locks} l SET {taking_row}
     FROM want w JOIN open USING (n) WHERE l.name = w.name
     RETURNING w.n, l.token
 ), made AS (
@@ -174,6 +177,30 @@ WITH want AS (
 SELECT CASE WHEN NOT {is_free} THEN l.mode END, {left}, mark.name IS NULL,
     coalesce(mark.owner = w.owner OR mark.is_free, false), {clock}
 FROM want w LEFT JOIN mark USING (name) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
+
+-- name: take_placed
+-- Takes locks for several claims with places, each where it is free and no waiter is ahead. A claim that is refused keeps its
+-- place: whoever holds the lock now took it after the place was committed, so its release sees the place. $1 to $5 are as
+-- for `take_many`.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[])
+        WITH ORDINALITY AS w(name, owner, ttl, label, tokens, n) WHERE {durable}
+), mine AS (
+    SELECT w.*, {is_same} AS same FROM {locks} l JOIN want w ON w.name = l.name
+    WHERE l.owner = w.owner OR {is_free} AND NOT EXISTS (
+        SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner
+            AND q.ticket < coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = w.owner), 9223372036854775807))
+    ORDER BY l.name FOR NO KEY UPDATE OF l
+), gone AS (
+    DELETE FROM {waiters} q USING mine m WHERE q.owner = m.owner
+), taken AS (
+    UPDATE {locks} l SET {taking_row},
+        waited = NOT w.same OR EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = w.name AND q.owner <> w.owner)
+    FROM mine w WHERE l.name = w.name
+    RETURNING w.n, l.token
+)
+SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode END, {left}
+FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
 
 -- name: poll_waiters
 -- Gives a heartbeat, and returns which waiters of the client should ask: those without a place, and those whose lock is

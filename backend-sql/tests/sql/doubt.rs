@@ -5,18 +5,10 @@ use std::time::Duration;
 use lockcore::{ErrorKind, Mode, Released};
 use sqlx::Connection;
 
-use crate::servers::{Kind, backend, claim, client, proxy, session, url};
+use crate::servers::{Kind, backend, claim, client, proxy, session, through, url};
 
 const TTL: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(30);
-
-/// The address of the same database by way of the proxy.
-fn through(url: &str, proxy: &testbed::Proxy) -> String {
-    let (scheme, rest) = url.split_once("://").expect("an address");
-    let (before, path) = rest.split_once('/').expect("a database");
-    let user = before.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
-    format!("{scheme}://{user}{}/{path}", proxy.addr())
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_lost_is_not_called_released() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockcore::{Claim, ErrorKind, Grant, LockName, LockStatus, Locks, Mode, Released, Renewal, Wait};
 
-use crate::servers::{ALL, Kind, admin, backend, claim, client, count, permit, soon, url};
+use crate::servers::{ALL, Kind, admin, claim, client, count, permit, soon, through, url};
 
 async fn status(locks: &Locks, name: &str) -> LockStatus {
     locks.inspect(name).await.expect("an answer")
@@ -324,11 +324,7 @@ async fn lost_replies_leave_nothing_behind() {
         let Some(url) = url(kind, "lost").await else { continue };
         let Some(proxy) = crate::servers::proxy(kind).await else { continue };
         let other = client(kind, &url).await;
-        let address = url.split_once("127.0.0.1:").expect("an address").0.to_owned();
-        let path = url.rsplit_once('/').expect("a database").1;
-        let through = format!("{address}{}/{path}", proxy.addr());
-        let one =
-            lockcore::Locks::new(backend(kind, &through).await.expect("a connection")).expect("a keeper");
+        let one = client(kind, &through(&url, &proxy)).await;
         let mut dropped = 0;
         for k in 1..=24 {
             let before = proxy.dropped_replies();

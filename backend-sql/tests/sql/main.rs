@@ -6,6 +6,7 @@ mod deadlocks;
 mod doubt;
 mod groups;
 mod hand_over;
+mod hot_names;
 mod inherited;
 mod many;
 mod mysql;

@@ -111,6 +111,14 @@ pub(crate) async fn proxy(kind: Kind) -> Option<Proxy> {
     Some(Proxy::start(upstream).await.expect("a proxy"))
 }
 
+/// The address of the same database by way of the proxy.
+pub(crate) fn through(url: &str, proxy: &Proxy) -> String {
+    let (scheme, rest) = url.split_once("://").expect("an address");
+    let (before, path) = rest.split_once('/').expect("a database");
+    let user = before.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
+    format!("{scheme}://{user}{}/{path}", proxy.addr())
+}
+
 /// By when a backend that is asked to renew must answer.
 pub(crate) fn soon() -> lockcore::Moment {
     lockcore::Moment::now().after(std::time::Duration::from_secs(5))

@@ -164,7 +164,8 @@ fn jobs(
     args: &RunArgs,
 ) -> Vec<Job> {
     let job = |choice: Choice| {
-        let serving = peers.iter().enumerate().filter(|(_, peer)| peer.serves(choice.scheme()));
+        let has_others = args.has_others(choice.near());
+        let serving = peers.iter().enumerate().filter(|(_, peer)| has_others && peer.serves(choice.scheme()));
         let serving = serving.map(|(number, _)| number).collect();
         Job::new(choice, serving, workloads, &args.plan())
     };

@@ -118,7 +118,7 @@ mod tests {
         assert!(quick < Duration::from_mins(3), "{quick:?}");
         assert!(usual < Duration::from_mins(20), "{usual:?}");
         let full = total(Kind::ALL, &Plan::FULL);
-        assert!(full < Duration::from_mins(100), "{full:?}");
+        assert!(full < Duration::from_mins(80), "{full:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::measure::history::{History, Turn, nanos, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
 use crate::measure::workload::Bench;
+use crate::plan::work::Case;
 use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 
 /// How long it may take until the last process has read its order. The contention ends at the same moment for all.
@@ -46,8 +47,17 @@ pub(crate) struct Done {
 
 impl MeasuredPeers {
     /// Starts the processes.
-    pub(crate) async fn start(bench: &Bench, name: &str, processes: usize, quantity: Quantity) -> Self {
+    pub(crate) async fn start(
+        bench: &Bench,
+        case: &Case,
+        name: &str,
+        processes: usize,
+        quantity: Quantity,
+    ) -> Self {
         let mut measured = Vec::new();
+        if !case.with_peers {
+            return Self::default();
+        }
         for peer in &bench.peers {
             measured.push(MeasuredPeer {
                 peer: peer.clone(),

@@ -12,8 +12,8 @@ use crate::measure::counter::Counter;
 use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
-use crate::plan::Plan;
 use crate::plan::work::{Case, counted};
+use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::{Choice, connect};
 
@@ -38,6 +38,17 @@ const VARIANTS: [Variant; 2] = [
     Variant { option: "hand_over", value: "1000/20ms", schemes: TOKEN_BLOCKS },
 ];
 
+/// By how much a round is longer for each task: until all tasks are in the queue, a round measures how the queue forms.
+const FOR_EACH_TASK: Duration = Duration::from_millis(2);
+
+/// With fewer tasks, an option for a crowd makes no difference worth a case.
+const FEWEST_FOR_OPTIONS: usize = 16;
+
+fn rounds(plan: &Plan, tasks: usize) -> Rounds {
+    let more = FOR_EACH_TASK * u32::try_from(tasks).unwrap_or(u32::MAX);
+    Rounds { ours: plan.crowd.ours + more, ..plan.crowd }
+}
+
 #[async_trait]
 impl Workload for Crowd {
     fn name(&self) -> &'static str {
@@ -55,14 +66,14 @@ impl Workload for Crowd {
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
         let usual = |tasks| Case {
             name: format!("{}, one name", counted(tasks, "tasks")),
-            ..Case::of_tasks(tasks, plan.crowd)
+            ..Case::of_tasks(tasks, rounds(plan, tasks))
         };
         let mut cases = Vec::new();
         for tasks in plan.crowds {
             cases.push(usual(*tasks));
             for Variant { option, value, schemes } in &VARIANTS {
                 // One that is in the address already is in force in all cases.
-                if schemes.contains(&choice.scheme()) && !choice.has(option) {
+                if *tasks >= FEWEST_FOR_OPTIONS && schemes.contains(&choice.scheme()) && !choice.has(option) {
                     let name = format!("{}, one name, {option}={value}", counted(*tasks, "tasks"));
                     let option = Some((*option, *value));
                     cases.push(Case { name, option, with_peers: false, ..usual(*tasks) });
@@ -75,7 +86,7 @@ impl Workload for Crowd {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let name = bench.lock_name(self.name(), case.parties);
         let Some((option, value)) = case.option else {
-            let peers = MeasuredPeers::start(bench, &name, 1, Quantity::PerSecond).await;
+            let peers = MeasuredPeers::start(bench, case, &name, 1, Quantity::PerSecond).await;
             return self.with(case, ContendedLock::Lock(bench.locks.clone(), name), peers, bench).await;
         };
         let url = bench.target.url_with(option, value);

@@ -58,11 +58,7 @@ impl Workload for Herd {
         let name = bench.lock_name(self.name(), parties);
         bench.warm_up(std::slice::from_ref(&name)).await?;
         let mut contenders = Contenders::new(bench, &name, parties).await?;
-        let mut peers = if case.with_peers {
-            MeasuredPeers::start(bench, &name, parties, Quantity::PerSecond).await
-        } else {
-            MeasuredPeers::default()
-        };
+        let mut peers = MeasuredPeers::start(bench, case, &name, parties, Quantity::PerSecond).await;
         let counter = bench.counter().await?;
         let mut found = Found::new(Quantity::PerSecond, "wait for the lock");
         let mut repeat = bench.repeat(case);

@@ -19,6 +19,9 @@ use crate::target::Choice;
 
 pub(crate) struct Independent;
 
+/// Other libraries are not measured with more tasks.
+const MOST_OF_OTHERS: usize = 64;
+
 #[async_trait]
 impl Workload for Independent {
     fn name(&self) -> &'static str {
@@ -30,7 +33,10 @@ impl Workload for Independent {
     }
 
     fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
-        let tasks = plan.tasks.iter().map(|tasks| Case::of_tasks(*tasks, plan.independent));
+        let tasks = plan.tasks.iter().map(|tasks| Case {
+            with_peers: *tasks <= MOST_OF_OTHERS,
+            ..Case::of_tasks(*tasks, plan.independent)
+        });
         let processes = plan.alone.iter().filter(|_| choice.is_shared()).map(|processes| Case {
             name: counted(*processes, "processes"),
             parties_are: "processes",
@@ -50,11 +56,7 @@ impl Workload for Independent {
         } else {
             Clients::Processes(Workers::start_each(&bench.target.url, &names).await?)
         };
-        let mut peers = if case.with_peers {
-            MeasuredPeers::start(bench, &names[0], 1, Quantity::PerSecond).await
-        } else {
-            MeasuredPeers::default()
-        };
+        let mut peers = MeasuredPeers::start(bench, case, &names[0], 1, Quantity::PerSecond).await;
         let mut found = Found::new(Quantity::PerSecond, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {

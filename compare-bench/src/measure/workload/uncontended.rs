@@ -31,7 +31,7 @@ impl Workload for Uncontended {
     async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement> {
         let name = bench.lock_name(self.name(), 0);
         bench.warm_up(std::slice::from_ref(&name)).await?;
-        let mut peers = MeasuredPeers::start(bench, &name, 1, Quantity::LatencyUs).await;
+        let mut peers = MeasuredPeers::start(bench, case, &name, 1, Quantity::LatencyUs).await;
         let mut found = Found::new(Quantity::LatencyUs, "acquire and release");
         let mut repeat = bench.repeat(case);
         while let Some(number) = repeat.next(&found.rounds, peers.wasted()) {

@@ -70,7 +70,7 @@ impl Fault {
         match self {
             // The holders come one after the other within a third of a lease, and as much passes before the fault.
             Self::HolderKilled | Self::CutOff => faults.lease * 2 + around,
-            Self::Frozen => (faults.freeze + around) * faults.outages,
+            Self::Frozen => (faults.freeze + around / 2) * faults.outages,
             Self::Killed => {
                 let slow = choice.near().is_some_and(|kind| matches!(kind, Kind::Sentinel | Kind::Cluster));
                 let each = if slow { Duration::from_secs(8) } else { Duration::from_secs(2) };

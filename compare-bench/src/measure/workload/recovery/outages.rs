@@ -32,11 +32,12 @@ pub(super) async fn frozen(bench: &Bench) -> Result<Outcome> {
     let mut times = Vec::new();
     let mut role = "";
     let probe = Probe::start(bench, &bench.locks, "frozen");
+    probe.calm().await?;
     for _ in 0..faults.outages {
         let victim = running.victim().await?;
         role = victim.role;
         let server = victim.server.clone();
-        let fault = probe.calm().await?;
+        let fault = nanos();
         server.pause().map_err(|error| Error::failed(error.to_string()))?;
         tokio::time::sleep(faults.freeze).await;
         server.resume().map_err(|error| Error::failed(error.to_string()))?;
@@ -73,6 +74,7 @@ pub(super) async fn killed(bench: &Bench) -> Result<Outcome> {
     let mut times = Vec::new();
     for _ in 0..bench.plan.faults.outages {
         let victim = target.running.victim().await?;
+        // A restart changes more than a freeze: clients reconnect, replicas follow.
         let fault = probe.calm().await?;
         victim.kill().await?;
         times.push(probe.longest_gap(fault).await?);
@@ -132,7 +134,7 @@ impl Probe {
         self.grants.iter().map(of).collect()
     }
 
-    /// Waits until each task has had its lock again and again for a while. Returns the time.
+    /// Waits until each task has had its lock again and again for a while, as it has after `longest_gap`. Returns the time.
     async fn calm(&self) -> Result<u64> {
         self.well_after(nanos()).await?;
         Ok(nanos())
