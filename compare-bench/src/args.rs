@@ -277,6 +277,14 @@ mod tests {
     }
 
     #[test]
+    fn others_are_measured_on_the_usual_backends() {
+        assert!(parsed("c --full --peers").has_others(Some(Kind::Redis)));
+        assert!(!parsed("c --full --peers").has_others(Some(Kind::Valkey)));
+        assert!(parsed("c --peers --backend valkey").has_others(Some(Kind::Valkey)));
+        assert!(parsed("c --peers").has_others(None), "a server at an address");
+    }
+
+    #[test]
     fn percentages_are_read() {
         assert_eq!((percent("5%"), percent("2.5")), (Ok(0.05), Ok(0.025)));
         assert!(percent("x").is_err() && percent("-1%").is_err());

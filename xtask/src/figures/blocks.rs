@@ -170,6 +170,8 @@ fn peers(run: &Run) -> String {
             .0
             .into_iter()
             .flat_map(|result| list(&result["peers"]))
+            // A faulty recipe is no library.
+            .filter(|peer| peer["unsafe_because"].is_null())
             .filter_map(|peer| peer["name"].as_str())
             .collect();
         if names.is_empty() {

@@ -8,7 +8,7 @@ use crate::shell::Result;
 /// What a metric is in a result.
 type Metric = fn(&Value) -> Option<String>;
 
-const METRICS: [(&str, Metric); 7] = [
+const METRICS: [(&str, Metric); 8] = [
     ("p50", |result| result["latency_us"]["p50"].as_f64().map(time)),
     ("p99", |result| result["latency_us"]["p99"].as_f64().map(time)),
     ("ratio", |result| ratio(&result["ratio"])),
@@ -16,28 +16,27 @@ const METRICS: [(&str, Metric); 7] = [
     ("requests", |result| result["requests_each"].as_f64().map(digits)),
     ("trips", |result| ratio(&result["trips"])),
     ("handovers", |result| result["handing"]["handovers_per_second"].as_f64().map(rate)),
+    // Of another library: how lockwell compares with it.
+    ("to", |peer| ratio(&peer["ours_to_theirs"])),
 ];
 
-/// Before the name of another library: how lockwell compares with it.
-const TO: &str = "to:";
-
-/// Of the case with the most parties, and without a hold.
+/// Of the case with the most parties, and without a hold. `METRIC:LIBRARY` is the figure of another library.
 pub(super) fn figure(what: &str, runs: &[Run]) -> Result<String> {
     let words: Vec<_> = what.split(' ').collect();
     let [run, backend, workload, metric] = words[..] else {
         return Err(format!("{what:?} is not RUN BACKEND WORKLOAD METRIC"));
     };
-    let result = named(runs, run)?.last(backend, workload, 0);
-    let found = if let Some(library) = metric.strip_prefix(TO) {
-        let peer = result.and_then(|result| list(&result["peers"]).find(|peer| peer["name"] == library));
-        peer.and_then(|peer| ratio(&peer["ours_to_theirs"]))
-    } else if let Some((_, metric)) = METRICS.iter().find(|(name, _)| *name == metric) {
-        result.and_then(metric)
-    } else {
+    let (metric, library) = metric.split_once(':').map_or((metric, None), |(one, of)| (one, Some(of)));
+    let Some((_, metric)) = METRICS.iter().find(|(name, _)| *name == metric) else {
         let names = METRICS.map(|(name, _)| name).join(", ");
-        return Err(format!("there is no metric {metric:?}, but {names}, {TO}LIBRARY"));
+        return Err(format!("there is no metric {metric:?}, but {names}, each also with :LIBRARY"));
     };
-    found.ok_or_else(|| format!("no result of the run has {what:?}"))
+    let result = named(runs, run)?.last(backend, workload, 0);
+    let subject = match library {
+        Some(name) => result.and_then(|result| list(&result["peers"]).find(|peer| peer["name"] == name)),
+        None => result,
+    };
+    subject.and_then(metric).ok_or_else(|| format!("no result of the run has {what:?}"))
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 /// How long it may take until the last process has read its order. The contention ends at the same moment for all.
 const ORDER: Duration = Duration::from_millis(5);
 
+/// A round that takes so long hangs: rounds are planned to take some seconds at most.
+const HANGS: Duration = Duration::from_secs(20);
+
 /// The peers that there are for this backend. One that fails is out, and its result says why; ours go on.
 #[derive(Default)]
 pub(crate) struct MeasuredPeers(Vec<MeasuredPeer>);
@@ -123,7 +126,7 @@ impl MeasuredPeers {
         }
     }
 
-    /// The time of rounds in which one failed. It may have waited long for an answer, and that is not to cost us our rounds.
+    /// The time of rounds in which one failed or hung. That is not to cost us our rounds.
     pub(crate) fn wasted(&self) -> Duration {
         self.0.iter().map(|peer| peer.wasted).sum()
     }
@@ -168,13 +171,23 @@ impl MeasuredPeer {
         let (processes, _) = self.state.as_mut().ok()?;
         let began = Instant::now();
         match work(&self.name, processes).await {
-            Ok(done) => Some(done),
+            Ok(done) if began.elapsed() < HANGS => Some(done),
+            Ok(done) => {
+                let reason = format!("a round took {:.0?}: it is not measured any more", began.elapsed());
+                self.stop(began, Error::failed(reason));
+                Some(done)
+            }
             Err(error) => {
-                self.wasted = began.elapsed();
-                self.state = Err(error);
+                self.stop(began, error);
                 None
             }
         }
+    }
+
+    /// It is not measured any more in this case.
+    fn stop(&mut self, began: Instant, error: Error) {
+        self.wasted = began.elapsed();
+        self.state = Err(error);
     }
 
     fn note(&mut self, done: Done, round: Round) {

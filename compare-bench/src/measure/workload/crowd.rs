@@ -42,7 +42,7 @@ const VARIANTS: [Variant; 2] = [
 const FOR_EACH_TASK: Duration = Duration::from_millis(2);
 
 /// With fewer tasks, an option for a crowd makes no difference worth a case.
-const FEWEST_FOR_OPTIONS: usize = 16;
+const FEWEST_FOR_OPTIONS: usize = 8;
 
 fn rounds(plan: &Plan, tasks: usize) -> Rounds {
     let more = FOR_EACH_TASK * u32::try_from(tasks).unwrap_or(u32::MAX);
