@@ -23,6 +23,9 @@ pub(crate) fn installed() -> Result<(), String> {
     }
 }
 
+/// The tallest picture that the browser makes, in pixels.
+const TALLEST: usize = 16_000;
+
 /// A browser with one window. Dropping it ends both programs.
 pub(crate) struct Chrome {
     driver: Child,
@@ -83,9 +86,29 @@ impl Chrome {
         self.command("execute/sync", &json!({ "script": script, "args": args }))
     }
 
-    /// The whole page, also what is below the window.
+    /// The whole page, also what is below the window. A page that is too tall for one picture gets several, whose names end in
+    /// their numbers.
     pub(crate) fn screenshot(&self, file: &Path) {
-        let shot = self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true }));
+        const SIZE: &str =
+            "const page = document.documentElement; return [page.scrollWidth, page.scrollHeight];";
+        let size = self.script(SIZE, &json!([]));
+        let (width, height) = (size[0].as_u64().unwrap(), size[1].as_u64().unwrap());
+        for (number, top) in (0..height).step_by(TALLEST).enumerate() {
+            let left = (height - top).min(TALLEST as u64);
+            let clip = json!({ "x": 0, "y": top, "width": width, "height": left, "scale": 1 });
+            let name = file.file_stem().unwrap().display();
+            let part = if number == 0 {
+                file.to_owned()
+            } else {
+                file.with_file_name(format!("{name}-{number}.png"))
+            };
+            self.capture(&clip, &part);
+        }
+    }
+
+    fn capture(&self, clip: &Value, file: &Path) {
+        let shot =
+            self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true, "clip": clip }));
         fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
@@ -95,10 +118,7 @@ impl Chrome {
             const box = document.querySelector(arguments[0]).getBoundingClientRect();
             return { x: box.x + scrollX - 16, y: box.y + scrollY - 16, width: box.width + 32, height: box.height + 32, scale: 1 };
         ";
-        let clip = self.script(AROUND, &json!([selector]));
-        let shot =
-            self.devtools("Page.captureScreenshot", &json!({ "captureBeyondViewport": true, "clip": clip }));
-        fs::write(file, STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()).unwrap();
+        self.capture(&self.script(AROUND, &json!([selector])), file);
     }
 
     /// What was written to the console, and whatever was fetched that is not a file.
