@@ -12,6 +12,9 @@ use crate::record::Report;
 use crate::record::file::read;
 use crate::view::export;
 
+/// The storage of servers without a disk, as a run names it.
+const TMPFS: &str = "tmpfs";
+
 /// Where the page goes if nothing else is said.
 const PAGE: &str = "report.html";
 
@@ -32,12 +35,13 @@ pub(crate) fn run(args: &RenderArgs) -> Result<()> {
     }
 }
 
-/// Comparisons, and runs of faults: a file says what it is.
+/// Comparisons, and runs of faults: a file says what it is. What was measured on a disk and without a delay comes first.
 fn files(paths: &[PathBuf]) -> Result<(Vec<Report>, Vec<Results>)> {
     let (mut runs, mut faults) = (Vec::new(), Vec::new());
     for path in paths {
         if is_of_faults(path) { faults.push(Results::read(path)?) } else { runs.push(read(path)?) }
     }
+    runs.sort_by_key(|run: &Report| (run.conditions.delay_us, run.conditions.storage == TMPFS));
     Ok((runs, faults))
 }
 

@@ -4,10 +4,10 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
 use crate::html::boxes::{self, BoxGroup};
-use crate::html::figures::{as_size, color_of, figure, of_run};
+use crate::html::figures::{as_size, color_of, figure};
 use crate::html::plot::{Axis, Scale, Series};
 use crate::record::{Holding, Report};
-use crate::view::{Group, Question, show};
+use crate::view::{Group, Question, by_conditions, show};
 
 /// A plot for each fault: a box for each lock, and the longest that it should take.
 pub(crate) fn recovery(question: &Question) -> Result<Vec<Markup>> {
@@ -45,8 +45,8 @@ pub(crate) fn holding(runs: &[Report]) -> Result<Vec<Markup>> {
     let cpu = Axis { label: "time of processors in a second", scale: Scale::Log, shown: show::time };
     let memory = Axis { label: "KiB for the locks", scale: Scale::Log, shown: show::number };
     let mut figures = Vec::new();
-    for run in runs {
-        let on = of_run(run, runs);
+    for run in &by_conditions(runs) {
+        let on = show::conditions(&run.conditions);
         let mut add = |title: &str, y: &Axis, value: fn(&Holding) -> Option<f64>| -> Result<()> {
             let title = format!("{title} ({on})");
             figures.extend(figure(&title, &x, y, &over_locks(run, value))?);

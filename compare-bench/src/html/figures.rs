@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::html::plot::{Axis, Scale, Series, color, draw, is_second};
 use crate::measure::stats::{Buckets, as_float};
 use crate::record::{Conditions, Report};
-use crate::view::{Fairness, Group, Line, Question, distinct, show};
+use crate::view::{Fairness, Group, Line, Question, by_conditions, distinct, show};
 
 /// So far the percentile curves go: further, single samples decide.
 const LAST_NINE: f64 = 0.9999;
@@ -64,12 +64,12 @@ fn curve(buckets: &Buckets) -> Vec<(f64, f64)> {
     points.filter(|(share, _)| *share <= LAST_NINE).collect()
 }
 
-/// Latency of a lock that nobody else wants. For each run a plot of all locks that several processes can share, then one of each
+/// Latency of a lock that nobody else wants. For all runs under the same conditions a plot of all locks that several processes can share, then one of each
 /// kind with the raw statements.
 pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
     let x = Axis { label: "percentile", scale: Scale::Nines, shown: percent };
     let mut figures = Vec::new();
-    for run in runs {
+    for run in &by_conditions(runs) {
         let results = || run.results.iter().filter(|result| result.workload == "uncontended");
         let mut draw = |of: &str, with_raw: bool, wanted: &dyn Fn(&str) -> bool| -> Result<()> {
             let series: Vec<_> = results()
@@ -87,7 +87,8 @@ pub(crate) fn percentiles(runs: &[Report]) -> Result<Vec<Markup>> {
                     std::iter::once(line(false, &result.latency_us.histogram)).chain(raw)
                 })
                 .collect();
-            let title = format!("Acquire and release of a free lock{of} ({})", of_run(run, runs));
+            let title =
+                format!("Acquire and release of a free lock{of} ({})", show::conditions(&run.conditions));
             figures.extend(figure(&title, &x, &TIME, &series)?);
             Ok(())
         };
@@ -116,13 +117,6 @@ fn kind(backend: &str) -> &str {
         "zookeeper" | "zookeeper3" => "ZooKeeper",
         other => other,
     }
-}
-
-/// The conditions of a run, and its date where another has the same conditions.
-pub(super) fn of_run(run: &Report, runs: &[Report]) -> String {
-    let on = show::conditions(&run.conditions);
-    let same = runs.iter().filter(|other| other.conditions == run.conditions).count();
-    if same > 1 { format!("{on}; run of {}", run.date) } else { on }
 }
 
 fn percent(share: f64) -> String {

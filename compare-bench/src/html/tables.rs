@@ -9,19 +9,22 @@ use crate::record::{Conditions, Report};
 use crate::view::export::{figure, percentile};
 use crate::view::{Group, Line, Question, Unit, distinct, show};
 
-/// A table for each group of a question.
+/// A table for each group of a question. Those behind the first are folded; on paper all are shown. A link to a folded table
+/// opens it, since the browser does that for what is within.
 pub(crate) fn groups(question: &Question) -> Markup {
     html! {
-        @for group in &question.groups {
-            h3 id=(group.id) { (group.title) }
-            (table(group))
+        @for (number, group) in question.groups.iter().enumerate() {
+            details open[number == 0] {
+                summary { (group.title) }
+                (table(group))
+            }
         }
     }
 }
 
 fn table(group: &Group) -> Markup {
     html! {
-        div.wide { table {
+        div.wide id=(group.id) { table {
             thead { tr {
                 th.n { "rank" } th { "lock" } th.n { "median [95 %]" } th.n { "p90" } th.n { "p99" } th.n { "p99.9" }
                 th.n { "to raw statements" } th { "remarks" }

@@ -145,6 +145,21 @@ pub(crate) fn distinct<'a>(all: impl IntoIterator<Item = &'a Conditions>) -> Vec
     distinct
 }
 
+/// A report for each of the conditions. Of several runs under the same conditions, the first that has a lock shows it.
+pub(crate) fn by_conditions(runs: &[Report]) -> Vec<Report> {
+    let mut merged: Vec<Report> = Vec::new();
+    for run in runs {
+        let Some(before) = merged.iter_mut().find(|before| before.conditions == run.conditions) else {
+            merged.push(run.clone());
+            continue;
+        };
+        let is_known = |backend: &str| before.results.iter().any(|result| result.backend == backend);
+        let more: Vec<_> = run.results.iter().filter(|result| !is_known(&result.backend)).cloned().collect();
+        before.results.extend(more);
+    }
+    merged
+}
+
 /// Of several runs under the same conditions, the first that has a lock shows it.
 fn groups(asked: &Asked, runs: &[Report]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();

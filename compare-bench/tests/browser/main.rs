@@ -21,12 +21,16 @@ const PAPER: u32 = 718;
 /// What looks at the page from within. It returns what is wrong with it, and whether the paper is dark.
 const LOOK: &str = r"
     const bad = [], wide = document.documentElement.clientWidth, printed = arguments[0];
+    // On paper everything is shown. On a screen, what is folded is looked at as well.
+    const folded = printed ? [] : [...document.querySelectorAll('details:not([open])')];
+    for (const one of folded) one.open = true;
     if (document.documentElement.scrollWidth > wide + 1) bad.push('the page is wider than the window: ' + document.documentElement.scrollWidth);
     for (const table of document.querySelectorAll('table')) {
         const box = table.parentElement, scrolls = !printed && getComputedStyle(box).overflowX === 'auto';
         if (box.getBoundingClientRect().right > wide + 1) bad.push('a box is wider than the page');
         if (!scrolls && table.getBoundingClientRect().right > wide + 1) bad.push('a table overflows: ' + table.textContent.slice(0, 60));
         if (table.rows.length < 1) bad.push('a table is empty');
+        if (table.getBoundingClientRect().height < 1) bad.push('a table is not shown: ' + table.textContent.slice(0, 60));
     }
     const light = colour => colour.match(/[\d.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765;
     const style = name => getComputedStyle(document.documentElement)[name];
@@ -59,6 +63,7 @@ const LOOK: &str = r"
     }
     for (const link of document.querySelectorAll('a[href^=\'#\']'))
         if (!document.getElementById(link.getAttribute('href').slice(1))) bad.push('a link leads nowhere: ' + link.href);
+    for (const one of folded) one.open = false;
     return { bad, dark: paper < 0.5 };
 ";
 
