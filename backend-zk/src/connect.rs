@@ -1,14 +1,17 @@
 //! Opens sessions.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockcore::{Error, ErrorKind, Moment, Result};
+use tokio::net::lookup_host;
 use zookeeper_client as zk;
 
 use crate::error::{explain, no_answer};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
-use crate::options::Options;
+use crate::options::{Host, Options};
 use crate::session::SESSIONS;
 
 /// A busy machine must not count as silent.
@@ -16,6 +19,9 @@ const SHORTEST: Duration = Duration::from_millis(500);
 
 /// The time that a server needs on a slow network.
 const SLOW: Duration = Duration::from_secs(2);
+
+/// How long to wait for the address of a name.
+const LOOKUP: Duration = Duration::from_secs(1);
 
 /// Opens a session for long use. Also returns the time of the request.
 ///
@@ -48,6 +54,15 @@ pub(crate) async fn connect(
     places.dedup();
     let silence = connection_timeout(places.len(), timeout, limit);
     connect_within(options, servers, timeout, limit, silence).await
+}
+
+/// The addresses of all servers whose names can be resolved at present.
+pub(crate) async fn addresses(hosts: &[Host]) -> Vec<SocketAddr> {
+    let finding = hosts.iter().map(async |host| {
+        let found = tokio::time::timeout(LOOKUP, lookup_host((host.name.as_str(), host.port))).await;
+        found.ok()?.ok().map(Vec::from_iter)
+    });
+    join_all(finding).await.into_iter().flatten().flatten().collect()
 }
 
 async fn connect_within(

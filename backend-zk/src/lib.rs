@@ -37,6 +37,8 @@ mod lock;
 mod names;
 mod negotiated;
 mod node;
+#[cfg(target_os = "linux")]
+mod nodelay;
 mod options;
 mod pool;
 mod probe;

@@ -13,14 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::Moment;
 use lockcore::backend::note_reconnection;
-use tokio::net::lookup_host;
 use zookeeper_client::{SessionState, StateWatcher};
 
-use crate::connect::connect;
+use crate::connect::{addresses, connect};
 use crate::lock::BACKEND;
 use crate::options::Options;
 use crate::session::Session;
@@ -75,7 +73,7 @@ async fn ask(
     timeout: Duration,
     answers: &mut BTreeMap<String, Duration>,
 ) -> Option<Duration> {
-    let places = addresses(options).await;
+    let places = places(options).await;
     answers.retain(|address, _| places.contains(address));
     let mut asking: FuturesUnordered<_> = places
         .iter()
@@ -100,15 +98,12 @@ async fn ask(
 }
 
 /// Each address separately. With TLS the host name is needed, and any address of that name may answer.
-async fn addresses(options: &Options) -> Vec<String> {
+async fn places(options: &Options) -> Vec<String> {
     if options.tls.is_some() {
         return options.servers.split(',').map(str::to_owned).collect();
     }
-    let finding = options.hosts.iter().map(async |host| {
-        let found = tokio::time::timeout(LIMIT, lookup_host((host.name.as_str(), host.port))).await;
-        found.ok()?.ok().map(|found| found.map(|address| address.to_string()).collect::<Vec<_>>())
-    });
-    let mut all: Vec<String> = join_all(finding).await.into_iter().flatten().flatten().collect();
+    let found = addresses(&options.hosts).await;
+    let mut all: Vec<String> = found.iter().map(ToString::to_string).collect();
     all.sort();
     all.dedup();
     all.truncate(ADDRESSES);

@@ -75,6 +75,8 @@ impl Session {
             client,
         });
         drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
+        #[cfg(target_os = "linux")]
+        drop(SESSIONS.spawn(crate::nodelay::set_on_connections(Arc::downgrade(&session), states.clone())));
         drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
         tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");
         Ok(session)
