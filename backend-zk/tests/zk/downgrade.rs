@@ -9,7 +9,7 @@ use testbed::{Direction, Proxy};
 use tokio::task::JoinHandle;
 
 use crate::other::{Maker, Other};
-use crate::servers::{client, connect, hold, options, queued, single, url};
+use crate::servers::{client, connect, hold, lasting, options, queued, single, url};
 
 fn reading(locks: &Locks) -> JoinHandle<LockGuard> {
     let request = locks.read("book").wait(Duration::from_mins(1));
@@ -88,7 +88,7 @@ async fn a_forced_release_takes_it_from_all_who_read() {
 async fn a_downgrade_outlives_a_lost_connection() {
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
-    let far = client(&format!("{}/down?timeout=30s", url(proxy.addr()))).await;
+    let far = lasting(&format!("{}/down?timeout=30s", url(proxy.addr()))).await;
     let near = client(&format!("{}/down", server.url())).await;
     for direction in [Direction::ToClient, Direction::ToServer] {
         let writer = hold(&far, "book").await;

@@ -11,7 +11,8 @@ use testbed::ZooKeeper;
 
 use crate::servers::{client, options, single};
 
-fn received(server: &ZooKeeper) -> u64 {
+/// How many requests the server has received.
+pub(crate) fn received(server: &ZooKeeper) -> u64 {
     let answer = server.four_letter("mntr").expect("an answer");
     let line = answer.lines().find_map(|line| line.strip_prefix("zk_packets_received")).expect("a counter");
     line.trim().parse().expect("a number")

@@ -7,7 +7,7 @@ use lockcore::ErrorKind;
 use testbed::{Direction, Proxy, ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::{self as zk, Acl, AuthId, Client, Permission};
 
-use crate::servers::{client, ensemble, hold, options, queued, url};
+use crate::servers::{client, ensemble, hold, lasting, options, queued, url};
 use crate::wire::end_session;
 
 const FOLDER: &str = "/lockwell/moved";
@@ -53,7 +53,7 @@ async fn a_session_moves(servers: &ZooKeeperEnsemble, ended: bool) -> bool {
     let new = Proxy::start(follower.addr()).await.expect("a proxy");
     new.cut();
     // A new session takes four times the lag.
-    let one = client(&format!("zk://{},{}?timeout=20s", old.addr(), new.addr())).await;
+    let one = lasting(&format!("zk://{},{}?timeout=20s", old.addr(), new.addr())).await;
     let first = one.lock("moved").ttl(TTL).await.expect("a free lock");
     let session = nodes(&at_leader).await.first().expect("a node").1;
     first.release().await.expect("held");

@@ -57,7 +57,7 @@ async fn a_name_gets_another_address() {
         .args(["--exact", "names::holder_by_name", "--ignored", "--nocapture"])
         .env("LD_PRELOAD", &library)
         .env("LOCKWELL_NAME_IS", &name)
-        .env("LOCKWELL_TEST_URL", format!("zk://moves.test:{port}"))
+        .env("LOCKWELL_TEST_URL", format!("zk://moves.test:{port}?session=5s"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

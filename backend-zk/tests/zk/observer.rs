@@ -8,7 +8,7 @@ use testbed::{ZooKeeper, ZooKeeperEnsemble};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::input::becomes;
-use crate::servers::{client, ensemble, hold, missing, options, queued, single, url};
+use crate::servers::{client, ensemble, hold, lasting, missing, options, queued, single, url};
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -41,7 +41,7 @@ async fn a_session_at_an_observer() {
     // The only session is at the observer until that dies.
     let proxy = testbed::Proxy::start(voters[1].addr()).await.expect("a proxy");
     proxy.cut();
-    let moving = client(&format!("{},{}", url(observer.addr()), proxy.addr())).await;
+    let moving = lasting(&format!("{},{}", url(observer.addr()), proxy.addr())).await;
     let kept = moving.lock("kept").ttl(secs(20)).await.expect("a free lock");
     let held = hold(&voter, "turn").await;
     let waiting = tokio::spawn(moving.lock("turn").ttl(secs(20)).wait(secs(60)).into_future());

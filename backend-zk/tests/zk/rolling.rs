@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::servers::{client, ensemble, options};
+use crate::servers::{client, ensemble, lasting, options};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -13,13 +13,13 @@ const TTL: Duration = Duration::from_secs(30);
 async fn a_rolling_restart_loses_nothing() {
     let options = options().setting("syncLimit", "10").setting("initLimit", "15");
     let Some(servers) = ensemble(&options).await else { return };
-    let keeper = client(&servers.url()).await;
+    let keeper = lasting(&servers.url()).await;
     let kept = keeper.lock("kept").ttl(TTL).await.expect("a free lock");
     let (stop, inside, grants) =
         (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut workers = Vec::new();
     for _ in 0..3 {
-        let locks = client(&servers.url()).await;
+        let locks = lasting(&servers.url()).await;
         let (stop, inside, grants) = (Arc::clone(&stop), Arc::clone(&inside), Arc::clone(&grants));
         workers.push(tokio::spawn(async move {
             while !stop.load(Ordering::SeqCst) {

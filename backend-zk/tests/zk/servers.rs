@@ -61,6 +61,13 @@ pub(crate) async fn client(url: &str) -> Locks {
     connect(url).await.0
 }
 
+/// A client whose sessions are known to last ten seconds at each server. A session that moves counts for the shortest that a
+/// server grants until the servers have answered; with the second that they grant here, a busy machine could lose it meanwhile.
+pub(crate) async fn lasting(url: &str) -> Locks {
+    let more = if url.contains('?') { "&" } else { "?" };
+    client(&format!("{url}{more}session=10s")).await
+}
+
 pub(crate) async fn hold(locks: &Locks, name: &str) -> LockGuard {
     locks.lock(name).wait(Duration::from_secs(20)).await.expect("a free lock")
 }

@@ -8,7 +8,7 @@ use lockcore::{ErrorKind, LeaseState, LockGuard, Locks, Moment};
 use testbed::{Direction, Proxy, ZooKeeper};
 use zookeeper_client::{self as zk, Client};
 
-use crate::servers::{client, hold, options, queued, single, url};
+use crate::servers::{client, hold, lasting, options, queued, single, url};
 use crate::wire::end_session;
 
 fn secs(secs: u64) -> Duration {
@@ -81,7 +81,7 @@ async fn leave(guard: LockGuard, locks: &Locks) {
 async fn a_guard_knows_about_its_connection() {
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
-    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let (one, two) = (lasting(&url(proxy.addr())).await, client(&server.url()).await);
     let guard = one.lock("seen").ttl(secs(20)).await.expect("a free lock");
     for _ in 0..2 {
         assert_eq!(guard.lease_state(), LeaseState::Held);
@@ -91,7 +91,8 @@ async fn a_guard_knows_about_its_connection() {
         proxy.heal();
         becomes(&guard, LeaseState::Held, secs(10)).await;
     }
-    let short = one.lock("short").ttl(secs(2)).await.expect("a free lock");
+    let brief = client(&url(proxy.addr())).await;
+    let short = brief.lock("short").ttl(secs(2)).await.expect("a free lock");
     proxy.cut();
     becomes(&short, LeaseState::Suspect, secs(1)).await;
     let loss = short.lost().await;
@@ -139,7 +140,8 @@ async fn sessions_are_few() {
 async fn a_session_that_moves_is_granted_less() {
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
-    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let far = url(proxy.addr()) + "?session=3s";
+    let (one, two) = (client(&far).await, client(&server.url()).await);
     for (round, settled) in [secs(4), Duration::from_millis(50)].into_iter().enumerate() {
         let name = format!("less-{round}");
         server.set("maxSessionTimeout", "90000").expect("written");
@@ -294,7 +296,7 @@ async fn a_place_that_was_deleted_meanwhile_gets_no_turn() {
     let Some(server) = single(&options()).await else { return };
     let witness = Witness::of(&server).await;
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
-    let (one, two) = (client(&url(proxy.addr())).await, client(&server.url()).await);
+    let (one, two) = (lasting(&url(proxy.addr())).await, client(&server.url()).await);
     for round in 0..6 {
         let name = format!("away-{round}");
         let held = hold(&two, &name).await;

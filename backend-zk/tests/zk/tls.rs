@@ -7,7 +7,7 @@ use lockcore::{ErrorKind, LeaseState, Moment};
 use testbed::{Certificates, Proxy, ZooKeeper};
 
 use crate::rights::refusal;
-use crate::servers::{client, hold, missing, options, single};
+use crate::servers::{client, hold, lasting, missing, options, single};
 
 fn certificates() -> Option<Certificates> {
     Certificates::make().map_err(|error| assert!(missing("openssl", Err(error)))).ok()
@@ -88,7 +88,7 @@ async fn the_server_shows_a_certificate() {
     let Some((_server, port)) = secure(&files, "none").await else { return };
     let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await.expect("a proxy");
     let url = format!("zk://localhost:{}?{}", proxy.addr().port(), trust(&files, "ca.pem", false));
-    let locks = client(&url).await;
+    let locks = lasting(&url).await;
     let guard = locks.lock("a").ttl(Duration::from_secs(20)).await.expect("a free lock");
     for (cut, wanted) in [(true, LeaseState::Suspect), (false, LeaseState::Held)] {
         if cut {
