@@ -4,7 +4,7 @@ use lockcore::Claim;
 use lockcore::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
 
-use super::{Postgres, labels, names, owners, tokens, ttls};
+use super::{Postgres, labels, names, owners, tokens};
 use crate::dialect::{QueuedClaim, Sign, TryAcquire, block, micros, token};
 use crate::ids::AsUuid;
 use crate::places::QueueRow;
@@ -123,20 +123,12 @@ impl Places for Postgres {
         if let [QueuedClaim { claim, row }] = entries {
             return Ok(vec![self.claim_one(conn, claim, Some((*row, sign))).await?.0]);
         }
-        let claims = || entries.iter().map(|entry| &entry.claim);
-        let rows: Vec<TakenRow> = self
-            .statement(&self.sql.take_placed)
-            .bind(names(claims()))
-            .bind(owners(claims()))
-            .bind(ttls(claims()))
-            .bind(labels(claims()))
-            .bind(tokens(claims()))
-            .rows(conn)
-            .await?;
+        let claims = entries.iter().map(|entry| &entry.claim);
+        let rows: Vec<TakenRow> = self.taking(&self.sql.take_placed, claims.clone()).rows(conn).await?;
         let answer = |(claim, (taken, in_use, left)): (&Claim, TakenRow)| match taken {
             Some(number) => TryAcquire::Granted(token(number)),
             None => TryAcquire::refused(claim, in_use, left),
         };
-        Ok(claims().zip(rows).map(answer).collect())
+        Ok(claims.zip(rows).map(answer).collect())
     }
 }

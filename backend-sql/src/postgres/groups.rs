@@ -7,7 +7,7 @@ use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
 use super::statements::{ELSEWHERE, UNSEEN};
-use super::{Postgres, labels, names, owners, tokens, ttls};
+use super::{Postgres, names, owners};
 use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
 use crate::follow_up::FollowUp;
 use crate::groups::Groups;
@@ -23,16 +23,8 @@ impl Postgres {
         mode: Mode,
         requests: &[TakeRequest],
     ) -> sqlx::Result<Vec<Joined>> {
-        let claims = || requests.iter().map(|request| &request.claim);
-        self.statement(&self.sql.join)
-            .bind(names(claims()))
-            .bind(owners(claims()))
-            .bind(ttls(claims()))
-            .bind(labels(claims()))
-            .bind(tokens(claims()))
-            .bind(mode.code())
-            .rows(conn)
-            .await
+        let claims = requests.iter().map(|request| &request.claim);
+        self.taking(&self.sql.join, claims).bind(mode.code()).rows(conn).await
     }
 
     /// Finds the next waiters of each of these queues, whose heads are known.

@@ -7,7 +7,7 @@ use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::{Postgres, labels, names, owners, tokens, ttls};
+use super::{Postgres, names, owners, ttls};
 use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
     WaitersRow, block, micros, span, status, token,
@@ -55,15 +55,8 @@ impl Postgres {
     }
 
     async fn take_many(&self, conn: &mut PgConnection, requests: &[TakeRequest]) -> sqlx::Result<Vec<Taken>> {
-        let claims = || requests.iter().map(|request| &request.claim);
-        self.statement(&self.sql.take_many)
-            .bind(names(claims()))
-            .bind(owners(claims()))
-            .bind(ttls(claims()))
-            .bind(labels(claims()))
-            .bind(tokens(claims()))
-            .rows(conn)
-            .await
+        let claims = requests.iter().map(|request| &request.claim);
+        self.taking(&self.sql.take_many, claims).rows(conn).await
     }
 
     /// The answer to one claim. If the lock is free and somebody may be waiting for it, a second statement decides.

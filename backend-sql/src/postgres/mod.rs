@@ -82,6 +82,20 @@ impl Postgres {
         BoundStatement::new(sql, if self.session.is_shared() { Style::Inline } else { Style::Prepared })
     }
 
+    /// A statement that takes several locks: its first parameters say for each claim what it asks for.
+    fn taking<'a>(
+        &self,
+        sql: &'a Sql,
+        claims: impl Iterator<Item = &'a Claim> + Clone,
+    ) -> BoundStatement<'a> {
+        self.statement(sql)
+            .bind(names(claims.clone()))
+            .bind(owners(claims.clone()))
+            .bind(ttls(claims.clone()))
+            .bind(labels(claims.clone()))
+            .bind(tokens(claims))
+    }
+
     /// The schema of the tables.
     async fn schema(&self, options: &Options) -> Result<String> {
         if let Some(schema) = options.table.schema() {
