@@ -23,6 +23,7 @@ mod shell;
 mod sizes;
 mod suite;
 mod table;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -1,12 +1,13 @@
 //! Runs the tests several times, and stores the results.
 
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{BufRead, BufReader, Write, stdout};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::io::{Write, stdout};
+use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
 use crate::series::{Book, Run, Subject};
 use crate::shell::{Result, line, root, text};
+use crate::watch::watched;
 
 /// Runs the tests until there is this number of runs, including those of earlier calls.
 pub(crate) fn run(
@@ -36,7 +37,8 @@ pub(crate) fn run(
 fn once(tests: &mut Command, shown: &mut impl Write) -> Result<Run> {
     let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let began = Instant::now();
-    let (status, mut failures) = watched(tests, shown)?;
+    let (status, failures) = watched(tests, shown)?;
+    let mut failures = failures.names;
     if status.code().is_none() {
         return Err(format!("{}: {status}; this run does not count", line(tests)));
     }
@@ -48,43 +50,6 @@ fn once(tests: &mut Command, shown: &mut impl Write) -> Result<Run> {
     }
     let seconds = began.elapsed().as_secs();
     Ok(Run { date, seconds, load: load(), passed: status.success(), failures })
-}
-
-/// Runs a command, passes its output on, and finds the names of failed tests in it.
-fn watched(command: &mut Command, shown: &mut impl Write) -> Result<(ExitStatus, Vec<String>)> {
-    let called = line(command);
-    eprintln!("xtask: {called}");
-    let problem = |error| format!("{called}: {error}");
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(problem)?;
-    let mut failures = Failures::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.map_err(problem)?;
-            let line = String::from_utf8_lossy(&line);
-            writeln!(shown, "{line}").map_err(problem)?;
-            failures.read(&line);
-        }
-    }
-    Ok((child.wait().map_err(problem)?, failures.names))
-}
-
-/// Finds the lists of failed tests: names, further in, below `failures:`.
-#[derive(Debug, Default)]
-struct Failures {
-    names: Vec<String>,
-    in_list: bool,
-}
-
-impl Failures {
-    fn read(&mut self, line: &str) {
-        if line.trim_end() == "failures:" {
-            self.in_list = true;
-        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.in_list) {
-            self.names.push(name.trim_end().to_owned());
-        } else if !line.is_empty() {
-            self.in_list = false;
-        }
-    }
 }
 
 /// What is tested: the commit, and a mark of what was changed since.
@@ -115,30 +80,6 @@ fn load() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failed_tests_are_found_in_the_output() {
-        let output = "
-running 3 tests
-test one ... ok
-test a::two ... FAILED
-failures:
-
----- a::two stdout ----
-    not a name
-thread 'a::two' panicked
-
-failures:
-    a::two
-    src/lib.rs - three (line 3)
-
-test result: FAILED. 1 passed; 2 failed
-    not a name either
-running 0 tests";
-        let mut failures = Failures::default();
-        output.lines().for_each(|line| failures.read(line));
-        assert_eq!(failures.names, ["a::two", "src/lib.rs - three (line 3)"]);
-    }
 
     #[test]
     fn a_changed_tree_is_another_state() {

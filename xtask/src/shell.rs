@@ -1,6 +1,6 @@
 //! Runs other programs.
 
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
 
 /// What went wrong, for people.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -20,8 +20,12 @@ pub(crate) fn line(command: &Command) -> String {
 pub(crate) fn foreground(command: &mut Command) -> Result<ExitCode> {
     eprintln!("xtask: {}", line(command));
     let status = command.status().map_err(|error| format!("{}: {error}", line(command)))?;
-    // A status that is no byte, after a signal, is a failure as any other.
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(exit_code(status))
+}
+
+/// A status that is no byte, after a signal, is a failure as any other.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
+    status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// Runs a command and takes its standard output. The error is what it wrote last.

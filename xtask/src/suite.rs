@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all tests.
 
+use std::io::stdout;
 use std::process::{Command, ExitCode};
 
 use testbed::{Family, Release};
@@ -7,7 +8,8 @@ use testbed::{Family, Release};
 use crate::busy::Busy;
 use crate::install::{allowed, ensure};
 use crate::packages::{SERVERS, TOOLS};
-use crate::shell::{Result, cargo, foreground};
+use crate::shell::{Result, cargo, exit_code, foreground};
+use crate::watch::watched;
 use crate::{HandedOn, ran, repeat, servers};
 
 #[derive(Debug, clap::Args)]
@@ -84,7 +86,10 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         tests
     };
     let done = match repeat {
-        None => foreground(&mut tests()),
+        None => watched(&mut tests(), &mut stdout()).map(|(status, failures)| {
+            remarks.extend(failures.remarks());
+            exit_code(status)
+        }),
         Some(times) => repeat::run(times, restart, busy, &args, tests),
     };
     let mut done = done?;
