@@ -147,7 +147,7 @@ async fn beside_raw_operations() {
     for (what, options, cycles) in [("in memory", options(), 1500), ("on disk", on_disk, 300)] {
         let Some(server) = single(&options).await else { return };
         let requests = beside_raw(&server, what, cycles).await;
-        assert!(requests < 3.5, "{what}, a lock costs {requests:.2} requests, not three");
+        assert!((2.9..3.5).contains(&requests), "{what}, a lock costs {requests:.2} requests, not three");
     }
 }
 

@@ -4,6 +4,8 @@ mod cost;
 mod doubt;
 mod downgrade;
 mod faults;
+#[cfg(target_os = "linux")]
+mod filtered;
 mod herd;
 mod input;
 mod interop;

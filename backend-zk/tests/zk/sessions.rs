@@ -140,6 +140,7 @@ async fn sessions_are_few() {
 async fn a_session_that_moves_is_granted_less() {
     let Some(server) = single(&options()).await else { return };
     let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    // The shortest session is the one that the server grants later.
     let far = url(proxy.addr()) + "?session=3s";
     let (one, two) = (client(&far).await, client(&server.url()).await);
     for (round, settled) in [secs(4), Duration::from_millis(50)].into_iter().enumerate() {
