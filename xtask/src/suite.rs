@@ -85,9 +85,10 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         told(&mut tests);
         tests
     };
+    let mut failed = Vec::new();
     let done = match repeat {
         None => watched(&mut tests(), &mut stdout()).map(|(status, failures)| {
-            remarks.extend(failures.remarks());
+            failed.extend(failures.remarks());
             exit_code(status)
         }),
         Some(times) => repeat::run(times, restart, busy, &args, tests),
@@ -96,17 +97,20 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     if servers != Servers::Usual && args.is_empty() && repeat.is_none() {
         for release in servers.needed().filter(|release| release.version().is_ok()) {
             if let Some(mut tests) = of_backend(release) {
-                let status = foreground(&mut tests)?;
-                done = if done == ExitCode::SUCCESS { status } else { done };
+                let (status, failures) = watched(&mut tests, &mut stdout())?;
+                failed.extend(failures.remarks());
+                done = if done == ExitCode::SUCCESS { exit_code(status) } else { done };
             }
         }
     }
     drop(loops);
-    remarks.extend(ran::take(&ran, &not_run)?);
-    for remark in remarks {
+    // The names of failed tests are the last lines, where nobody misses them.
+    let ran = ran::take(&ran, &not_run);
+    remarks.extend(ran.iter().flatten().cloned());
+    for remark in remarks.into_iter().chain(failed) {
         println!("{remark}");
     }
-    Ok(done)
+    ran.map(|_| done)
 }
 
 /// Not nextest: it runs each test in a process of its own, and each process would start its own servers. It runs no

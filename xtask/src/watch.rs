@@ -27,53 +27,47 @@ pub(crate) fn watched(command: &mut Command, shown: &mut impl Write) -> Result<(
     Ok((child.wait().map_err(problem)?, failures))
 }
 
-/// The failed tests. libtest lists them below `failures:`, twice: first with what each of them wrote, then their names,
-/// further in.
+/// The failed tests, and the last lines that each of them wrote.
+///
+/// The output has a line `test NAME ... FAILED` for each of them. After all tests of a program follows what each failed
+/// test wrote, below a line `---- NAME stdout ----`, or `---- NAME ----` (libtest-mimic).
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    pub(crate) names: Vec<String>,
-    /// The name of each test, and the last lines that it wrote.
-    written: Vec<(String, VecDeque<String>)>,
-    part: Part,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Part {
-    #[default]
-    Outside,
-    /// Below `failures:`.
-    List,
-    /// Below the head of what a test wrote.
-    Written,
+    tests: Vec<(String, VecDeque<String>)>,
+    /// Whose output the next lines are.
+    writing: Option<usize>,
 }
 
 impl Failures {
     fn read(&mut self, line: &str) {
-        let head = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
-        if line.trim_end() == "failures:" {
-            self.part = Part::List;
-        } else if let Some(name) = head.filter(|_| self.part != Part::Outside) {
-            self.part = Part::Written;
-            self.written.push((name.to_owned(), VecDeque::new()));
-        } else if self.part == Part::Written {
-            if let Some((_, lines)) = self.written.last_mut() {
-                lines.push_back(line.to_owned());
-                if lines.len() > LINES {
-                    lines.pop_front();
-                }
+        let failed = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix("... FAILED"));
+        let head = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----"));
+        let head = head.map(|name| name.strip_suffix(" stdout").unwrap_or(name));
+        // Programs can have tests of the same name; the last one is meant.
+        let known = head.and_then(|name| self.tests.iter().rposition(|(test, _)| test == name));
+        if let Some(name) = failed {
+            self.tests.push((name.trim().to_owned(), VecDeque::new()));
+            self.writing = None;
+        } else if known.is_some() {
+            self.writing = known;
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.writing = None;
+        } else if let Some((_, lines)) = self.writing.and_then(|number| self.tests.get_mut(number)) {
+            lines.push_back(line.to_owned());
+            if lines.len() > LINES {
+                lines.pop_front();
             }
-        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.part == Part::List) {
-            self.names.push(name.trim_end().to_owned());
-        } else if !line.is_empty() {
-            self.part = Part::Outside;
         }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tests.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// What failed, for the end of a long output.
     pub(crate) fn remarks(&self) -> impl Iterator<Item = String> {
-        self.names.iter().map(|name| {
-            let written = self.written.iter().find(|(of, _)| of == name);
-            let lines = written.into_iter().flat_map(|(_, lines)| lines).filter(|line| !line.is_empty());
+        self.tests.iter().map(|(name, lines)| {
+            let lines = lines.iter().filter(|line| !line.is_empty());
             lines.fold(format!("failed: {name}"), |text, line| text + "\n    " + line)
         })
     }
@@ -83,17 +77,27 @@ impl Failures {
 mod tests {
     use super::*;
 
+    fn failures(output: &str) -> Failures {
+        let mut failures = Failures::default();
+        output.lines().for_each(|line| failures.read(line));
+        failures
+    }
+
     #[test]
     fn failed_tests_are_found_in_the_output() {
-        let output = "
+        let failures = failures(
+            "
 running 3 tests
 test one ... ok
 test a::two ... FAILED
+test src/lib.rs - three (line 3) ... FAILED
+test mimic                 ... FAILED
 failures:
 
 ---- a::two stdout ----
     not a name
 thread 'a::two' panicked
+---- nobody stdout ----
 
 
 failures:
@@ -102,22 +106,24 @@ failures:
 
 test result: FAILED. 1 passed; 2 failed
     not a name either
----- nor this stdout ----
-running 0 tests";
-        let mut failures = Failures::default();
-        output.lines().for_each(|line| failures.read(line));
-        assert_eq!(failures.names, ["a::two", "src/lib.rs - three (line 3)"]);
+---- mimic ----
+a message
+running 0 tests",
+        );
+        assert_eq!(failures.names(), ["a::two", "src/lib.rs - three (line 3)", "mimic"]);
         let remarks: Vec<_> = failures.remarks().collect();
-        assert_eq!(remarks[0], "failed: a::two\n        not a name\n    thread 'a::two' panicked");
+        let expected =
+            "failed: a::two\n        not a name\n    thread 'a::two' panicked\n    ---- nobody stdout ----";
+        assert_eq!(remarks[0], expected);
         assert_eq!(remarks[1], "failed: src/lib.rs - three (line 3)");
+        assert!(remarks[2].starts_with("failed: mimic\n    a message"), "{remarks:?}");
     }
 
     #[test]
     fn a_long_output_is_cut() {
-        let mut failures = Failures::default();
-        let lines = (0..100).map(|number| number.to_string());
-        let output = ["failures:".to_owned(), "---- x stdout ----".to_owned()].into_iter().chain(lines);
-        output.chain(["failures:".to_owned(), "    x".to_owned()]).for_each(|line| failures.read(&line));
+        let lines = (0..100).map(|number| number.to_string()).collect::<Vec<_>>().join("\n");
+        let failures =
+            failures(&format!("test x ... FAILED\n---- x stdout ----\n{lines}\nfailures:\n    x\n"));
         let remark = failures.remarks().next().unwrap();
         assert!(remark.starts_with("failed: x\n    75\n") && remark.ends_with("\n    99"), "{remark}");
     }
