@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(Report, ResultFile)> {
     }
     run.progress = Progress::new(jobs.iter().map(Job::time).sum());
     for missing in &run.report.missing {
-        run.progress.say(&format!("{} is left out: {}", missing.backend, missing.reason));
+        run.progress.say(&format!("not measured: {}: {}", missing.backend, missing.reason));
     }
     run.save()?;
     for job in jobs.iter().filter(|job| !job.cases.is_empty()) {
@@ -197,7 +197,8 @@ impl Run {
         let target = choice.start().await?;
         let locks = connect(&target.url).await?;
         let mut floor = Floor::connect(&target.floor).await?;
-        let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
+        let promised = locks.capabilities().clone();
+        let backend = backend(&target, floor.server().await?, floor.what(), &promised);
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());
         let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
@@ -206,6 +207,14 @@ impl Run {
         self.progress.spent(START);
         let mut done = Ok(());
         for (workload, case) in &job.cases {
+            if let Some(lacking) = workload.needs().filter(|needed| !promised.promises(*needed)) {
+                self.progress.spent(job.time_of(case));
+                self.leave_out(
+                    &bench.target.name,
+                    &format!("{}: it does not promise {lacking}", workload.name()),
+                );
+                continue;
+            }
             done = self.case(*workload, case, &mut bench).await;
             if done.is_err() {
                 break;
@@ -271,8 +280,11 @@ impl Run {
     }
 
     fn leave_out(&mut self, backend: &str, reason: &str) {
-        self.progress.say(&format!("{backend} is left out: {reason}"));
-        self.report.missing.push(Missing { backend: backend.to_owned(), reason: reason.to_owned() });
+        let missing = Missing { backend: backend.to_owned(), reason: reason.to_owned() };
+        if !self.report.missing.contains(&missing) {
+            self.progress.say(&format!("not measured: {backend}: {reason}"));
+            self.report.missing.push(missing);
+        }
     }
 
     fn save(&mut self) -> Result<()> {

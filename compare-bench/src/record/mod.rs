@@ -96,7 +96,7 @@ pub(crate) struct Backend {
     pub(crate) shortest_lease_us: u64,
 }
 
-/// A backend or another library that was not measured.
+/// A backend, a workload on a backend, or another library that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Missing {
     pub(crate) backend: String,

@@ -3,7 +3,7 @@
 mod check;
 mod special;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testbed::is_installed;
 
 use crate::check::{check, check_ratio, check_shown, compare, positive};
@@ -78,6 +78,9 @@ fn redis_is_measured_alone_and_as_redlock() {
         assert_eq!((&settings["appendonly"], &settings["appendfsync"]), (&"yes".into(), &"always".into()));
     }
     assert!(backends[1]["version"].as_str().unwrap().starts_with("5 x Redis"), "{}", backends[1]);
+    // What a backend does not have is no failure.
+    let lacking = json!([{ "backend": "redlock", "reason": "semaphore: it does not promise permits" }]);
+    assert_eq!((&report["missing"], &report["failures"]), (&lacking, &json!([])));
     for result in report["results"].as_array().unwrap() {
         check(result);
         assert!(result["trip_us"].is_null(), "trips on the loopback device say nothing: {result}");

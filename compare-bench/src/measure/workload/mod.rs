@@ -16,8 +16,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use lockwell::Locks;
 use lockwell::backend::async_trait;
+use lockwell::{Locks, Requirement};
 
 use crate::error::Result;
 use crate::measure::counter::Counter;
@@ -61,6 +61,11 @@ pub(crate) trait Workload: Sync {
     /// Whether the quick run leaves it out.
     fn only_in_full(&self) -> bool {
         false
+    }
+
+    /// What a backend must promise for it.
+    fn needs(&self) -> Option<Requirement> {
+        None
     }
 
     /// What it measures on such a backend.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockwell::Locks;
 use lockwell::backend::async_trait;
+use lockwell::{Locks, Requirement};
 
 use super::contention::FloorRound;
 use super::found::Found;
@@ -51,11 +51,14 @@ impl Workload for Modes {
         true
     }
 
-    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case> {
-        // Servers that can disagree count no permits.
-        if *self == Self::Semaphore && choice.scheme() == "redlock" {
-            return Vec::new();
-        }
+    fn needs(&self) -> Option<Requirement> {
+        Some(match self {
+            Self::Readers => Requirement::Shared,
+            Self::Semaphore => Requirement::Permits,
+        })
+    }
+
+    fn cases(&self, plan: &Plan, _: &Choice) -> Vec<Case> {
         let case = |tasks: &usize| Case { with_peers: false, ..Case::of_tasks(*tasks, plan.modes) };
         plan.sharing.iter().map(case).collect()
     }
