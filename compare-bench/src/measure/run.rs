@@ -197,8 +197,7 @@ impl Run {
         let target = choice.start().await?;
         let locks = connect(&target.url).await?;
         let mut floor = Floor::connect(&target.floor).await?;
-        let promised = locks.capabilities().clone();
-        let backend = backend(&target, floor.server().await?, floor.what(), &promised);
+        let backend = backend(&target, floor.server().await?, floor.what(), locks.capabilities());
         self.note(backend)?;
         let run = format!("{}-{:x}", std::process::id(), crate::measure::history::nanos());
         let peers = job.peers.iter().map(|number| peers[*number].clone()).collect();
@@ -207,7 +206,9 @@ impl Run {
         self.progress.spent(START);
         let mut done = Ok(());
         for (workload, case) in &job.cases {
-            if let Some(lacking) = workload.needs().filter(|needed| !promised.promises(*needed)) {
+            if let Some(lacking) =
+                workload.needs().filter(|needed| !bench.locks.capabilities().promises(*needed))
+            {
                 self.progress.spent(job.time_of(case));
                 self.leave_out(
                     &bench.target.name,
