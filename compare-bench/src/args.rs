@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure all cases, and for longer: at most 80 minutes, and a quarter of an hour more with `--peers`.
+    /// Measure all cases, and for longer: at most 80 minutes, and about half an hour more with `--peers`.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 
