@@ -29,7 +29,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
-        let batcher = Batcher::new(statements, Bounds::default());
+        let batcher = Batcher::new(statements, Bounds::default().batch(D::BATCH));
         let notifier = Notifier::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
         Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, notifier, timeout }
     }

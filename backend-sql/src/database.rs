@@ -31,6 +31,9 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
+    /// The most requests in one statement.
+    const BATCH: usize = 500;
+
     /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has gone is not taken
     /// for the answer to another one.
     type Conn: Send + 'static;
