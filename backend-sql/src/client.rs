@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Batcher, Bounds, Call, Waiters};
+use lockcore::backend::{Batcher, Call, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
 use crate::dialect::{Dialect, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
@@ -29,7 +29,7 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn new(dialect: &Arc<D>, timeout: Duration) -> Self {
         let waiters = Waiters::new();
         let statements = Statements::new(Arc::clone(dialect), Arc::clone(&waiters));
-        let batcher = Batcher::new(statements, Bounds::default().batch(D::BATCH));
+        let batcher = Batcher::new(statements, D::BOUNDS);
         let notifier = Notifier::new(Arc::clone(dialect), Arc::clone(&waiters), batcher.clone(), timeout);
         Self { dialect: Arc::clone(dialect), batcher, places: Arc::default(), waiters, notifier, timeout }
     }

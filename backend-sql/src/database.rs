@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use lockcore::Capabilities;
+use lockcore::backend::Bounds;
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
@@ -31,8 +32,8 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Whether the database is reached over a network, which can fail without an error.
     const IS_REMOTE: bool = true;
 
-    /// The most requests in one statement.
-    const BATCH: usize = 500;
+    /// The bounds of a client's batcher.
+    const BOUNDS: Bounds = Bounds::new();
 
     /// A connection. It carries one statement at a time, so that the answer to a statement whose caller has gone is not taken
     /// for the answer to another one.
