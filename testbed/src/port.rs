@@ -1,16 +1,18 @@
 //! Chooses a port for a server.
 
 use std::{
-    collections::HashSet,
-    fs,
+    collections::HashMap,
+    env,
+    fs::{self, File},
     hash::{BuildHasher, RandomState},
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     sync::{LazyLock, Mutex, PoisonError},
 };
 
-/// Two servers of this process never get the same port, even if the first is down at the moment.
-static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+/// Two servers never get the same port, even if the first is down at the moment. Each port of this process has a file that
+/// is locked as long as this process lives, since test programs run side by side.
+static GIVEN: LazyLock<Mutex<HashMap<u16, Option<File>>>> = LazyLock::new(Mutex::default);
 
 const LOWEST: u16 = 10_000;
 
@@ -26,8 +28,11 @@ pub(crate) fn free() -> io::Result<SocketAddr> {
         for attempt in 0..200_u32 {
             let random = RandomState::new().hash_one(attempt) % u64::from(highest - LOWEST);
             let port = LOWEST + u16::try_from(random).unwrap_or(0);
-            if !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                given.insert(port);
+            if given.contains_key(&port) || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
+                continue;
+            }
+            if let Some(claim) = claim(port) {
+                given.insert(port, claim);
                 return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
             }
         }
@@ -35,10 +40,18 @@ pub(crate) fn free() -> io::Result<SocketAddr> {
     // The machine has an unusual range: let the kernel choose.
     loop {
         let addr = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        if given.insert(addr.port()) {
+        if given.insert(addr.port(), None).is_none() {
             return Ok(addr);
         }
     }
+}
+
+/// Claims a port among all processes; `None` if another one has it. Where no such file can be made, nobody is asked.
+fn claim(port: u16) -> Option<Option<File>> {
+    let folder = env::temp_dir().join("lockwell-ports");
+    let open = || fs::create_dir_all(&folder).and_then(|()| File::create(folder.join(port.to_string())));
+    let Ok(file) = open() else { return Some(None) };
+    file.try_lock().is_ok().then_some(Some(file))
 }
 
 fn lowest_source_port() -> u16 {
@@ -54,7 +67,10 @@ mod tests {
 
     #[test]
     fn ports_are_free_and_differ() {
-        let ports: HashSet<_> = (0..50).map(|_| free().expect("a port").port()).collect();
+        let ports: std::collections::HashSet<_> = (0..50).map(|_| free().expect("a port").port()).collect();
         assert_eq!(ports.len(), 50);
+        let port = *ports.iter().next().expect("some");
+        // Another opening of the file stands for another process.
+        assert!(claim(port).is_none(), "it is locked");
     }
 }
