@@ -32,6 +32,8 @@ mod certificates;
 mod client;
 mod error;
 mod group;
+#[cfg(feature = "conformance")]
+mod harness;
 mod kind;
 mod mariadb;
 mod options;

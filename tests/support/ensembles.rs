@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Link, Need, Server};
+use lockwell::conformance::{Harness, Line, Link, Need, OneServer, Server};
 use lockwell::{Locks, Result};
 use testbed::{Options, Proxy, Release, ZooKeeper, ZooKeeperEnsemble};
 
-use super::servers::{Cable, OneServer, missing};
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
@@ -32,12 +31,11 @@ fn options() -> Options {
 }
 
 pub(crate) async fn one(release: &'static Release) -> Started {
-    let options = options().release(release);
-    let zookeeper = ZooKeeper::start_with(&options).await.map_err(|error| missing(&error))?;
+    let zookeeper = ZooKeeper::start_with(&options().release(release)).await?;
     // A `ZooKeeper` is a `Server`, by its address.
-    let server = testbed::Server::clone(&zookeeper);
-    let url_via = move |addr| zookeeper.url_via(addr);
-    Ok(OneServer::new(server, offers(), Box::new(url_via), None))
+    let (door, server) = (zookeeper.addr(), testbed::Server::clone(&zookeeper));
+    let url = move |addr| zookeeper.url_via(addr);
+    Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect)))
 }
 
 /// Three servers. They may be silent to each other for a while, since the machine may be busy. A session that another server
@@ -46,7 +44,7 @@ pub(crate) async fn one(release: &'static Release) -> Started {
 pub(crate) async fn three(release: &'static Release) -> Started {
     let options = options().release(release).setting("syncLimit", "10").setting("initLimit", "50");
     let options = options.setting("minSessionTimeout", "2000");
-    let ensemble = ZooKeeperEnsemble::start(3, &options).await.map_err(|error| missing(&error))?;
+    let ensemble = ZooKeeperEnsemble::start(3, &options).await?;
     Ok(Arc::new(Three(ensemble)))
 }
 
@@ -91,7 +89,8 @@ impl Harness for Three {
             proxies.push(Proxy::start(addr).await.expect("a proxy"));
         }
         let addresses: Vec<SocketAddr> = proxies.iter().map(Proxy::addr).collect();
-        Some(Box::new(Cable { url: self.0.url_via(&addresses), proxies, keep: Vec::new() }))
+        let url = self.0.url_via(&addresses);
+        Some(Box::new(Line::new(proxies, url, lockwell::connect)))
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Need};
+use lockwell::conformance::{Harness, Missing, Need};
 use lockwell::sql::SqliteLock;
 use lockwell::{Locks, Result};
 use tempfile::TempDir;
 
-use super::targets::{Missing, Started, quick_folder};
+use super::targets::{Started, quick_folder};
 
 #[derive(Debug)]
 struct File {

@@ -1,9 +1,11 @@
 //! A Redis server.
 
-use lockwell::conformance::Need;
+use std::sync::Arc;
+
+use lockwell::conformance::{Need, OneServer};
 use testbed::Release;
 
-use super::servers::{OneServer, missing, options};
+use super::servers::options;
 use super::targets::Started;
 
 pub(crate) fn offers() -> Vec<Need> {
@@ -28,8 +30,8 @@ pub(crate) fn offers() -> Vec<Need> {
 }
 
 pub(crate) async fn one(release: &'static Release) -> Started {
-    let options = options().release(release);
-    let redis = testbed::Redis::start_with(&options).await.map_err(|error| missing(&error))?;
-    let server = testbed::Server::clone(&redis);
-    Ok(OneServer::new(server, offers(), Box::new(move |addr| redis.url_via(addr)), None))
+    let redis = testbed::Redis::start_with(&options().release(release)).await?;
+    let (door, server) = (redis.addr(), testbed::Server::clone(&redis));
+    let url = move |addr| redis.url_via(addr);
+    Ok(Arc::new(OneServer::new(offers(), door, server, url, lockwell::connect)))
 }

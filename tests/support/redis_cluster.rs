@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Link, Need, Server};
+use lockwell::conformance::{Harness, Line, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Options, Proxy, RedisCluster, Release};
 
-use super::servers::{Cable, credentials, missing, options};
+use super::servers::{credentials, options};
 use super::targets::Started;
 
 pub(crate) async fn start(release: &'static Release) -> Started {
@@ -22,9 +22,9 @@ pub(crate) async fn start_linked(release: &'static Release) -> Started {
 }
 
 async fn three(release: &'static Release, options: Options, linked: bool) -> Started {
-    let files = Certificates::make().map_err(|error| missing(&error))?;
+    let files = Certificates::make()?;
     let options = options.release(release).tls(&files);
-    let cluster = RedisCluster::start(3, &options).await.map_err(|error| missing(&error))?;
+    let cluster = RedisCluster::start(3, &options).await?;
     Ok(Arc::new(Three { cluster, files, linked }))
 }
 
@@ -97,7 +97,7 @@ impl Harness for Three {
             self.announce(&proxies).await;
         }
         let url = format!("rediss+cluster://{}{}", addresses.join(","), credentials(&self.files));
-        Some(Box::new(Cable { proxies, url, keep: Vec::new() }))
+        Some(Box::new(Line::new(proxies, url, lockwell::connect)))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Link, Need};
+use lockwell::conformance::{Harness, Line, Link, Need};
 use lockwell::{Locks, Result};
 use testbed::{Certificates, Proxy, RedisSentinel, Release};
 
-use super::servers::{Cable, credentials, missing, options};
+use super::servers::{credentials, options};
 use super::targets::Started;
 
 /// The master is not stopped: another would take its place, and not all locks with it. Failover has tests of its own.
@@ -18,9 +18,9 @@ pub(crate) fn offers() -> Vec<Need> {
 }
 
 pub(crate) async fn start(release: &'static Release) -> Started {
-    let files = Certificates::make().map_err(|error| missing(&error))?;
+    let files = Certificates::make()?;
     let options = options().release(release).tls(&files);
-    let group = RedisSentinel::start_with(&options).await.map_err(|error| missing(&error))?;
+    let group = RedisSentinel::start_with(&options).await?;
     Ok(Arc::new(Group { group, files }))
 }
 
@@ -50,7 +50,7 @@ impl Harness for Group {
         let (guide, master) = self.group.start_guide(to_master.addr()).await.expect("a sentinel");
         let to_guide = Proxy::start(guide.peer_addr()).await.expect("a proxy");
         let url = format!("rediss+sentinel://{}/{master}{}", to_guide.addr(), credentials(&self.files));
-        let keep = vec![testbed::Server::clone(&guide)];
-        Some(Box::new(Cable { proxies: vec![to_master, to_guide], url, keep }))
+        let line = Line::new(vec![to_master, to_guide], url, lockwell::connect);
+        Some(Box::new(line.keeping(testbed::Server::clone(&guide))))
     }
 }

@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lockwell::backend::async_trait;
-use lockwell::conformance::{Harness, Link, Need, Server};
+use lockwell::conformance::{Harness, Line, Link, Need, Server};
 use lockwell::{Locks, Result};
 use testbed::{Direction, Durability, Options, Proxy, Redis, Release};
 
-use super::servers::{Cable, missing};
 use super::targets::{Started, quick_folder};
 
 pub(crate) fn offers() -> Vec<Need> {
@@ -33,18 +32,18 @@ pub(crate) async fn start(release: &'static Release, count: usize, trouble: Trou
     let options = Options::new().release(release).durability(Durability::Disk).parent(quick_folder());
     let mut nodes = Vec::new();
     for _ in 0..count {
-        nodes.push(Redis::start_with(&options).await.map_err(|error| missing(&error))?);
+        nodes.push(Redis::start_with(&options).await?);
     }
     let mut hole = None;
     match trouble {
         Trouble::None => (),
         Trouble::Dead(dead) => {
             for node in nodes.iter().take(dead) {
-                node.kill().map_err(|error| missing(&error))?;
+                node.kill()?;
             }
         }
         Trouble::BlackHole => {
-            let proxy = Proxy::start(nodes[0].addr()).await.map_err(|error| missing(&error.into()))?;
+            let proxy = Proxy::start(nodes[0].addr()).await.map_err(testbed::Error::from)?;
             proxy.blackhole(Direction::Both);
             hole = Some(proxy);
         }
@@ -104,7 +103,7 @@ impl Harness for Nodes {
             *addr = proxy.addr();
             proxies.push(proxy);
         }
-        Some(Box::new(Cable { proxies, url: Self::url(addrs), keep: Vec::new() }))
+        Some(Box::new(Line::new(proxies, Self::url(addrs), lockwell::connect)))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The list of backends, and how to get hold of one.
 
-use std::future::{Future, ready};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::future::ready;
+use std::sync::Arc;
 
-use lockwell::conformance::{Case, Harness, Need};
+#[cfg(feature = "redis")]
+use lockwell::conformance::Case;
+use lockwell::conformance::{Harness, Missing, Need};
 use testbed::Release;
 
 #[cfg(feature = "redis")]
@@ -13,40 +14,17 @@ use super::redlock::Trouble;
 /// A harness, or why there is none.
 pub(crate) type Started = Result<Arc<dyn Harness>, Missing>;
 
-/// Why a backend cannot be tested here.
-#[derive(Clone, Debug)]
-pub(crate) enum Missing {
-    /// Its server is not on this machine.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk")),
-        allow(dead_code)
-    )]
-    NotInstalled(String),
-    /// It did not start.
-    Broken(String),
-}
-
-type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
-type Start = Box<dyn Fn() -> Starting + Send + Sync>;
+/// Cases of these subjects test lockcore alone: what they do is the same on every backend. So every run has them on the
+/// backends without a server and on one with a server, and `LOCKWELL_SERVERS=all` on all.
+const POLICY: [&str; 7] = ["local", "running", "reentrancy", "leading", "limits", "many", "input"];
 
 /// One backend that the suite runs on.
 pub(crate) struct Target {
-    pub(crate) name: String,
+    pub(crate) target: lockwell::conformance::Target,
     /// The schemes that this target covers.
     pub(crate) schemes: &'static [&'static str],
-    pub(crate) offers: Vec<Need>,
-    start: Start,
     /// What runs there, if it is a server.
     pub(crate) release: Option<&'static Release>,
-    /// Starts another for each case that needs a link, where a link changes the server.
-    start_linked: Option<Start>,
-    /// Whether each case gets one of its own, where that costs next to nothing.
-    one_each: bool,
-    ordinary: OnceLock<Started>,
-    /// A server of its own for the cases that stop it.
-    disturbed: OnceLock<Started>,
-    /// Held by the case that stops the server.
-    pub(crate) turn: Mutex<()>,
 }
 
 impl Target {
@@ -59,63 +37,39 @@ impl Target {
     where
         F: Future<Output = Started> + Send + 'static,
     {
-        Self {
-            name: name.into(),
-            schemes,
-            offers,
-            start: Box::new(move || Box::pin(start())),
-            release: None,
-            start_linked: None,
-            one_each: false,
-            ordinary: OnceLock::new(),
-            disturbed: OnceLock::new(),
-            turn: Mutex::default(),
-        }
+        Self { target: lockwell::conformance::Target::new(name, offers, start), schemes, release: None }
     }
 
-    /// Each case gets a harness of its own.
-    fn one_each(self) -> Self {
-        Self { one_each: true, ..self }
-    }
-
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
-    fn on(self, release: &'static Release) -> Self {
-        Self { release: Some(release), ..self }
-    }
-
-    /// Whether its server is fetched, and not one that the machine has to have.
-    pub(crate) fn is_newer(&self) -> bool {
-        self.release.is_some_and(Release::is_newer)
-    }
-
-    /// Each case that needs a link gets such a harness, of its own.
-    #[cfg(feature = "tls")]
-    fn linked<F>(self, start: impl Fn() -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Started> + Send + 'static,
-    {
-        Self { start_linked: Some(Box::new(move || Box::pin(start()))), ..self }
-    }
-
-    /// The harness for a case, whose server is started with the first case.
-    pub(crate) fn harness(&self, case: &Case) -> Started {
-        let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
-        let start = |start: &Start| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(|error| Missing::Broken(error.to_string()))?.block_on(start())
-        };
-        match &self.start_linked {
-            Some(linked) if case.needs.contains(&Need::Link) => start(linked),
-            _ if self.one_each => start(&self.start),
-            _ => place.get_or_init(|| start(&self.start)).clone(),
-        }
+    fn change(
+        mut self,
+        change: impl FnOnce(lockwell::conformance::Target) -> lockwell::conformance::Target,
+    ) -> Self {
+        self.target = change(self.target);
+        self
     }
 }
 
-/// Which targets there are: all with the servers that the machine has, and with newer releases the following.
+/// The targets of every run, and the one with a server on which it tests policy.
+const USUAL: [&str; 12] = [
+    "memory",
+    "sqlite",
+    "postgres",
+    "postgres_pooled",
+    "mariadb",
+    "mysql9",
+    "redis",
+    "redis_cluster",
+    "redis_sentinel",
+    "redlock5",
+    "zookeeper",
+    "zookeeper_ensemble",
+];
+const WITH_POLICY: [&str; 3] = ["memory", "sqlite", "redis"];
+
+/// Which targets there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// One server of each newer release that [every run](Release::is_usual) has.
+    /// The [usual](USUAL) ones, with [policy](POLICY) on few of them.
     Usual,
     /// All that newer releases are known to run, and nothing else.
     Newer,
@@ -146,19 +100,27 @@ pub(crate) fn all() -> Vec<Target> {
     if choice != Choice::Newer {
         targets.push(
             Target::new("memory", &["memory"], super::memory::offers(), || ready(super::memory::start()))
-                .one_each(),
+                .change(lockwell::conformance::Target::one_each),
         );
         #[cfg(feature = "sqlite")]
         targets.push(
             Target::new("sqlite", &["sqlite"], super::files::offers(), || ready(super::files::start()))
-                .one_each(),
+                .change(lockwell::conformance::Target::one_each),
         );
     }
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
-    for release in Release::all() {
-        targets.extend(on(release, choice));
+    targets.extend(Release::all().iter().flat_map(|release| on(release, choice)));
+    if choice == Choice::Usual {
+        targets.retain(|it| USUAL.contains(&it.target.name()));
+        let few =
+            |it: Target| if WITH_POLICY.contains(&it.target.name()) { it } else { it.change(without_policy) };
+        targets = targets.into_iter().map(few).collect();
     }
     targets
+}
+
+fn without_policy(target: lockwell::conformance::Target) -> lockwell::conformance::Target {
+    target.only(|case| !POLICY.contains(&case.subject))
 }
 
 /// The targets on a release.
@@ -180,24 +142,19 @@ fn on(release: &'static Release, choice: Choice) -> Vec<Target> {
         _ => Vec::new(),
     };
     if release.is_newer() {
-        match choice {
-            // One server of it.
-            Choice::Usual if release.is_usual() => targets.truncate(1),
-            Choice::Usual => targets.clear(),
-            Choice::Newer | Choice::All => (),
-        }
         // The name of the release in the place of that of its kind.
-        for target in &mut targets {
+        let renamed = |target: lockwell::conformance::Target| {
             let rest = ["redis", "mariadb", "postgres", "zookeeper"]
                 .into_iter()
-                .find_map(|kind| target.name.strip_prefix(kind))
-                .map_or_else(|| format!("_{}", target.name), str::to_owned);
-            target.name = format!("{}{rest}", release.name());
-        }
+                .find_map(|kind| target.name().strip_prefix(kind))
+                .map_or_else(|| format!("_{}", target.name()), str::to_owned);
+            target.named(format!("{}{rest}", release.name())).optional()
+        };
+        targets = targets.into_iter().map(|target| target.change(renamed)).collect();
     } else if choice == Choice::Newer {
         targets.clear();
     }
-    targets.into_iter().map(|target| target.on(release)).collect()
+    targets.into_iter().map(|target| Target { release: Some(release), ..target }).collect()
 }
 
 #[cfg(feature = "redis")]
@@ -224,10 +181,14 @@ fn redis(release: &'static Release) -> Vec<Target> {
             redis_sentinel::start(release)
         }),
         #[cfg(feature = "tls")]
-        Target::new("redis_cluster", SCHEMES, redis::offers(), move || redis_cluster::start(release))
-            .linked(move || redis_cluster::start_linked(release)),
+        Target::new("redis_cluster", SCHEMES, redis::offers(), move || redis_cluster::start(release)).change(
+            move |target| {
+                let with_link = |case: &Case| case.needs.contains(&Need::Link);
+                target.one_each_for(with_link, move || redis_cluster::start_linked(release))
+            },
+        ),
         redlock("redlock3", &["redlock", "redlocks"], 3, Trouble::None),
-        redlock("redlock5", &["redlock"], 5, Trouble::None),
+        redlock("redlock5", &["redlock", "redlocks"], 5, Trouble::None),
         redlock("redlock5_two_dead", &["redlock"], 5, Trouble::Dead(2)),
         redlock("redlock5_black_hole", &["redlock"], 5, Trouble::BlackHole),
     ]

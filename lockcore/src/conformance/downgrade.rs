@@ -1,6 +1,6 @@
 //! A writer that becomes a reader.
 
-use super::stage::{Stage, done, free_by, millis, pause, queued, release, secs, ttl_of};
+use super::stage::{KEPT, Stage, done, free_by, millis, pause, queued, release, secs, ttl_of};
 use crate::{ErrorKind, Mode, Requirement};
 
 /// Readers are granted the lock, writers are not, and the hold is the same one all the time.
@@ -40,7 +40,7 @@ pub(super) async fn a_writer_becomes_a_reader_without_a_gap(stage: Stage) {
 pub(super) async fn a_downgraded_lock_is_kept_and_shown(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("book");
-    let ttl = ttl_of(&one, 300);
+    let ttl = ttl_of(&one, KEPT);
     let writer = one.write(&name).ttl(ttl).await.expect("a free lock");
     let reader = writer.downgrade().await.expect("a writer becomes a reader");
     tokio::time::sleep(ttl * 3).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::stage::{Stage, free_by, holder, queued, release, secs, ttl_of};
+use super::stage::{KEPT, Stage, free_by, holder, queued, release, secs, ttl_of};
 use crate::{LockGuard, Moment};
 
 /// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future ends.
@@ -47,8 +47,8 @@ pub(super) async fn a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock(
     let guard = one.lock(&name).await.expect("a free lock");
     let ttl = guard.grant().claim().ttl();
     std::thread::spawn(move || drop(guard)).join().expect("no panic");
-    let (guard, took) = free_by(&two, &name, ttl, "after a drop outside of the runtime").await;
-    assert!(took < secs(3), "the keeper took {took:?} to free the lock");
+    let limit = ttl.min(secs(3));
+    let (guard, _) = free_by(&two, &name, limit, "after a drop outside of the runtime").await;
     release(guard).await;
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn the_end_of_a_runtime_frees_its_locks(stage: Stage) {
 pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("orphan");
-    let ttl = ttl_of(&two, 1000);
+    let ttl = ttl_of(&two, KEPT);
     let guard: LockGuard = elsewhere({
         let (stage, name) = (stage.clone(), name.clone());
         async move { stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock") }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::stage::{Stage, done, holder, millis, pause, queued, secs, ttl_of};
+use super::stage::{KEPT, Stage, done, holder, millis, pause, queued, secs, ttl_of};
 use crate::{ErrorKind, Loss, Moment, Requirement};
 
 /// One leads, the next follows when it resigns, and observers see both.
@@ -45,7 +45,7 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
 pub(super) async fn work_is_restarted_with_each_term(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("scheduler");
-    let ttl = ttl_of(&one, 600);
+    let ttl = ttl_of(&one, KEPT);
     let (terms, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let work = tokio::spawn({
         let (terms, ended) = (Arc::clone(&terms), Arc::clone(&ended));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::{Stage, claim, done, free_by, millis, pause, release, secs, ttl_of, within};
+use super::stage::{KEPT, Stage, claim, done, free_by, millis, pause, release, secs, ttl_of, within};
 use crate::{ErrorKind, Loss, Mode, Moment, Requirement};
 
 /// A guard is lost at the end of its longest hold, not much later, and the lock is free for the next.
@@ -55,7 +55,7 @@ fn was_delayed(dead: Moment, delay: Duration) {
 pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("delay");
-    let (ttl, delay) = (ttl_of(&one, 900), millis(1500));
+    let (ttl, delay) = (ttl_of(&one, KEPT), millis(1500));
     let kept = one.lock(&name).ttl(ttl).lock_delay(delay).await.expect("a free lock");
     assert!(kept.time_left() <= ttl, "the validity does not last into the delay: {:?}", kept.time_left());
     tokio::time::sleep(ttl * 3).await;
@@ -65,11 +65,12 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let (guard, _) = free_by(&two, &name, secs(1), "after a release").await;
     release(guard).await;
     let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).with_lock_delay(delay);
+    let asked = Moment::now();
     let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
     let died = Moment::now();
     assert!(grant.deadline().since(died) <= ttl, "the validity does not last into the delay");
     let next = two.lock(&name).wait(ttl + delay + secs(8)).await.expect("the lease of the dead holder ends");
-    was_delayed(died, delay);
+    was_delayed(asked, ttl + delay);
     release(next).await;
 }
 

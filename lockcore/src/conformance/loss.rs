@@ -1,6 +1,8 @@
 //! A holder that loses its lock learns it in time.
 
-use super::stage::{Stage, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of};
+use super::stage::{
+    Stage, assert_within, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of,
+};
 use crate::conformance::Way;
 use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment, Requirement};
 
@@ -61,7 +63,6 @@ struct Seen {
 /// Watches a lock until it is lost, which must happen by its deadline, and not much earlier.
 async fn watch(held: &LockHandle, silent: Moment) -> Seen {
     let ttl = held.claim().ttl();
-    let latest = silent.after(ttl + millis(150));
     let mut suspect = false;
     let loss = {
         let mut lost = std::pin::pin!(held.lost());
@@ -72,10 +73,9 @@ async fn watch(held: &LockHandle, silent: Moment) -> Seen {
                 () = pause(5) => suspect |= held.lease_state() == LeaseState::Suspect,
             }
             let (silent_for, left) = (Moment::now().since(silent), held.time_left());
-            assert!(
-                !latest.has_passed(),
-                "no loss after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}"
-            );
+            assert_within(silent, ttl + millis(150), || {
+                format!("no loss after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}")
+            });
         }
     };
     let lost = Moment::now();

@@ -53,6 +53,7 @@ mod holder;
 mod input;
 mod inspection;
 mod kit;
+mod lateness;
 mod leading;
 mod limits;
 mod local;
@@ -83,23 +84,13 @@ use std::time::Duration;
 
 pub use harness::{Harness, Link, Need, Server, Way};
 pub use holder::{Holder, serve_if_asked};
-pub use kit::{Missing, Site, Target, main};
+pub use kit::{Conclusion, Line, Missing, OneServer, Record, Site, Suite, Target, main};
 pub use table::cases;
 
 use stage::Stage;
 
 /// The time limit of a case. A case that hangs fails after this time.
 const LIMIT: Duration = Duration::from_secs(90);
-
-/// Whether other cases may run at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pace {
-    /// Other cases may run at the same time.
-    Free,
-    /// The case measures short times: no other case may run at the same time.
-    Quiet,
-}
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -113,8 +104,8 @@ pub struct Case {
     pub name: &'static str,
     /// The needs that the harness must offer for it.
     pub needs: &'static [Need],
-    /// Whether it must run alone.
-    pub pace: Pace,
+    /// Its subject, such as `waiting`. Cases of one subject stand in one file.
+    pub subject: &'static str,
     run: fn(Stage) -> Run,
 }
 

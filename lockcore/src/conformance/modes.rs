@@ -1,6 +1,8 @@
 //! Readers, writers and semaphores.
 
-use super::stage::{Stage, claim, done, free_by, pause, queued, release, secs, ttl_of, within};
+use super::stage::{
+    Stage, assert_took, assert_within, claim, done, free_by, pause, queued, release, secs, ttl_of, within,
+};
 use crate::{ErrorKind, LockName, Locks, Mode, Moment, Requirement};
 
 async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
@@ -110,7 +112,7 @@ pub(super) async fn permits_are_counted(stage: Stage) {
     drop(first);
     let (began, limit) = (Moment::now(), secs(2));
     let fifth = two.permit(&name, 3).wait(limit).await.expect("a dropped permit is free");
-    assert!(Moment::now().since(began) <= limit);
+    assert_within(began, limit, || "a dropped permit is free".to_owned());
     for guard in [third, fourth, fifth] {
         release(guard).await;
     }
@@ -127,7 +129,7 @@ pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let began = Moment::now();
     let next = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
     let took = Moment::now().since(began);
-    assert!(took <= ttl + secs(2), "a lease of {ttl:?} was followed by the next after {took:?}");
+    assert_took(took, began, ttl + secs(2), || format!("a lease of {ttl:?} was followed by the next"));
     assert!(alive.is_held());
     assert!(one.permit(&name, 2).try_now().await.expect("an answer").is_none(), "a third permit of 2");
     release(next).await;

@@ -54,7 +54,7 @@ pub(super) async fn tokens_rise_over_a_restart(stage: Stage) {
 pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("survivor");
-    let ttl = ttl_of(&one, 15_000);
+    let ttl = ttl_of(&one, 30_000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     stage.server().restart().await;
     assert!(guard.is_held(), "{:?}", guard.lease_state());
@@ -73,7 +73,7 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
 pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     let name = stage.name("waiter");
-    let held = one.lock(&name).ttl(ttl_of(&one, 15_000)).await.expect("a free lock");
+    let held = one.lock(&name).ttl(ttl_of(&one, 30_000)).await.expect("a free lock");
     let token = held.token();
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;

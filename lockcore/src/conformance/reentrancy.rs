@@ -1,6 +1,6 @@
 //! Owners who take their own locks again.
 
-use super::stage::{Stage, done, free_by, holder, millis, pause, queued, secs, ttl_of};
+use super::stage::{KEPT, Stage, done, free_by, holder, millis, pause, queued, secs, ttl_of};
 use crate::{ErrorKind, Mode, Requirement};
 
 /// Taken again it is the same lock, and free when the last guard goes.
@@ -66,7 +66,7 @@ pub(super) async fn an_owner_learns_of_its_loss(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("again");
     let owner = one.owner();
-    let ttl = ttl_of(&one, 600);
+    let ttl = ttl_of(&one, KEPT);
     let guard = owner.lock(&name).ttl(ttl).await.expect("a free lock");
     assert_eq!(two.force_release(&name).await.expect("an answer"), 1);
     done("the news", ttl + secs(3), guard.lost()).await;

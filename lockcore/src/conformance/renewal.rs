@@ -5,14 +5,14 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 
 use super::dropping::elsewhere;
-use super::stage::{Stage, claim, done, free_by, holder, millis, pause, release, secs, soon, ttl_of};
+use super::stage::{KEPT, Stage, claim, done, free_by, holder, millis, pause, release, secs, soon, ttl_of};
 use crate::{ErrorKind, Grant, LockGuard, Locks, Mode, Moment, Renewal, Wait};
 
 /// A lock is held for five times its lease, and no one else gets it in that time.
 pub(super) async fn a_lock_is_kept_for_five_leases(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("kept");
-    let ttl = ttl_of(&one, 1000);
+    let ttl = ttl_of(&one, KEPT);
     let before = one.stats().renewals;
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let error = two.lock(&name).wait(ttl * 5).await.expect_err("the lock is held");
@@ -32,7 +32,7 @@ pub(super) async fn a_lock_is_kept_for_five_leases(stage: Stage) {
 pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
     let two = stage.client().await;
     let name = stage.name("blocked");
-    let ttl = ttl_of(&two, 1000);
+    let ttl = ttl_of(&two, KEPT);
     let (hold, held) = tokio::sync::oneshot::channel();
     let blocked = tokio::spawn(elsewhere({
         let (stage, name) = (stage.clone(), name.clone());
@@ -143,13 +143,13 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("slow");
     release(one.lock(&name).await.expect("a free lock")).await;
-    let ttl = ttl_of(&one, 2000);
+    let ttl = ttl_of(&one, 8000);
     // The answer comes after a good third of the lease, when the first renewal is due already.
     link.delay(ttl / 5);
     let guard = one.lock(&name).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     link.delay(millis(5));
     let began = Moment::now();
-    while Moment::now().since(began) < ttl * 3 {
+    while Moment::now().since(began) < ttl * 3 / 2 {
         assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), one.stats());
         pause(20).await;
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::dropping::elsewhere;
-use super::stage::{Stage, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
+use super::stage::{Stage, assert_within, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
 use crate::{Locks, Moment};
 
 /// A thread with a runtime that is driven while it runs some work, and is kept without being driven after that.
@@ -96,7 +96,7 @@ pub(super) async fn a_runtime_that_is_not_driven_blocks_no_other(stage: Stage) {
         let name = stage.name(format!("here/{round}"));
         let asked = Moment::now();
         let guard = done("an answer", secs(5), locks.lock(&name).try_now()).await.expect("an answer");
-        assert!(Moment::now().since(asked) < secs(2), "round {round}: {:?}", Moment::now().since(asked));
+        assert_within(asked, secs(2), || format!("round {round}: an answer"));
         done("the release", secs(5), release(guard.expect("a free lock"))).await;
     }
     // And one who waits here is notified here.

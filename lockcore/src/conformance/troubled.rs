@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 
-use super::stage::{Stage, done, millis, pause, release, secs, ttl_of};
+use super::stage::{KEPT, Stage, done, millis, pause, release, secs, ttl_of};
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LeaseState, LockName, LockStatus, Locks, Moment,
     Released, Renewal, Result,
@@ -125,7 +125,7 @@ pub(super) async fn one_lease_in_doubt_costs_the_others_nothing(stage: Stage) {
 /// One idle lock asks its server for little.
 pub(super) async fn an_idle_lock_is_renewed_at_most_six_times_in_its_validity(stage: Stage) {
     let (troubled, locks) = Troubled::new(&stage, Trouble::None).await;
-    let ttl = ttl_of(&locks, 1500);
+    let ttl = ttl_of(&locks, KEPT);
     let guard = locks.lock(stage.name("idle")).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     let validity = guard.grant().deadline().since(guard.grant().sent());
     assert!(validity > millis(0), "no validity: {guard:?}");

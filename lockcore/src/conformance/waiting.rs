@@ -1,7 +1,7 @@
 //! Waiting: for as long as was asked for, and nothing stays behind.
 
 use super::stage::{
-    LATE, Stage, claim, done, free_by, is_refused, millis, queued, release, secs, ttl_of, within,
+    LATE, Stage, assert_took, claim, done, free_by, is_refused, millis, queued, release, secs, ttl_of, within,
 };
 use crate::{ErrorKind, Mode, Moment, Requirement, Wait};
 
@@ -19,7 +19,7 @@ pub(super) async fn timeouts_are_punctual(stage: Stage) {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
         assert!(error.is_retryable(), "{error:#}");
         assert!(took >= wait, "a wait of {wait:?} ended after {took:?}");
-        assert!(took <= wait + LATE, "a wait of {wait:?} ended after {took:?}");
+        assert_took(took, began, wait + LATE, || format!("a wait of {wait:?} ended"));
     }
     release(held).await;
 }
@@ -33,7 +33,7 @@ pub(super) async fn try_now_answers_at_once(stage: Stage) {
     let began = Moment::now();
     is_refused(&two, &name, &held, "at once").await;
     let took = Moment::now().since(began);
-    assert!(took < LATE, "it took {took:?} to see that the lock is held");
+    assert_took(took, began, LATE, || "the lock is held, and the answer came".to_owned());
     queued(&one, &name, 0, secs(1)).await;
     release(held).await;
     let again = two.lock(&name).try_now().await.expect("an answer");
@@ -89,7 +89,7 @@ pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
     let began = Moment::now();
     let guard = done("the turn of the one behind", secs(20), behind).await.expect("no panic");
     let took = Moment::now().since(began);
-    assert!(took <= short + secs(2), "a lease of {short:?} was followed by the next after {took:?}");
+    assert_took(took, began, short + secs(2), || format!("a lease of {short:?} was followed by the next"));
     assert!(guard.token() > granted.token() || !one.capabilities().promises(Requirement::Fencing));
     release(guard).await;
 }

@@ -18,11 +18,10 @@ mod workshop;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::process::ExitCode;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use lockcore::conformance::{Case, Harness, Need, Pace, cases, serve_if_asked};
+use lockcore::conformance::{Case, Harness, Missing, Need, Suite, Target, cases};
 use tokio::runtime::{Builder, Runtime};
 
 use broken_lock::Broken;
@@ -32,8 +31,6 @@ use processes::Served;
 use proofs::{BROKEN, FLAWED, REMOTE, SERVED, SESSION, UNPROVEN, WEAK};
 use workshop::{Laboratory, Purged, Sessions, Workshop};
 
-/// Nearly all of them wait nearly all of the time.
-const THREADS: usize = 12;
 /// How often a case may miss a defect that shows by chance.
 const ATTEMPTS: usize = 3;
 /// The name of threads whose panics are expected.
@@ -50,24 +47,28 @@ struct Proof {
 }
 
 fn main() -> ExitCode {
-    serve_if_asked(processes::connect);
+    let suite = Suite::new(processes::connect).check("every_case_is_proven_or_listed", every_case);
     keep_expected_panics_quiet();
-    let mut args = Arguments::from_args();
-    args.test_threads = args.test_threads.or(Some(THREADS));
-    let gate = Arc::new(RwLock::new(()));
-    let mut trials = vec![Trial::test("every_case_is_proven_or_listed", every_case)];
-    trials.extend(proofs().into_iter().map(|proof| {
-        let gate = Arc::clone(&gate);
-        Trial::test(format!("{}::is_found_by::{}", proof.defect, proof.case), move || {
-            let _pass = gate.read().unwrap_or_else(PoisonError::into_inner);
-            found(&proof)
-        })
-    }));
-    // Those that measure short times run alone, and last.
-    for pace in [Pace::Free, Pace::Quiet] {
-        trials.extend(cases().iter().filter(|case| case.pace == pace).filter_map(|case| right(case, &gate)));
+    let suite = proofs().into_iter().fold(suite, |suite, proof| {
+        let name = format!("{}::is_found_by::{}", proof.defect, proof.case);
+        suite.check(name, move || found(&proof))
+    });
+    suite.targets(right()).run().exit_code()
+}
+
+/// Locks without a defect, for the cases with needs that the memory backend does not meet.
+fn right() -> [Target; 3] {
+    fn target<H: Harness>(make: fn(Defect) -> H, needs: &'static [Need]) -> Target {
+        let start =
+            move || std::future::ready(Ok::<_, Missing>(Arc::new(make(Defect::None)) as Arc<dyn Harness>));
+        let meets = move |case: &Case| needs.iter().any(|need| case.needs.contains(need));
+        Target::new("right", make(Defect::None).offers(), start).one_each().only(meets)
     }
-    libtest_mimic::run(&args, trials).exit_code()
+    [
+        target(Served::start, &[Need::Process]),
+        target(Purged::new, &[Need::Purge]),
+        target(Laboratory::new, &[Need::Link, Need::Server]),
+    ]
 }
 
 fn proofs() -> Vec<Proof> {
@@ -104,14 +105,14 @@ fn boxed<H: Harness>(make: impl Fn() -> H + Send + 'static) -> Make {
 }
 
 /// Every case is in one of the two lists, and both have none that does not exist.
-fn every_case() -> Result<(), Failed> {
+fn every_case() -> Result<(), String> {
     let all: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
     let proofs = proofs();
     let proven: BTreeSet<&str> = proofs.iter().map(|proof| proof.case).collect();
     let listed: BTreeSet<&str> = UNPROVEN.iter().map(|(case, _)| *case).collect();
-    println!("{} of {} cases find a defect; these do not:", proven.len(), all.len());
+    eprintln!("{} of {} cases find a defect; these do not:", proven.len(), all.len());
     for (case, why) in UNPROVEN {
-        println!("  {case}: {why}");
+        eprintln!("  {case}: {why}");
     }
     let wrong = [
         (
@@ -126,15 +127,15 @@ fn every_case() -> Result<(), Failed> {
         ("there are no such cases", proven.union(&listed).filter(|case| !all.contains(*case)).collect()),
     ];
     let wrong: Vec<_> = wrong.iter().filter(|(_, cases)| !cases.is_empty()).collect();
-    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:#?}").into()) }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:#?}")) }
 }
 
-fn named(name: &str) -> Result<Case, Failed> {
+fn named(name: &str) -> Result<Case, String> {
     Ok(*cases().iter().find(|case| case.name == name).ok_or("there is no such case")?)
 }
 
 /// Runs a case that must fail, and must say why.
-fn found(proof: &Proof) -> Result<(), Failed> {
+fn found(proof: &Proof) -> Result<(), String> {
     let case = named(proof.case)?;
     let mut why = String::new();
     for _ in 0..ATTEMPTS {
@@ -144,11 +145,11 @@ fn found(proof: &Proof) -> Result<(), Failed> {
             None => format!("it passed, at last of {ATTEMPTS} times"),
         };
     }
-    Err(why.into())
+    Err(why)
 }
 
 /// Runs a case, and returns what it says if it fails.
-fn complaint(case: Case, harness: Arc<dyn Harness>) -> Result<Option<String>, Failed> {
+fn complaint(case: Case, harness: Arc<dyn Harness>) -> Result<Option<String>, String> {
     let played = std::thread::Builder::new().name(EXPECTED.into()).spawn(move || {
         let runtime = runtime(EXPECTED).expect("a runtime");
         runtime.block_on(case.run(harness));
@@ -162,33 +163,6 @@ fn complaint(case: Case, harness: Arc<dyn Harness>) -> Result<Option<String>, Fa
             (None, None) => String::new(),
         })),
     }
-}
-
-/// A run of this case on a lock that is right, where the harness is one of this program.
-fn right(case: &'static Case, gate: &Arc<RwLock<()>>) -> Option<Trial> {
-    let needs = |need| case.needs.contains(&need);
-    let make = if needs(Need::Process) {
-        boxed(|| Served::start(Defect::None))
-    } else if needs(Need::Purge) {
-        boxed(|| Purged::new(Defect::None))
-    } else if needs(Need::Link) || needs(Need::Server) {
-        boxed(|| Laboratory::new(Defect::None))
-    } else {
-        return None;
-    };
-    let gate = Arc::clone(gate);
-    Some(Trial::test(format!("right::{}", case.name), move || {
-        let (_shared, _alone);
-        if case.pace == Pace::Free {
-            _shared = gate.read().unwrap_or_else(PoisonError::into_inner);
-        } else {
-            _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
-        }
-        let runtime = runtime("right").map_err(|error| format!("a runtime: {error}"))?;
-        runtime.block_on(case.run(make()));
-        runtime.shutdown_timeout(Duration::from_secs(1));
-        Ok(())
-    }))
 }
 
 fn runtime(name: &str) -> std::io::Result<Runtime> {

@@ -1,11 +1,15 @@
 //! The kit that runs the suite for authors of backends: servers, a network that fails on demand, and the `main` of the
 //! test program.
 
-mod main;
+mod line;
 mod one_server;
 mod process;
+mod suite;
 mod target;
+mod times;
 
-pub use main::main;
+pub use line::Line;
+pub use one_server::OneServer;
 pub use process::Site;
+pub use suite::{Conclusion, Record, Suite, main};
 pub use target::{Missing, Target};

@@ -8,9 +8,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::target::Missing;
+use super::target::{Connecting, Missing};
+use crate::Moment;
+use crate::conformance::Server;
 
 /// A shell script: runs its arguments as a command, prints the process id, and kills the command when its input ends,
 /// that is when this process ends in any way.
@@ -27,6 +30,9 @@ exit $status"#;
 
 /// The exit status of a shell if the program does not exist.
 const NOT_FOUND: i32 = 127;
+
+/// How long a server may take until a client can connect.
+const STARTING: Duration = Duration::from_mins(1);
 
 /// How long a clean shutdown of a server may take.
 const STOPPING: Duration = Duration::from_secs(30);
@@ -76,10 +82,12 @@ impl Drop for Site {
 }
 
 pub(super) type MakeCommand = Arc<dyn Fn(&Site) -> Command + Send + Sync>;
+type Client = Box<dyn Fn(SocketAddr) -> Connecting + Send + Sync>;
 
 /// A server process, which is started again at the same site after each stop.
 pub(super) struct ServerProcess {
     command: MakeCommand,
+    client: Client,
     running: Mutex<Option<Running>>,
     site: Site,
 }
@@ -92,15 +100,44 @@ struct Running {
 }
 
 impl ServerProcess {
-    /// A site for a server, which is not started yet.
-    pub(super) fn new(command: MakeCommand) -> Result<Self, Missing> {
+    /// Starts the process, and waits until a client can connect.
+    pub(super) async fn start(
+        command: MakeCommand,
+        client: impl Fn(SocketAddr) -> Connecting + Send + Sync + 'static,
+    ) -> Result<Self, Missing> {
         let site =
             Site::choose().map_err(|error| Missing::Broken(format!("a place for a server: {error}")))?;
-        Ok(Self { command, running: Mutex::new(None), site })
+        let this = Self { command, client: Box::new(client), running: Mutex::new(None), site };
+        this.begin().await?;
+        Ok(this)
     }
 
-    pub(super) fn site(&self) -> &Site {
-        &self.site
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.site.addr
+    }
+
+    async fn begin(&self) -> Result<(), Missing> {
+        self.launch().map_err(|error| Missing::Broken(format!("a server: {error}")))?;
+        let end = Moment::now().after(STARTING);
+        loop {
+            let why = match tokio::time::timeout(Duration::from_secs(5), (self.client)(self.site.addr)).await
+            {
+                Ok(Ok(client)) => {
+                    // It has done nothing that could fail to end.
+                    drop(client.close().await);
+                    return Ok(());
+                }
+                Ok(Err(error)) => format!("{error:#}"),
+                Err(_) => "no answer".to_owned(),
+            };
+            if let Some(ended) = self.ended() {
+                return Err(ended);
+            }
+            if end.has_passed() {
+                return Err(Missing::Broken(format!("no client can connect within {STARTING:?}: {why}")));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -108,7 +145,7 @@ impl ServerProcess {
     }
 
     /// Starts the process; the server may need a while until it answers.
-    pub(super) fn start(&self) -> std::io::Result<()> {
+    fn launch(&self) -> std::io::Result<()> {
         let command = (self.command)(&self.site);
         let log = File::options().create(true).append(true).open(self.log())?;
         let mut keeper = Command::new("sh");
@@ -131,7 +168,7 @@ impl ServerProcess {
     }
 
     /// If it has ended: the reason.
-    pub(super) fn ended(&self) -> Option<Missing> {
+    fn ended(&self) -> Option<Missing> {
         let status = self.running().as_mut()?.keeper.try_wait().ok()??;
         if status.code() == Some(NOT_FOUND) {
             let command = (self.command)(&self.site);
@@ -149,7 +186,7 @@ impl ServerProcess {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    fn is_running(&self) -> bool {
         // Not in one expression: each of them takes the mutex.
         let has_begun = self.running().is_some();
         has_begun && self.ended().is_none()
@@ -157,7 +194,7 @@ impl ServerProcess {
 
     /// # Panics
     /// If the server does not run.
-    pub(super) fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         let server = self.running().as_ref().map(|running| running.server).expect("the server runs");
         kill_process(server, signal).expect("the server is there");
     }
@@ -166,7 +203,7 @@ impl ServerProcess {
     ///
     /// # Panics
     /// If it does not end.
-    pub(super) async fn stop(&self) {
+    async fn stop(&self) {
         self.signal(Signal::TERM);
         for _ in 0..STOPPING.as_millis() / 20 {
             if self.ended().is_some() {
@@ -176,6 +213,26 @@ impl ServerProcess {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("the server does not end within {STOPPING:?} after SIGTERM");
+    }
+}
+
+#[async_trait]
+impl Server for ServerProcess {
+    async fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    async fn resume(&self) {
+        if self.is_running() {
+            self.signal(Signal::CONT);
+        } else {
+            self.begin().await.expect("the server starts again");
+        }
+    }
+
+    async fn restart(&self) {
+        self.stop().await;
+        self.begin().await.expect("the server starts again");
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::one_server::OneServer;
-use super::process::Site;
+use super::process::{ServerProcess, Site};
 use crate::conformance::{Case, Harness, Need};
 use crate::{Locks, Result};
 
@@ -18,6 +18,8 @@ pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Locks>> + Send>>
 /// A harness, or the reason why there is none.
 pub(super) type Started = Result<Arc<dyn Harness>, Missing>;
 type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
+type Start = Box<dyn Fn(Connect) -> Starting + Send + Sync>;
+type Which = Box<dyn Fn(&Case) -> bool + Send + Sync>;
 
 /// The reason why a target cannot be tested here.
 #[derive(Clone, Debug)]
@@ -32,8 +34,15 @@ pub enum Missing {
 /// One backend on one kind of server.
 pub struct Target {
     pub(super) name: String,
-    pub(super) offers: Vec<Need>,
-    start: Box<dyn Fn(Connect) -> Starting + Send + Sync>,
+    offers: Vec<Need>,
+    start: Start,
+    /// Cases with a separate harness, which `own_start` starts, or `start` if there is none.
+    own: Option<Which>,
+    own_start: Option<Start>,
+    /// The cases that run on this target.
+    only: Option<Which>,
+    /// Whether its server must be there with `LOCKWELL_REQUIRE_SERVERS=1`.
+    pub(super) is_required: bool,
     ordinary: OnceLock<Started>,
     /// A separate server for the cases that stop it.
     disturbed: OnceLock<Started>,
@@ -75,7 +84,21 @@ impl Target {
         let all = offers.clone();
         Self::starting(name.into(), offers, move |connect| {
             let (command, url, offers) = (command.clone(), url.clone(), all.clone());
-            Box::pin(async move { OneServer::start(offers, command, url, connect).await })
+            Box::pin(async move {
+                let client = {
+                    let (url, connect) = (Arc::clone(&url), Arc::clone(&connect));
+                    move |addr| connect(url(addr))
+                };
+                let process = ServerProcess::start(command, client).await?;
+                let server = OneServer::new(
+                    offers,
+                    process.addr(),
+                    process,
+                    move |addr| url(addr),
+                    move |url| connect(url),
+                );
+                Ok(Arc::new(server) as Arc<dyn Harness>)
+            })
         })
     }
 
@@ -84,27 +107,83 @@ impl Target {
         offers: Vec<Need>,
         start: impl Fn(Connect) -> Starting + Send + Sync + 'static,
     ) -> Self {
-        let start = Box::new(start);
         Self {
             name,
             offers,
-            start,
+            start: Box::new(start),
+            own: None,
+            own_start: None,
+            only: None,
+            is_required: true,
             ordinary: OnceLock::new(),
             disturbed: OnceLock::new(),
             turn: Mutex::default(),
         }
     }
 
+    /// Each case gets a separate harness, where that costs little.
+    #[must_use]
+    pub fn one_each(mut self) -> Self {
+        self.own = Some(Box::new(|_| true));
+        self
+    }
+
+    /// Each of these cases gets a separate harness from `start`, where such a case changes the server.
+    #[must_use]
+    pub fn one_each_for<F>(
+        mut self,
+        which: impl Fn(&Case) -> bool + Send + Sync + 'static,
+        start: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Arc<dyn Harness>, Missing>> + Send + 'static,
+    {
+        self.own = Some(Box::new(which));
+        self.own_start = Some(Box::new(move |_| Box::pin(start())));
+        self
+    }
+
+    /// Only these cases run on this target.
+    #[must_use]
+    pub fn only(mut self, which: impl Fn(&Case) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Box::new(which));
+        self
+    }
+
+    /// If its server is not installed, its cases are ignored even with `LOCKWELL_REQUIRE_SERVERS=1`.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_required = false;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// With another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    pub(super) fn runs(&self, case: &Case) -> bool {
+        case.runs_with(&self.offers) && self.only.as_ref().is_none_or(|only| only(case))
+    }
+
     /// The harness for a case. The first call starts its server.
     pub(super) fn harness(&self, case: &Case, connect: &Connect) -> Started {
         let place = if case.disturbs_the_server() { &self.disturbed } else { &self.ordinary };
-        let start = || {
+        let begin = |start: &Start| {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-            runtime
-                .map_err(|error| Missing::Broken(error.to_string()))?
-                .block_on((self.start)(Arc::clone(connect)))
+            runtime.map_err(|error| Missing::Broken(error.to_string()))?.block_on(start(Arc::clone(connect)))
         };
-        place.get_or_init(start).clone()
+        match &self.own {
+            Some(own) if own(case) => begin(self.own_start.as_ref().unwrap_or(&self.start)),
+            _ => place.get_or_init(|| begin(&self.start)).clone(),
+        }
     }
 }
 
