@@ -15,15 +15,12 @@ mod packages;
 mod peers;
 mod play;
 mod ran;
-mod repeat;
 mod semver;
-mod series;
 mod servers;
 mod shell;
 mod sizes;
-mod suite;
 mod table;
-mod watch;
+mod test;
 
 use std::process::ExitCode;
 
@@ -44,7 +41,7 @@ enum Command {
     ///
     /// Missing servers, and the tools for other lock clients, are installed with apt where that is possible. Tests that miss a
     /// server are ignored. With the environment variable `LOCKWELL_REQUIRE_SERVERS=1` they fail.
-    Test(suite::Options),
+    Test(test::Options),
     /// Check licences and sources of all dependencies by deny.toml. If cargo-deny and cargo-audit are installed, run them as well.
     Deny,
     /// Count the dependencies of each feature and write them into the documentation. Fails if the feature of one backend
@@ -83,7 +80,7 @@ struct HandedOn {
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Compare(HandedOn { args }) => compare::run(args),
-        Command::Test(options) => suite::run(options),
+        Command::Test(options) => test::run(options),
         Command::Deny => deny::run(),
         Command::Deps(options) => deps::run(&options),
         Command::Package(options) => package::run(&options),

@@ -1,0 +1,133 @@
+//! Tests that fail, and pass when they are repeated alone.
+//!
+//! A flaky test is a bug in the code or in the test. One of them does not stop the work of others; it is named at the end
+//! of the run, and the ledger remembers it. A run with two of them fails, and so does one whose flaky test is in the ledger
+//! three times.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::shell::{Result, root};
+
+/// How many flaky tests a run may have, and how often the ledger may have the same one.
+const IN_A_RUN: usize = 1;
+const IN_THE_LEDGER: usize = 2;
+
+/// How much of what a flaky test wrote is kept.
+const TEXT: usize = 600;
+
+/// A line of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Flake {
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    /// The program and its test.
+    pub(crate) test: String,
+    /// The end of what it wrote. Cases of the suite write their seed, and how late the machine was.
+    pub(crate) text: String,
+}
+
+impl Flake {
+    pub(crate) fn new(date: String, commit: String, test: String, text: &str) -> Self {
+        let text = text.trim();
+        let from = text.char_indices().rev().nth(TEXT).map_or(0, |(at, _)| at);
+        Self { date, commit, test, text: text[from..].to_owned() }
+    }
+}
+
+/// The ledger: a JSON object in each line, so that two branches that each add one merge.
+pub(crate) fn path() -> PathBuf {
+    root().join("tests/flakes.jsonl")
+}
+
+fn read(path: &Path) -> Result<Vec<Flake>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let parsed = lines.map(|(at, line)| {
+        serde_json::from_str(line).map_err(|error| format!("{}:{}: {error}", path.display(), at + 1))
+    });
+    parsed.collect()
+}
+
+/// Adds them to the ledger, and judges the run: `Err` if it has failed by them. The remarks are for the end of the run.
+pub(crate) fn note(path: &Path, flakes: &[Flake]) -> Result<(Vec<String>, std::result::Result<(), String>)> {
+    if flakes.is_empty() {
+        return Ok((Vec::new(), Ok(())));
+    }
+    let known = read(path)?;
+    let problem = |error: io::Error| format!("{}: {error}", path.display());
+    let mut ledger: File = OpenOptions::new().create(true).append(true).open(path).map_err(problem)?;
+    for flake in flakes {
+        let line = serde_json::to_string(flake).map_err(|error| error.to_string())?;
+        writeln!(ledger, "{line}").map_err(problem)?;
+    }
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for flake in known.iter().chain(flakes) {
+        *counts.entry(&flake.test).or_default() += 1;
+    }
+    let count = |flake: &Flake| counts.get(flake.test.as_str()).copied().unwrap_or_default();
+    let remark = |flake: &Flake| {
+        let text = flake.text.replace('\n', "\n    ");
+        format!(
+            "FLAKY: {} ({} in the ledger): it failed, and passed twice alone\n    {text}",
+            flake.test,
+            count(flake)
+        )
+    };
+    let verdict = if flakes.len() > IN_A_RUN {
+        Err(format!("{} flaky tests in one run", flakes.len()))
+    } else {
+        match flakes.iter().find(|flake| count(flake) > IN_THE_LEDGER) {
+            Some(flake) => Err(format!("{} is in the ledger {} times", flake.test, count(flake))),
+            None => Ok(()),
+        }
+    };
+    Ok((flakes.iter().map(remark).collect(), verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flake(test: &str) -> Flake {
+        Flake::new(
+            "2026-01-31".into(),
+            "abc".into(),
+            test.into(),
+            &format!("{}\nthe end\n", "x".repeat(9000)),
+        )
+    }
+
+    #[test]
+    fn one_is_noted_two_fail_and_so_does_the_third_time() {
+        let path = std::env::temp_dir().join(format!("lockwell-flakes-{}.jsonl", std::process::id()));
+        drop(fs::remove_file(&path));
+        assert_eq!(note(&path, &[]).unwrap(), (Vec::new(), Ok(())));
+        let (remarks, verdict) = note(&path, &[flake("a/b c")]).unwrap();
+        assert_eq!(verdict, Ok(()));
+        assert!(
+            remarks[0].contains("a/b c (1 in the ledger)") && remarks[0].ends_with("the end"),
+            "{remarks:?}"
+        );
+        assert_eq!(note(&path, &[flake("other")]).unwrap().1, Ok(()));
+        assert_eq!(note(&path, &[flake("a/b c")]).unwrap().1, Ok(()));
+        assert!(note(&path, &[flake("a/b c")]).unwrap().1.unwrap_err().contains("3 times"));
+        assert!(note(&path, &[flake("x"), flake("y")]).unwrap().1.unwrap_err().contains("2 flaky"));
+        assert_eq!(read(&path).unwrap().len(), 6);
+        assert!(read(&path).unwrap()[0].text.len() <= TEXT + 1);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_ledger_of_the_repository_can_be_read() {
+        read(&path()).unwrap();
+    }
+}

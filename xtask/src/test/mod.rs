@@ -1,0 +1,339 @@
+//! `cargo xtask test`: all tests.
+//!
+//! Not nextest: it runs each test in a process of its own, and many of these tests share the servers of their program, as
+//! the conformance suite does. So the test programs run as they are, side by side.
+
+mod args;
+mod closing;
+mod deep;
+mod documentation;
+mod events;
+mod flakes;
+mod programs;
+mod repeat;
+mod running;
+mod schedule;
+mod series;
+
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime};
+
+use testbed::{Family, Release};
+
+use self::args::Selection;
+use self::documentation::Documentation;
+use self::events::Ended;
+use self::flakes::Flake;
+use self::programs::{Class, Program};
+use self::running::Outcome;
+use crate::busy::Busy;
+use crate::install::{allowed, ensure};
+use crate::packages::{SERVERS, TOOLS};
+use crate::shell::{Result, root, text};
+use crate::{HandedOn, ran, servers};
+
+/// How often a test that failed is repeated, alone.
+const AGAIN: usize = 2;
+/// With more failed tests than this none is repeated: it is no flake.
+const MOST_AGAIN: usize = 10;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Keep this number of processors busy while the tests run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    busy: usize,
+    /// Run the tests this many times, and count the failures. If a call is stopped, the next call at the same commit with the
+    /// same arguments continues it.
+    #[arg(long, value_name = "TIMES")]
+    repeat: Option<usize>,
+    /// With `--repeat`: start the count again.
+    #[arg(long, requires = "repeat")]
+    restart: bool,
+    /// Which servers to test with. `usual`: those that are installed, and MySQL. `newer`: only newer releases, in all setups.
+    /// `all`: both, in all setups.
+    #[arg(long, value_enum, default_value_t = Servers::Usual)]
+    servers: Servers,
+    /// Run what is too long for every run: all servers in all setups, the models with optimisation, and all tests three times
+    /// beside busy loops. A call goes on where the last one was stopped.
+    #[arg(long, conflicts_with_all = ["busy", "repeat", "servers"])]
+    deep: bool,
+    /// Install and download nothing.
+    #[arg(long)]
+    no_install: bool,
+    #[command(flatten)]
+    rest: HandedOn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Servers {
+    Usual,
+    Newer,
+    All,
+}
+
+impl Servers {
+    /// Its name for the conformance suite.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "usual",
+            Self::Newer => "newer",
+            Self::All => "all",
+        }
+    }
+
+    /// The releases to be fetched for it.
+    fn needed(self) -> impl Iterator<Item = &'static Release> {
+        let newer = Release::all().iter().filter(|release| release.is_newer());
+        newer.filter(move |release| self != Self::Usual || release.is_usual())
+    }
+}
+
+/// What a run is to do.
+struct Job {
+    programs: Vec<Program>,
+    /// The arguments of cargo for the tests of the documentation, if these are to run.
+    documentation: Option<Vec<String>>,
+    /// The arguments for each program.
+    filters: Vec<String>,
+    servers: Servers,
+    /// The backends' own tests, on newer releases.
+    releases: Vec<(Program, &'static Release)>,
+}
+
+/// How a run went.
+#[derive(Debug, Default)]
+struct Whole {
+    outcomes: Vec<Outcome>,
+    documentation: Documentation,
+}
+
+impl Whole {
+    /// The names of the tests that failed, and of programs that failed as a whole.
+    fn failures(&self) -> Vec<String> {
+        let of_programs = self.outcomes.iter().flat_map(|outcome| {
+            let tests = outcome.failed().map(|(test, _)| format!("{} {}", outcome.title, test.name));
+            tests.chain(outcome.problem.as_ref().map(|_| outcome.title.clone()))
+        });
+        let documentation = self.documentation.failed.iter().map(|name| format!("documentation {name}"));
+        let other = self.documentation.failed.is_empty() && self.documentation.problem.is_some();
+        of_programs.chain(documentation).chain(other.then(|| "documentation".to_owned())).collect()
+    }
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { busy, repeat, restart, servers, deep, no_install, rest: HandedOn { mut args } } = options;
+    let allowed = allowed(&mut args) && !no_install;
+    ensure(SERVERS.iter().chain(&TOOLS), allowed);
+    let mut remarks = if allowed { servers::fetch(servers.needed()) } else { Vec::new() };
+    if deep {
+        return deep::run();
+    }
+    let selection = Selection::new(&args, servers);
+    let job = job(selection, servers)?;
+    let _loops = Busy::start(busy)?;
+    if let Some(times) = repeat {
+        let once = || {
+            let (ran, not_run) = ran::fresh()?;
+            let whole = once(&job, &ran, &not_run)?;
+            ran::take(&ran, &not_run)?;
+            Ok(whole.failures())
+        };
+        return repeat::run(times, restart, busy, &args, once);
+    }
+    let (ran, not_run) = ran::fresh()?;
+    let whole = once(&job, &ran, &not_run)?;
+    remarks.extend(ran::take(&ran, &not_run)?);
+    finish(&job, &whole, remarks)
+}
+
+/// Builds what the run needs.
+fn job(selection: Selection, servers: Servers) -> Result<Job> {
+    let Selection { cargo, filters, names_targets, documentation_only } = selection;
+    let mut programs = if documentation_only { Vec::new() } else { programs::build(&cargo)? };
+    let mut releases = Vec::new();
+    if servers != Servers::Usual && filters.is_empty() && !names_targets {
+        for release in servers.needed().filter(|release| release.version().is_ok()) {
+            let title = match release.family() {
+                Family::Redis => "backend-redis/redis",
+                Family::ZooKeeper => "backend-zk/zk",
+                _ => continue,
+            };
+            releases.extend(
+                programs.iter().find(|program| program.title == title).map(|it| (it.clone(), release)),
+            );
+        }
+    }
+    if servers == Servers::Newer && !names_targets {
+        programs.retain(|program| program.title == "lockwell/conformance");
+    }
+    if !names_targets {
+        programs.retain(|program| program.plan().class != Class::Deep || servers == Servers::All);
+    }
+    let with_documentation = documentation_only || (!names_targets && servers != Servers::Newer);
+    let documentation = with_documentation.then_some(cargo);
+    Ok(Job { programs, documentation, filters, servers, releases })
+}
+
+/// Runs everything once.
+fn once(job: &Job, ran: &std::path::Path, not_run: &std::path::Path) -> Result<Whole> {
+    enum Part<'a> {
+        Documentation(&'a [String]),
+        Program(&'a Program, Option<&'static Release>),
+    }
+    let began = Instant::now();
+    let whole = Mutex::new(Whole::default());
+    // Cargo itself runs while the others have only begun to start their servers.
+    let documentation = job.documentation.iter().map(|cargo| (Class::Computing, Part::Documentation(cargo)));
+    let programs = job.programs.iter().map(|it| (it.plan().class, Part::Program(it, None)));
+    let releases =
+        job.releases.iter().map(|(it, release)| (Class::Waiting, Part::Program(it, Some(*release))));
+    let done = schedule::side_by_side(documentation.chain(programs).chain(releases), |part| -> Result<()> {
+        let note = |outcome: Result<Outcome>| {
+            let outcome = outcome?;
+            println!("{:6.0} s: {}", began.elapsed().as_secs_f64(), outcome.line());
+            whole.lock().map_err(|_| "a panic".to_owned())?.outcomes.push(outcome);
+            Ok(())
+        };
+        match part {
+            Part::Documentation(cargo) => {
+                let documentation = documentation::run(cargo, &job.filters)?;
+                println!("{:6.0} s: {}", began.elapsed().as_secs_f64(), documentation.line());
+                whole.lock().map_err(|_| "a panic".to_owned())?.documentation = documentation;
+                Ok(())
+            }
+            Part::Program(program, release) => {
+                let threads = program
+                    .plan()
+                    .threads
+                    .filter(|_| !job.filters.iter().any(|it| it.starts_with("--test-threads")));
+                let threads = threads.map(|threads| format!("--test-threads={threads}"));
+                let args: Vec<_> = threads.into_iter().chain(job.filters.iter().cloned()).collect();
+                let change = |command: &mut Command| {
+                    command.env("LOCKWELL_SERVERS", job.servers.name());
+                    command.env("LOCKWELL_REPORT", ran).env("LOCKWELL_NOT_RUN", not_run);
+                    if let Some(release) = release {
+                        command.env("LOCKWELL_RELEASES", release.name());
+                    }
+                };
+                note(running::run(program, &args, change, |test| {
+                    if let Ended::Failed(text) = &test.ended {
+                        println!("{} {}: {}", program.title, test.name, closing::failed("now", text));
+                    }
+                }))
+            }
+        }
+    });
+    done.into_iter().collect::<Result<Vec<()>>>()?;
+    whole.into_inner().map_err(|_| "a panic".to_owned())
+}
+
+/// Repeats what has failed, and prints the closing lines.
+fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode> {
+    let mut failed: Vec<String> = Vec::new();
+    let mut flakes = Vec::new();
+    let tests: Vec<_> = whole
+        .outcomes
+        .iter()
+        .flat_map(|outcome| outcome.failed().map(move |(test, text)| (outcome, test, text)))
+        .collect();
+    let may_repeat = tests.len() <= MOST_AGAIN;
+    for (outcome, test, text) in tests {
+        let name = format!("{} {}", outcome.title, test.name);
+        let program = job.programs.iter().find(|program| program.title == outcome.title);
+        match program.filter(|_| may_repeat) {
+            Some(program) if passes_alone(program, &test.name, job.servers)? => {
+                flakes.push(Flake::new(now(), commit()?, name, text));
+            }
+            _ => failed.push(closing::failed(&name, text)),
+        }
+    }
+    for outcome in &whole.outcomes {
+        failed.extend(outcome.problem.as_ref().map(|problem| {
+            let log = std::fs::read_to_string(&outcome.log).unwrap_or_default();
+            closing::failed(&outcome.title, &format!("{log}\n{problem}"))
+        }));
+    }
+    let Documentation { passed, ignored, problem, failed: untrue, .. } = &whole.documentation;
+    failed.extend(problem.as_ref().map(|problem| closing::failed("documentation", problem)));
+    let (flaky, verdict) = flakes::note(&flakes::path(), &flakes)?;
+    failed.extend(verdict.err().map(|why| format!("failed: {why}")));
+    println!("\nthe slowest tests:");
+    closing::slowest(&whole.outcomes).iter().for_each(|line| println!("{line}"));
+    println!();
+    remarks.extend(flaky);
+    let failures = failed.len();
+    for remark in remarks.iter().chain(&failed) {
+        println!("{remark}");
+    }
+    let count =
+        |is: &dyn Fn(&Ended) -> bool| whole.outcomes.iter().map(|outcome| outcome.count(is)).sum::<usize>();
+    let passed = passed + flakes.len() + count(&|ended| *ended == Ended::Passed);
+    let failed = count(&|ended| matches!(ended, Ended::Failed(_))) - flakes.len() + untrue.len();
+    let skipped = ignored + count(&|ended| *ended == Ended::Ignored);
+    println!("{}", closing::counts(passed, failed, skipped));
+    Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether a test that has failed passes each time, alone.
+fn passes_alone(program: &Program, test: &str, servers: Servers) -> Result<bool> {
+    let args = ["--exact", test, "--test-threads=1"].map(str::to_owned);
+    for time in 1..=AGAIN {
+        println!("alone, {time} of {AGAIN}: {} {test}", program.title);
+        let change = |command: &mut Command| {
+            command.env("LOCKWELL_SERVERS", servers.name());
+        };
+        let again = running::run(program, &args, change, |_| ())?;
+        if again.count(|ended| *ended == Ended::Passed) != 1 || again.problem.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+fn commit() -> Result<String> {
+    let commit = text(Command::new("git").current_dir(root()).args(["rev-parse", "--short", "HEAD"]))?;
+    Ok(commit.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_every_run_needs_is_fetched() {
+        let needed = |servers: Servers| servers.needed().map(Release::name).collect::<Vec<_>>();
+        assert_eq!(needed(Servers::Usual), ["mysql9"]);
+        assert!(needed(Servers::All).contains(&"mariadb11"));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_handed_on() {
+        #[derive(Debug, Parser)]
+        struct Program {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parsed = |line: &str| Program::try_parse_from(words(line)).map(|program| program.options);
+        let options =
+            parsed("test --no-install --busy 4 --repeat=10 --restart --test x -- --busy redis::").unwrap();
+        assert_eq!((options.busy, options.repeat, options.restart), (4, Some(10), true));
+        assert!(options.no_install);
+        assert_eq!(options.rest.args, words("--test x -- --busy redis::"));
+        let options = parsed("test -p lockwell-core --no-install").unwrap();
+        assert_eq!((options.busy, options.repeat, options.restart), (0, None, false));
+        assert_eq!(options.rest.args, words("-p lockwell-core --no-install"));
+        assert!(parsed("test --restart").is_err());
+        assert!(parsed("test --busy x").is_err());
+    }
+}

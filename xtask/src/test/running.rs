@@ -1,0 +1,144 @@
+//! One test program: runs it, and tells how its tests ended.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::events::{Ended, Events, Test};
+use super::programs::{Program, command};
+use crate::shell::{Result, root};
+
+/// A program that runs for longer hangs, and is ended.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// The exit code of a program whose tests have failed. Any other one has another reason.
+const FAILED: i32 = 101;
+
+/// How a program went.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) title: String,
+    pub(crate) tests: Vec<Test>,
+    pub(crate) took: Duration,
+    /// Why the program as a whole has failed, apart from its tests.
+    pub(crate) problem: Option<String>,
+    /// What it wrote besides.
+    pub(crate) log: PathBuf,
+}
+
+impl Outcome {
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (&Test, &str)> {
+        self.tests.iter().filter_map(|test| match &test.ended {
+            Ended::Failed(text) => Some((test, text.as_str())),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn count(&self, is: impl Fn(&Ended) -> bool) -> usize {
+        self.tests.iter().filter(|test| is(&test.ended)).count()
+    }
+
+    /// One line about it.
+    pub(crate) fn line(&self) -> String {
+        let seconds = self.took.as_secs_f64();
+        let passed = self.count(|ended| *ended == Ended::Passed);
+        let ignored = self.count(|ended| *ended == Ended::Ignored);
+        let failed = self.failed().count();
+        let problem = self.problem.as_ref().map_or_else(String::new, |problem| format!("; {problem}"));
+        let title = &self.title;
+        format!("{seconds:7.1} s  {title:26} {passed:5} passed, {failed} failed, {ignored} ignored{problem}")
+    }
+}
+
+/// Runs a program with these arguments. `change` sets what else its environment has, and `tell` hears of each test that ends.
+pub(crate) fn run(
+    program: &Program,
+    args: &[String],
+    change: impl FnOnce(&mut Command),
+    mut tell: impl FnMut(&Test),
+) -> Result<Outcome> {
+    let problem = |error: std::io::Error| format!("{}: {error}", program.title);
+    let log = root().join("target/xtask/logs").join(program.title.replace('/', "-")).with_extension("log");
+    std::fs::create_dir_all(log.parent().unwrap_or(root())).map_err(problem)?;
+    let mut command = command(program);
+    let times = log.with_extension("times");
+    command.args(args).stdout(Stdio::piped()).stderr(File::create(&log).map_err(problem)?);
+    command.env("LOCKWELL_TIMES", &times);
+    change(&mut command);
+    let began = Instant::now();
+    let mut child = command.spawn().map_err(problem)?;
+    let output = child.stdout.take().expect("it is piped");
+    let watched = Watched::new(child);
+    let mut events = Events::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.map_err(problem)?;
+        let known = events.tests.len();
+        events.read(&String::from_utf8_lossy(&line), Instant::now());
+        events.tests[known..].iter().for_each(&mut tell);
+    }
+    let (status, timed_out) = watched.end().map_err(problem)?;
+    // Programs that write their own times do not report when a test begins.
+    events.time(&std::fs::read_to_string(times).unwrap_or_default());
+    let has_failed = events.count(|ended| matches!(ended, Ended::Failed(_))) > 0;
+    let problem = if timed_out {
+        Some(format!("no end after {LIMIT:?}, while these ran: {}", events.running().join(", ")))
+    } else if status.success() || (has_failed && events.complete && status.code() == Some(FAILED)) {
+        None
+    } else {
+        let running = events.running().into_iter().map(|name| format!("{name} ran"));
+        Some(
+            [status.to_string()]
+                .into_iter()
+                .chain(running)
+                .chain(events.other)
+                .collect::<Vec<_>>()
+                .join("\n    "),
+        )
+    };
+    Ok(Outcome { title: program.title.clone(), tests: events.tests, took: began.elapsed(), problem, log })
+}
+
+/// A process that is killed when it runs for too long.
+struct Watched {
+    child: Arc<Mutex<Child>>,
+    done: std::sync::mpsc::Sender<()>,
+    watch: thread::JoinHandle<bool>,
+}
+
+impl Watched {
+    fn new(child: Child) -> Self {
+        let child = Arc::new(Mutex::new(child));
+        let (done, is_done) = channel();
+        let watch = thread::spawn({
+            let child = Arc::clone(&child);
+            move || {
+                let timed_out = is_done.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+                if timed_out {
+                    // One that has ended meanwhile cannot be killed.
+                    drop(child.lock().unwrap_or_else(PoisonError::into_inner).kill());
+                }
+                timed_out
+            }
+        });
+        Self { child, done, watch }
+    }
+
+    /// Waits for its end. The flag: it was killed.
+    fn end(self) -> std::io::Result<(std::process::ExitStatus, bool)> {
+        let status = loop {
+            // Not a wait that holds the mutex: a program that closes its output and then hangs is to be killed, too.
+            let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
+            match ended {
+                Some(status) => break status,
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        drop(self.done);
+        Ok((status, self.watch.join().unwrap_or(false)))
+    }
+}
