@@ -14,7 +14,7 @@ use crate::servers::{backend, client, keys, on_disk, redlock_url, soon, tell, un
 async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
-    let guard = locks.lock("a").ttl(Duration::from_millis(2400)).await.expect("a free lock");
+    let guard = locks.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
     for node in &nodes {
         until("the node has it", || keys(node) == ["lockwell:a"]).await;
         let before = tell(node, &["GET", "lockwell:a"]);
@@ -35,7 +35,7 @@ async fn a_renewal_sets_the_lock_again_where_it_was_lost() {
 async fn a_readers_lock_is_set_again_beside_those_of_others() {
     let Some(nodes) = nodes(3, &on_disk()).await else { return };
     let locks = client(&redlock_url(&nodes)).await;
-    let ttl = Duration::from_millis(2400);
+    let ttl = Duration::from_secs(6);
     let writer = locks.write("a").ttl(ttl).await.expect("a free lock");
     let guards =
         [writer.downgrade().await.expect("held"), locks.read("a").ttl(ttl).await.expect("readers meet")];
@@ -61,7 +61,7 @@ async fn a_node_that_answers_last_gets_the_lock_again_too() {
     let proxy = Proxy::start(nodes[0].addr()).await.expect("a proxy");
     proxy.delay(Duration::from_millis(10));
     let locks = client(&url_of(&[proxy.addr(), nodes[1].addr(), nodes[2].addr()])).await;
-    let guard = locks.lock("a").ttl(Duration::from_millis(2400)).await.expect("a free lock");
+    let guard = locks.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
     until("the node has it", || keys(&nodes[0]) == ["lockwell:a"]).await;
     tell(&nodes[0], &["FLUSHALL"]);
     until("the node has it again", || keys(&nodes[0]) == ["lockwell:a"]).await;

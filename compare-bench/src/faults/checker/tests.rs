@@ -73,14 +73,14 @@ fn legal(seed: u64, locks: u32, count: usize) -> History {
 }
 
 #[test]
-fn a_million_operations_are_checked_in_seconds() {
+fn a_million_operations_are_checked_in_little_time() {
     let history = legal(1, 6, 1_000_000);
     let start = Instant::now();
     let findings = check(&history, &rules());
     let took = start.elapsed();
     assert!(findings.is_clean(), "{findings:?}");
-    // A build without optimisation, on a busy machine.
-    assert!(took.as_secs() < 30, "it took {took:?}");
+    // A build without optimisation, on a busy machine. A search for each operation would take hours.
+    assert!(took.as_secs() < 180, "it took {took:?}");
     eprintln!("{} operations in {took:?}", history.operations());
 }
 
