@@ -72,19 +72,16 @@ impl MySqlLock {
     /// has by default. A server that was started with `sysdate-is-now` is refused as misconfigured.
     ///
     /// Options: `table`, `create`, `timeout`, `purge_after` as for all databases; `sslmode` (`disabled`, `preferred`,
-    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`. `returning` of earlier versions is
-    /// allowed and changes nothing.
+    /// `required`, `verify_ca`, `verify_identity`) with `sslca`, `sslcert` and `sslkey`.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &[&["returning", "sslmode"], &address::FILES[..]].concat())?;
+        let options = Options::read(url, &[&["sslmode"], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table);
         let record = Arc::new(Record { backend: "mysql", verify: sql.verify.clone() });
-        // An option of earlier versions, without any effect.
-        url.parsed::<bool>("returning", "true or false")?;
         let (contended, push, hot) = (Contended::default(), Arc::default(), Hot::new());
         Self::open(MySql { connect, contended, push, hot, sql }, options, record).await
     }

@@ -1,14 +1,15 @@
-//! The options that change how a database is asked.
+//! The option that changes how a database is asked.
 
 use std::time::Duration;
 
 use crate::servers::{Kind, client, url};
 
 /// Free, held, new and contended locks; alone and in batches; by two clients.
-async fn everyday_use(kind: Kind, table: &str, option: &str) {
-    let Some(url) = url(kind, table).await else { return };
-    let url = format!("{url}&{option}");
-    let (one, two) = (client(kind, &url).await, client(kind, &url).await);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_behind_a_pooler_that_carries_nothing_over() {
+    let Some(url) = url(Kind::Postgres, "pooled").await else { return };
+    let url = format!("{url}&pooled=true");
+    let (one, two) = (client(Kind::Postgres, &url).await, client(Kind::Postgres, &url).await);
     let mut last = None;
     for _ in 0..20 {
         for locks in [&one, &two] {
@@ -63,14 +64,4 @@ async fn everyday_use(kind: Kind, table: &str, option: &str) {
     for task in tasks {
         task.await.expect("no task fails");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_without_returning() {
-    everyday_use(Kind::MariaDb, "reading", "returning=false").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_behind_a_pooler_that_carries_nothing_over() {
-    everyday_use(Kind::Postgres, "pooled", "pooled=true").await;
 }
