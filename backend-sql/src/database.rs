@@ -55,14 +55,11 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
     /// Checks that the tables exist and can be used.
     fn check(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Creates the tables where they are missing, and adds the columns that tables of an earlier version lack.
+    /// Creates the tables where they are missing.
     fn create(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<()>> + Send;
 
     /// The statements that create the tables, for an administrator.
     fn ddl(&self) -> String;
-
-    /// The statements that bring tables of an earlier version up to date, for an administrator.
-    fn ddl_of_upgrade(&self) -> String;
 
     /// A number that changes with every change of the database, where it is cheaper to read than the queue.
     fn version(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Option<i64>>> + Send;

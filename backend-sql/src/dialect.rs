@@ -171,8 +171,7 @@ pub(crate) fn block(claim: &Claim) -> i64 {
 /// A holder in the tables: token, label, mode, the time left of its lease, and the time since the grant, in microseconds.
 pub(crate) type HolderRow = (i64, String, i64, i64, i64);
 
-/// How many wait, and how long the first of them has waited. `None`: nobody waits, or somebody entered by an earlier
-/// version, which does not say when.
+/// How many wait, and how long the first of them has waited. `None`: nobody waits.
 pub(crate) type WaitersRow = (i64, Option<i64>);
 
 pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersRow) -> LockStatus {

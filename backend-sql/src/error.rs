@@ -123,7 +123,8 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         ),
         "42703" | "42S22" => (
             ErrorKind::Misconfigured,
-            "the lock tables are of an older form: let them be brought up to date, or see schema_upgrade()",
+            "the lock tables are not of the form that this version needs: drop them if nothing else uses them, or name \
+             others by the option `table`; `lockwell schema` prints the statements that create them",
         ),
         "25006" => (ErrorKind::Misconfigured, READ_ONLY),
         "0A000" => {

@@ -66,8 +66,8 @@ impl<D: Dialect> SqlLock<D> {
                 match self.check(true).await {
                     Err(second) if second.kind() == ErrorKind::Refused => Err(Error::new(
                         ErrorKind::Misconfigured,
-                        "the lock tables are missing or of an older form, and this user may not change that; let an \
-                         administrator run the statements of schema() or schema_upgrade()",
+                        "the lock tables are missing or not of the form that this version needs, and this user may \
+                         not create them; let an administrator run the statements that `lockwell schema` prints",
                     )
                     .with_source(format!("{error:#}; and then: {second:#}"))),
                     other => other,
@@ -96,14 +96,7 @@ impl<D: Dialect> SqlLock<D> {
         self.0.dialect.ddl()
     }
 
-    /// The statements that bring tables of an earlier version up to date, for an administrator. Processes of that
-    /// version may go on using them meanwhile and afterwards.
-    pub fn schema_upgrade(&self) -> String {
-        self.0.dialect.ddl_of_upgrade()
-    }
-
-    /// Creates the tables where they are missing, and brings those of an earlier version up to date. Connecting does it,
-    /// too, unless the option `create=false` is set.
+    /// Creates the tables where they are missing. Connecting does it, too, unless the option `create=false` is set.
     ///
     /// # Cancel safety
     /// The statements may be executed even if this future is dropped.

@@ -148,24 +148,11 @@ impl Database for MySql {
         for statement in self.sql.tables() {
             sqlx::query(statement.get()).execute(&mut conn.inner).await?;
         }
-        for statement in self.sql.upgrade() {
-            match sqlx::query(statement.get()).execute(&mut conn.inner).await {
-                // The column is there already.
-                Err(sqlx::Error::Database(error)) if number(&*error) == 1060 => {}
-                other => {
-                    other?;
-                }
-            }
-        }
         Ok(())
     }
 
     fn ddl(&self) -> String {
         Sql::script(self.sql.tables())
-    }
-
-    fn ddl_of_upgrade(&self) -> String {
-        Sql::script(self.sql.tables()) + &Sql::script(self.sql.upgrade())
     }
 
     async fn version(&self, _: &mut Conn) -> sqlx::Result<Option<i64>> {

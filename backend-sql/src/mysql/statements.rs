@@ -22,18 +22,13 @@ statements! {
     join join_overdue may_join_one insert_members make lock are_members dead lock_members lock_dead delete_members shrink
     stale_groups mine downgrade downgraded due_waiters;
     renew: HeldSql<Statement>, unlocked: HeldSql<Statement>, verify: HeldSql,
-    locks: Sql, members: Sql, waiters: Sql, clients: Sql, add_mode: Sql, add_members: Sql, add_waited: Sql, check: Sql
+    locks: Sql, members: Sql, waiters: Sql, clients: Sql, check: Sql
 }
 
 impl Statements {
     /// What makes the tables.
     pub(super) fn tables(&self) -> [&Sql; 4] {
         [&self.locks, &self.members, &self.waiters, &self.clients]
-    }
-
-    /// What tables of an earlier version lack.
-    pub(super) fn upgrade(&self) -> [&Sql; 3] {
-        [&self.add_mode, &self.add_members, &self.add_waited]
     }
 }
 

@@ -1,4 +1,4 @@
--- The tables on MySQL and MariaDB, and what those of earlier versions lack. Times are microseconds since 1970.
+-- The tables on MySQL and MariaDB. Times are microseconds since 1970.
 
 -- name: locks
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -54,17 +54,8 @@ CREATE TABLE IF NOT EXISTS {clients} (
     last_sign BIGINT NOT NULL
 ) ENGINE = InnoDB
 
--- name: add_mode
--- Earlier versions have a queue of their own, in another table. They see the same columns before and after.
-ALTER TABLE {locks} ADD COLUMN mode BIGINT NOT NULL DEFAULT 0
-
--- name: add_members
-ALTER TABLE {locks} ADD COLUMN members BIGINT NOT NULL DEFAULT 0
-
--- name: add_waited
-ALTER TABLE {locks} ADD COLUMN waited BIGINT NOT NULL DEFAULT 0
-
 -- name: check
+-- Fails where a table or a column is missing.
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0;
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0;
 SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign

@@ -127,8 +127,8 @@ async fn run_with_lock_timeout(sql: &Sql, conn: &mut PgConnection) -> sqlx::Resu
     match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
             Err(misconfigured(format!(
-                "the tables are missing or of an older form, and somebody, a backup for one, kept them in use for \
-                 {SCHEMA_LOCK_TIMEOUT} when they were to be brought up to date: connect again, or see schema_upgrade()"
+                "somebody kept the lock tables locked for {SCHEMA_LOCK_TIMEOUT} when they were to be checked or created: \
+                 connect again"
             )))
         }
         done => done.map(drop),
@@ -233,11 +233,11 @@ impl Database for Postgres {
     }
 
     async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        for statement in self.sql.tables().into_iter().chain([&self.sql.upgrade]) {
+        for statement in self.sql.tables() {
             match run_with_lock_timeout(statement, conn).await {
                 // Two processes create the same table at once: one of them gets an error of the catalogue.
                 Err(sqlx::Error::Database(error))
-                    if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710" | "42701")) => {}
+                    if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710")) => {}
                 other => {
                     other?;
                 }
@@ -248,10 +248,6 @@ impl Database for Postgres {
 
     fn ddl(&self) -> String {
         self.sql.ddl()
-    }
-
-    fn ddl_of_upgrade(&self) -> String {
-        self.ddl() + &Sql::script([&self.sql.upgrade])
     }
 
     async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {

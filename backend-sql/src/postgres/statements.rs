@@ -26,7 +26,7 @@ statements! {
     take take_new take_many take_placed claim enter poll_waiters release hand_over hand_on hand_over_many leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters purge_clients
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
-    locks members waiters clients upgrade check_locks check_members check_waiters check_clients forgets;
+    locks members waiters clients check_locks check_members check_waiters check_clients forgets;
     renew: HeldSql, verify: HeldSql
 }
 
@@ -41,7 +41,7 @@ impl Statements {
         Sql::script(self.tables())
     }
 
-    /// What fails where a table is missing or of an older form.
+    /// What fails where a table or a column is missing.
     pub(super) fn checks(&self) -> [&Sql; 4] {
         [&self.check_locks, &self.check_members, &self.check_waiters, &self.check_clients]
     }

@@ -361,8 +361,7 @@ WHERE expires_at > clock_timestamp() ORDER BY token
 
 -- name: count_waiters
 -- How many, and how long the first has waited.
-SELECT count(*), CASE WHEN count(*) = count(q.entered_at)
-    THEN (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint END
+SELECT count(*), (extract(epoch from clock_timestamp() - min(q.entered_at)) * 1000000)::bigint
 FROM {live_waiters} WHERE q.name = $1
 
 -- name: force

@@ -1,4 +1,4 @@
--- The tables on PostgreSQL, and what those of earlier versions lack.
+-- The tables on PostgreSQL.
 
 -- name: locks
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -38,7 +38,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {waiters} (
     mode bigint NOT NULL,
     tokens bigint NOT NULL,
     lease bigint,
-    entered_at timestamptz DEFAULT clock_timestamp(),
+    entered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (name, ticket)
 );
 -- A sequence that is UNLOGGED, as that of such a table is since version 15, cannot be used on a promoted replica.
@@ -54,15 +54,6 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {clients} (
     alive_until timestamptz NOT NULL,
     sign bigint NOT NULL
 ) WITH (fillfactor = 50)
-
--- name: upgrade
--- Earlier versions have a queue of their own, in other tables. They see the same columns before and after.
-ALTER TABLE {locks} ADD COLUMN IF NOT EXISTS mode bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS members bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS waited boolean NOT NULL DEFAULT false;
--- Of those who wait already, it is unknown when they came.
-ALTER TABLE {waiters} ADD COLUMN IF NOT EXISTS entered_at timestamptz,
-    ALTER COLUMN entered_at SET DEFAULT clock_timestamp()
 
 -- name: check_locks
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0

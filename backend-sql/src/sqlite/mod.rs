@@ -201,23 +201,11 @@ impl Database for Sqlite {
         for statement in self.sql.tables() {
             sqlx::query(statement.get()).execute(&mut *conn).await?;
         }
-        for statement in self.sql.upgrade() {
-            match sqlx::query(statement.get()).execute(&mut *conn).await {
-                Err(sqlx::Error::Database(error)) if error.message().contains("duplicate column") => {}
-                other => {
-                    other?;
-                }
-            }
-        }
         Ok(())
     }
 
     fn ddl(&self) -> String {
         Sql::script(self.sql.tables())
-    }
-
-    fn ddl_of_upgrade(&self) -> String {
-        Sql::script(self.sql.tables()) + &Sql::script(self.sql.upgrade())
     }
 
     async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {

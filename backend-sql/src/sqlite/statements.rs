@@ -17,8 +17,7 @@ statements! {
     each Sql:
     lock_state next turns holders count_waiters names held force force_members portion
     join insert_member member delete_member reap shrink stale_groups downgrade downgraded due_waiters
-    locks queue queue_index tickets members add_mode add_members add_queue_mode add_entered_at
-    check_locks check_queue check_members;
+    locks queue queue_index tickets members check_locks check_queue check_members;
     take: Synced, renew: HeldSql<Synced>, release: Written, enqueue: Written, keep_place: Written,
     forget_place: Written, leave: Written, purge: Written, purge_queue: Written, verify: HeldSql
 }
@@ -29,12 +28,7 @@ impl Statements {
         [&self.locks, &self.queue, &self.queue_index, &self.tickets, &self.members]
     }
 
-    /// What tables of an earlier version lack.
-    pub(super) fn upgrade(&self) -> [&Sql; 4] {
-        [&self.add_mode, &self.add_members, &self.add_queue_mode, &self.add_entered_at]
-    }
-
-    /// What fails where a table is missing or of an older form.
+    /// What fails where a table or a column is missing.
     pub(super) fn checks(&self) -> [&Sql; 3] {
         [&self.check_locks, &self.check_queue, &self.check_members]
     }

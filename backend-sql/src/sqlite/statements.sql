@@ -88,7 +88,7 @@ WHERE name = ?1 AND expires_at > {now} ORDER BY token
 
 -- name: count_waiters
 -- The number of waiters, and how long the first of them has waited.
-SELECT count(*), CASE WHEN count(*) = count(q.entered_at) THEN {now} - min(q.entered_at) END
+SELECT count(*), {now} - min(q.entered_at)
     FROM {queue} AS q WHERE q.name = ?1 AND q.alive_until > {now}
     AND q.owner IS NOT (SELECT owner FROM {locks} WHERE name = ?1)
 

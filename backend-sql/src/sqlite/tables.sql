@@ -1,4 +1,4 @@
--- The tables, and what tables of earlier versions lack, beside the table of members.
+-- The tables on SQLite.
 
 -- name: locks
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -20,8 +20,8 @@ CREATE TABLE IF NOT EXISTS {queue} (
     client BLOB NOT NULL,
     alive_until INTEGER NOT NULL,
     label TEXT NOT NULL,
-    mode INTEGER NOT NULL DEFAULT 0,
-    entered_at INTEGER
+    mode INTEGER NOT NULL,
+    entered_at INTEGER NOT NULL
 )
 
 -- name: queue_index
@@ -44,21 +44,8 @@ CREATE TABLE IF NOT EXISTS {members} (
     PRIMARY KEY (name, owner)
 ) WITHOUT ROWID
 
--- name: add_mode
-ALTER TABLE {locks} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0
-
--- name: add_members
-ALTER TABLE {locks} ADD COLUMN members INTEGER NOT NULL DEFAULT 0
-
--- name: add_queue_mode
-ALTER TABLE {queue} ADD COLUMN mode INTEGER NOT NULL DEFAULT 0
-
--- name: add_entered_at
--- Earlier versions do not name it.
-ALTER TABLE {queue} ADD COLUMN entered_at INTEGER
-
 -- name: check_locks
--- Fails where the table is missing or of an older form.
+-- Fails where the table or a column is missing.
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members FROM {locks} LIMIT 0
 
 -- name: check_queue
