@@ -44,11 +44,10 @@ DELETE FROM {members} WHERE name = ?1 AND owner = ?2
 DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}
 
 -- name: shrink
--- ?2 members have left. The last one frees the lock, unless an earlier version of lockwell, which knows no groups, has released
--- it by force and granted it to another owner.
+-- ?2 members have left. The last one frees the lock.
 UPDATE {locks} SET members = members - ?2,
     mode = CASE WHEN members > ?2 THEN mode ELSE 0 END,
-    expires_at = CASE WHEN members > ?2 OR owner <> {group} THEN expires_at END
+    expires_at = CASE WHEN members > ?2 THEN expires_at END
 WHERE name = ?1
 
 -- name: stale_groups
