@@ -51,9 +51,9 @@ impl Keys {
         LockKeys { lock, queue, waiters, token: self.token(slot), slot }
     }
 
-    /// Those who wait for a lock of this slot. The key says `seats`, as it does in every earlier version.
+    /// Those who wait for a lock of this slot.
     pub(crate) fn waiters(&self, slot: u16, name: &LockName) -> String {
-        self.beside(slot, "seats", name)
+        self.beside(slot, "waiters", name)
     }
 
     /// The token counter of this slot.

@@ -14,7 +14,7 @@ use crate::servers::{client, keys, on_disk, redis, redis_with, tell, until};
 
 const LOCK: &str = "lockwell:a";
 const QUEUE: &str = "lockwell:\u{1f}queue\u{1f}a";
-const WAITERS: &str = "lockwell:\u{1f}seats\u{1f}a";
+const WAITERS: &str = "lockwell:\u{1f}waiters\u{1f}a";
 
 /// How long a provisional lease lasts.
 const PROVISIONAL: Duration = Duration::from_secs(3);
@@ -288,7 +288,7 @@ async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
     queued(&locks, "b", 1).await;
     let queue = tell(&server, &["ZRANGE", "lockwell:\u{1f}queue\u{1f}b", "0", "-1"]);
     let owner = parts(&queue)[0];
-    let waiter = tell(&server, &["HGET", "lockwell:\u{1f}seats\u{1f}b", owner]);
+    let waiter = tell(&server, &["HGET", "lockwell:\u{1f}waiters\u{1f}b", owner]);
     let waiter = waiter.lines().nth(1).expect("a waiter");
     let words: Vec<_> = waiter.splitn(3, ':').collect();
     let ticket = words[2].rsplit(':').next().expect("a ticket");

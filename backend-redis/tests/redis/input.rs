@@ -37,7 +37,7 @@ const ODD_NAMES: [&str; 29] = [
     "\u{200d}",
     "token",
     "queue",
-    "seats",
+    "waiters",
     "-1",
 ];
 
@@ -195,7 +195,7 @@ async fn odd_values_are_locks_of_another_program() {
 #[tokio::test]
 async fn odd_places_in_a_queue_keep_nobody_out() {
     let Some(server) = redis().await else { return };
-    let (queue, waiters) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}seats\u{1f}a");
+    let (queue, waiters) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}waiters\u{1f}a");
     let locks = client(&server.url()).await;
     for text in [
         "",

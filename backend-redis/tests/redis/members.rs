@@ -117,7 +117,7 @@ fn nobody_waits(server: &Redis) {
     let script = "local t = redis.call('TIME') \
                   redis.call('ZADD', KEYS[1], t[1] + 1 .. '000000', 'nobody') \
                   redis.call('HSET', KEYS[2], 'nobody', t[1] + 4 .. '000000:-1:lockwell:nowhere:1')";
-    let (queue, waiters) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}seats\u{1f}a");
+    let (queue, waiters) = ("lockwell:\u{1f}queue\u{1f}a", "lockwell:\u{1f}waiters\u{1f}a");
     tell(server, &["EVAL", &format!("{script} return 1"), "2", queue, waiters]);
 }
 
