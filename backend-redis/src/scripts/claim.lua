@@ -44,9 +44,8 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
     redis.call('PEXPIRE', lock, ttl)
     return {1, string.match(value, '^%x+:(%d+):')}
   end
-  -- '' if an earlier version has granted it from the queue.
   local mine = group and redis.call('HGET', details, owner)
-  if mine and mine ~= '' then
+  if mine then
     set_lease(members, owner, ttl * 1000)
     span(lock, members, details)
     return {1, string.match(mine, '^%d+')}
@@ -57,17 +56,16 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
   else
     drop_lapsed(queue, waiters)
   end
-  local first, first_waiter
-  if not mine then first, first_waiter = first_of(queue, waiters) end
+  local first, first_waiter = first_of(queue, waiters)
   local others_first = first and first ~= owner
   if others_first then
     local other = clash(mode, first_waiter.mode)
     if other then return other end
   end
-  local room = not value or (group == mode and (mine or has_room(members, mode)))
+  local room = not value or (group == mode and has_room(members, mode))
   if room and not others_first then
     local token = take_tokens(KEYS[1], tonumber(tokens))
-    if first or mine then leave(queue, waiters, owner) end
+    if first then leave(queue, waiters, owner) end
     local record = token .. ':' .. stamp .. ':0:' .. label
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. record, 'NX', 'PX', ttl)

@@ -44,9 +44,7 @@ local found = redis.call('ZRANGE', members, 0, -1, 'WITHSCORES')
 for i = 1, #found, 2 do
   local left = tonumber(found[i + 1]) - now
   local detail = redis.call('HGET', details, found[i])
-  if left > 0 and detail == '' then
-    answer[2] = answer[2] + 1
-  elseif left > 0 and detail then
+  if left > 0 and detail then
     answer[#answer + 1] = found[i] .. ':' .. detail
     answer[#answer + 1] = math.ceil(left / 1000)
   end

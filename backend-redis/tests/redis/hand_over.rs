@@ -9,7 +9,7 @@ use lockcore::{LockGuard, Locks};
 use testbed::{Direction, Proxy, Redis};
 use tokio::task::JoinHandle;
 
-use crate::asking::{calls, life, parts, queued};
+use crate::asking::{calls, life, queued};
 use crate::servers::{client, keys, on_disk, redis, redis_with, tell, until};
 
 const LOCK: &str = "lockwell:a";
@@ -257,51 +257,36 @@ async fn strict_clients_have_the_lock_when_its_whole_lease_is_confirmed() {
     }
 }
 
-/// As the version before wrote it: a waiter without what a release needs to grant.
+/// Its lease with the delay must begin with a request, so a release frees the lock for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_of_the_version_before_is_woken_and_not_granted_to() {
+async fn a_waiter_with_a_lock_delay_is_notified_and_asks() {
+    let Some(server) = redis().await else { return };
+    let (one, two) = (client(&server.url()).await, client(&server.url()).await);
+    let holder = one.lock("a").await.expect("a free lock");
+    let delayed = two.lock("a").ttl(TTL).lock_delay(Duration::from_secs(1)).wait(TTL * 6);
+    let waiting = tokio::spawn(delayed.into_future());
+    queued(&one, "a", 1).await;
+    assert_eq!(tell(&server, &["HLEN", WAITERS]), ":1\r\n", "a place, and nothing of a grant");
+    tell(&server, &["CONFIG", "RESETSTAT"]);
+    holder.release().await.expect("held");
+    let guard = turn(waiting).await;
+    assert_eq!(calls(&server, "publish"), 1);
+    assert!(life(&server, LOCK) > 9_000, "the whole lease from the start");
+    guard.release().await.expect("held");
+}
+
+/// A server can evict the queue without the key beside it: who waits gets a place again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_survives_the_loss_of_its_queue() {
     let Some(server) = redis().await else { return };
     let locks = client(&server.url()).await;
     let holder = locks.lock("a").await.expect("a free lock");
-    let (owner, channel) = ("0123456789abcdef0123456789abcdef", "lockwell:\u{1f}wake\u{1f}old");
-    let mut subscribed = BufReader::new(TcpStream::connect(server.addr()).expect("it listens"));
-    subscribed.get_mut().write_all(format!("SUBSCRIBE {channel}\r\n").as_bytes()).expect("sent");
-    subscribed.get_mut().set_read_timeout(Some(TTL)).expect("set");
-    let mut heard = String::new();
-    while !heard.ends_with(":1\r\n") {
-        subscribed.read_line(&mut heard).expect("subscribed");
-    }
-    let time = tell(&server, &["TIME"]);
-    let seconds: u64 = parts(&time)[0].parse().expect("a number");
-    tell(&server, &["ZADD", QUEUE, &format!("{seconds}000000"), owner]);
-    tell(&server, &["HSET", WAITERS, owner, &format!("{}000000:0:{channel}:17", seconds + 4)]);
+    let waiting = wait(&locks, TTL, 1).await;
+    tell(&server, &["DEL", QUEUE]);
+    until("a place", || tell(&server, &["ZCARD", QUEUE]) == ":1\r\n").await;
     holder.release().await.expect("held");
-    assert_eq!(tell(&server, &["EXISTS", LOCK]), ":0\r\n", "it is free, for the waiter to take");
-    heard.clear();
-    for _ in 0..7 {
-        subscribed.read_line(&mut heard).expect("a message");
-    }
-    assert!(heard.ends_with("$2\r\n17\r\n"), "{heard:?}");
-    // The other way round: what we write is a waiter to the version before.
-    let holder = locks.lock("b").await.expect("a free lock");
-    let waiting = tokio::spawn(locks.lock("b").wait(TTL).into_future());
-    queued(&locks, "b", 1).await;
-    let queue = tell(&server, &["ZRANGE", "lockwell:\u{1f}queue\u{1f}b", "0", "-1"]);
-    let owner = parts(&queue)[0];
-    let waiter = tell(&server, &["HGET", "lockwell:\u{1f}waiters\u{1f}b", owner]);
-    let waiter = waiter.lines().nth(1).expect("a waiter");
-    let words: Vec<_> = waiter.splitn(3, ':').collect();
-    let ticket = words[2].rsplit(':').next().expect("a ticket");
-    assert!(owner.len() == 32 && words[1] == "0" && ticket.parse::<u64>().is_ok(), "{waiter:?}");
-    let channel = words[2].strip_suffix(&format!(":{ticket}")).expect("a channel");
-    // Its release frees the lock, and wakes.
-    tell(&server, &["DEL", "lockwell:b"]);
-    assert_eq!(tell(&server, &["PUBLISH", channel, ticket]), ":1\r\n");
-    let start = Instant::now();
     turn(waiting).await.release().await.expect("held");
-    // Two seconds, and the look of the next one, every 1.3 s.
-    assert!(start.elapsed() < Duration::from_millis(4500), "{:?}", start.elapsed());
-    drop(holder);
+    until("nothing is left", || keys(&server).is_empty()).await;
 }
 
 /// Watches every command that the server carries out.

@@ -2,8 +2,8 @@
 --
 -- Meanwhile the value of the lock's key is GROUP .. MODE, and it expires with the longest lease, so that other programs see
 -- a lock that is held. `members` is a sorted set of owners by the end of their leases, in microseconds; `details` is a hash from owner to
--- TOKEN:SINCE:ROUND:LABEL, or '' for a member that an earlier version has granted from the queue. The lock's key decides:
--- without it, or with another value, the other two are left over from a group that has ended.
+-- TOKEN:SINCE:ROUND:LABEL. The lock's key decides: without it, or with another value, the other two are left over from a group
+-- that has ended.
 local GROUP = '\31group:'
 
 -- The mode of the group that this value of the lock's key stands for.

@@ -2,8 +2,8 @@
 --   OWNER    UNTIL:MODE:CLIENT:TICKET: how long the place is kept without a heartbeat, how the lock is to be held, which
 --            waiter of which client to notify
 --   +OWNER   gTOKENS:LEASE:SIGN:LABEL, if a release may grant the lock to it: how many tokens it wants, the length of a
---            provisional lease in milliseconds, the number of its last heartbeat. Claims of Redlock and
---            of an earlier version have none: they are notified, and ask
+--            provisional lease in milliseconds, the number of its last heartbeat. Claims of Redlock, and claims with a
+--            lock delay, have none: they are notified, and ask
 --   =        =ENDS:CLIENT, the last exclusive grant to a waiter, until it is released: the end of its provisional lease, and
 --            its client. There is none where nobody else waits
 -- ARGV 4 is how long a place is kept, in microseconds.
@@ -31,7 +31,8 @@ end
 -- Takes or keeps a place, and says whether it is the first: 1 or 0. `waiter` is MODE:CLIENT:TICKET.
 local function keep_place(queue, waiters, owner, waiter, form)
   local tail = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-  -- Fields that an earlier version, which does not know them, has left behind.
+  -- Without the queue its places are gone, too: a server can evict one of the two keys alone, and a field that is left would
+  -- keep its owner from getting a place again.
   if not tail then redis.call('DEL', waiters) end
   local value = string.format('%.0f', now + keep) .. ':' .. waiter
   local new
