@@ -1,4 +1,4 @@
-//! A rolling deployment: the command of an earlier commit and the present one on the same servers exclude each other, whoever
+//! A rolling deployment: the command of the last release and the present one on the same servers exclude each other, whoever
 //! holds and whoever waits.
 #![cfg(all(unix, any(feature = "redis", feature = "postgres", feature = "mysql")))]
 
@@ -16,9 +16,6 @@ use testbed::{Durability, Options};
 #[cfg(feature = "redis")]
 use testbed::{Redis, RedisSentinel};
 
-#[cfg(feature = "redis")]
-use crate::earlier::REDIS;
-use crate::earlier::Version;
 use crate::support::{Running, Site, block_on, finish, wait_until};
 
 /// Reads a number from a file, thinks, and writes the next number back. Readers see no change while they read.
@@ -35,12 +32,13 @@ const SOON: Duration = Duration::from_secs(8);
 /// How long a holder that died keeps others out.
 const TTL: Duration = Duration::from_secs(2);
 
+/// The command as it is now.
+const PRESENT: &str = env!("CARGO_BIN_EXE_lockwell");
+
 /// The two versions of the command.
 struct Versions<'a> {
     both: [&'a Path; 2],
     url: &'a str,
-    /// Whether they queue together. If not, each sees its own waiters alone, and those of the other come in when they look.
-    queue_together: bool,
 }
 
 impl Versions<'_> {
@@ -95,8 +93,7 @@ impl Versions<'_> {
                 finish(&mut refused).complains(75, "held");
                 let args = ["run", "--wait", "1m", "a", "--", "sh", "-c", "echo > came"];
                 let waiting = Running::start(&mut self.call(waiter, &site, &args));
-                let sees_it = if self.queue_together { vec![holder, waiter] } else { vec![waiter] };
-                for version in sees_it {
+                for version in [holder, waiter] {
                     wait_until("a waiter", || {
                         let status = finish(&mut self.call(version, &site, &["status", "--json", "a"]));
                         let status: serde_json::Value = serde_json::from_str(&status.out).expect(&status.err);
@@ -122,40 +119,37 @@ impl Versions<'_> {
 }
 
 /// Both versions on these servers.
-fn roll(earlier: &'static Version, url: &str, queue_together: bool) {
-    let Some(earlier) = earlier.program() else { return };
-    let versions =
-        Versions { both: [earlier, Path::new(env!("CARGO_BIN_EXE_lockwell"))], url, queue_together };
+fn roll(earlier: &Path, url: &str) {
+    let versions = Versions { both: [earlier, Path::new(PRESENT)], url };
     versions.exclude_each_other();
     versions.wait_for_each_other();
 }
 
-fn installed(found: Result<(), testbed::Error>) -> bool {
-    let Err(error) = found else { return true };
-    earlier::not_run(&error.to_string());
-    false
+/// The earlier program, where this server can be started.
+fn earlier_on(found: Result<(), testbed::Error>) -> Option<&'static Path> {
+    let earlier = earlier::program()?;
+    found.map_err(|error| earlier::not_run(&error.to_string())).ok().map(|()| earlier)
 }
 
 /// The earlier version makes the tables, or the present one does.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn roll_tables(version: &'static Version, server: &str) {
-    let Some(earlier) = version.program() else { return };
-    for (first, table) in [(earlier, "old"), (Path::new(env!("CARGO_BIN_EXE_lockwell")), "new")] {
+fn roll_tables(earlier: &Path, server: &str) {
+    for (first, table) in [(earlier, "old"), (Path::new(PRESENT), "new")] {
         let url = format!("{server}?table={table}");
         let made = Command::new(first).args(["run", "a", "--", "true"]).env("LOCKWELL_URL", &url).status();
         assert!(made.unwrap().success());
-        roll(version, &url, false);
+        roll(earlier, &url);
     }
 }
 
 #[cfg(feature = "postgres")]
 #[test]
 fn postgres() {
-    if installed(testbed::Postgres::installed()) {
+    if let Some(earlier) = earlier_on(testbed::Postgres::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
             let server = testbed::Postgres::start_with(&options).await.unwrap();
-            roll_tables(&earlier::POSTGRES, &server.url());
+            roll_tables(earlier, &server.url());
         });
     }
 }
@@ -163,11 +157,11 @@ fn postgres() {
 #[cfg(feature = "mysql")]
 #[test]
 fn mariadb() {
-    if installed(testbed::MariaDb::installed()) {
+    if let Some(earlier) = earlier_on(testbed::MariaDb::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
             let server = testbed::MariaDb::start_with(&options).await.unwrap();
-            roll_tables(&earlier::MYSQL, &server.url());
+            roll_tables(earlier, &server.url());
         });
     }
 }
@@ -175,10 +169,10 @@ fn mariadb() {
 #[cfg(feature = "redis")]
 #[test]
 fn one_server() {
-    if installed(Redis::installed()) {
+    if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let server = Redis::start_with(&Options::new().durability(Durability::OsCache)).await.unwrap();
-            roll(&REDIS, &server.url(), true);
+            roll(earlier, &server.url());
         });
     }
 }
@@ -186,7 +180,7 @@ fn one_server() {
 #[cfg(feature = "redis")]
 #[test]
 fn redlock() {
-    if installed(Redis::installed()) {
+    if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let mut nodes = Vec::new();
             for _ in 0..3 {
@@ -194,7 +188,7 @@ fn redlock() {
                 nodes.push(Redis::start().await.unwrap());
             }
             let addresses: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-            roll(&REDIS, &format!("redlock://{}", addresses.join(",")), true);
+            roll(earlier, &format!("redlock://{}", addresses.join(",")));
         });
     }
 }
@@ -202,11 +196,11 @@ fn redlock() {
 #[cfg(feature = "redis")]
 #[test]
 fn sentinel() {
-    if installed(Redis::installed()) {
+    if let Some(earlier) = earlier_on(Redis::installed()) {
         block_on(async {
             let options = Options::new().durability(Durability::OsCache);
             let group = RedisSentinel::start_with(&options).await.unwrap();
-            roll(&REDIS, &group.url(), true);
+            roll(earlier, &group.url());
         });
     }
 }
