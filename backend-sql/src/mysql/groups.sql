@@ -89,10 +89,10 @@ DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
     ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
 
 -- name: shrink
--- So many have left. The last one leaves the lock free. Assignments are made from left to right: the count comes last.
--- $1 name, $2 how many.
+-- So many have left. The last one leaves the lock free, unless an owner holds it: rows of members that somebody has
+-- restored must not free it. Assignments are made from left to right: the count comes last. $1 name, $2 how many.
 UPDATE {locks} SET mode = IF(members > $2, mode, 0),
-    expires_at = IF(members > $2, expires_at, NULL), members = members - $2 WHERE name = $1
+    expires_at = IF(members > $2 OR owner <> {group}, expires_at, NULL), members = members - $2 WHERE name = $1
 
 -- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - $1

@@ -91,10 +91,11 @@ SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name W
 ON CONFLICT DO NOTHING
 
 -- part: shrunk
--- Subtracts the members that have left from the count. The last one leaves the lock free.
+-- Subtracts the members that have left from the count. The last one leaves the lock free, unless an owner holds it: rows
+-- of members that somebody has restored must not free it.
 shrunk AS (
     UPDATE {locks} l SET members = l.members - g.many, mode = CASE WHEN l.members > g.many THEN l.mode ELSE 0 END,
-        expires_at = CASE WHEN l.members > g.many THEN l.expires_at END
+        expires_at = CASE WHEN l.members > g.many OR l.owner <> {group} THEN l.expires_at END
     FROM (SELECT name, count(*) AS many FROM gone GROUP BY name) g WHERE l.name = g.name
     RETURNING l.name, coalesce({next}, CASE WHEN l.waited THEN {unseen} END) AS next
 )

@@ -44,10 +44,11 @@ DELETE FROM {members} WHERE name = ?1 AND owner = ?2
 DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}
 
 -- name: shrink
--- ?2 members have left. The last one frees the lock.
+-- ?2 members have left. The last one frees the lock, unless an owner holds it: rows of members that somebody has restored
+-- must not free it.
 UPDATE {locks} SET members = members - ?2,
     mode = CASE WHEN members > ?2 THEN mode ELSE 0 END,
-    expires_at = CASE WHEN members > ?2 THEN expires_at END
+    expires_at = CASE WHEN members > ?2 OR owner <> {group} THEN expires_at END
 WHERE name = ?1
 
 -- name: stale_groups
