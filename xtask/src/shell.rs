@@ -7,7 +7,10 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// The cargo that runs us.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Our own tests run with it.
+    cargo.env_remove("RUSTC_BOOTSTRAP");
+    cargo
 }
 
 /// A command line as one would type it.

@@ -14,6 +14,8 @@ pub(super) async fn build(workspace: &Path, library: &str) -> Result<Program, St
     command.args(["build", "--release", "--locked", "--message-format=json", "--manifest-path"]);
     command.arg(workspace.join("Cargo.toml"));
     command.arg(format!("--package=peer-{library}"));
+    // `cargo xtask test` sets it for the reports of tests.
+    command.env_remove("RUSTC_BOOTSTRAP");
     let text = output(&mut command).await?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
