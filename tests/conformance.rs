@@ -44,12 +44,12 @@ fn main() -> ExitCode {
     let targets = targets::all();
     let schemes: BTreeSet<&str> = targets.iter().flat_map(|target| target.schemes).copied().collect();
     let releases: BTreeMap<_, _> =
-        targets.iter().filter_map(|it| Some((it.target.name().to_owned(), it.release?))).collect();
+        targets.iter().filter_map(|it| Some((it.inner.name().to_owned(), it.release?))).collect();
     let mut suite = suite.check("an_owner_that_is_logged_is_found", canary::bites);
     if targets::are_all_backends() {
         suite = suite.check("no_backend_is_forgotten", move || forgotten(&schemes));
     }
-    let conclusion = suite.targets(targets.into_iter().map(|target| target.target)).run();
+    let conclusion = suite.targets(targets.into_iter().map(|target| target.inner)).run();
     if let Err(problem) = report::write(conclusion.records(), &releases) {
         println!("no report: {problem}");
         return ExitCode::FAILURE;

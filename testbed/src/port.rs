@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     env,
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     hash::{BuildHasher, RandomState},
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -31,8 +31,8 @@ pub(crate) fn free() -> io::Result<SocketAddr> {
             if given.contains_key(&port) || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
                 continue;
             }
-            if let Some(claim) = claim(port) {
-                given.insert(port, claim);
+            if let Ok(file) = claim(port) {
+                given.insert(port, file);
                 return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
             }
         }
@@ -46,12 +46,12 @@ pub(crate) fn free() -> io::Result<SocketAddr> {
     }
 }
 
-/// Claims a port among all processes; `None` if another one has it. Where no such file can be made, nobody is asked.
-fn claim(port: u16) -> Option<Option<File>> {
+/// Claims a port among all processes; an error if another one has it. Where no such file can be made, nobody is asked.
+fn claim(port: u16) -> Result<Option<File>, TryLockError> {
     let folder = env::temp_dir().join("lockwell-ports");
     let open = || fs::create_dir_all(&folder).and_then(|()| File::create(folder.join(port.to_string())));
-    let Ok(file) = open() else { return Some(None) };
-    file.try_lock().is_ok().then_some(Some(file))
+    let Ok(file) = open() else { return Ok(None) };
+    file.try_lock().map(|()| Some(file))
 }
 
 fn lowest_source_port() -> u16 {
@@ -71,6 +71,6 @@ mod tests {
         assert_eq!(ports.len(), 50);
         let port = *ports.iter().next().expect("some");
         // Another opening of the file stands for another process.
-        assert!(claim(port).is_none(), "it is locked");
+        assert!(claim(port).is_err(), "it is locked");
     }
 }

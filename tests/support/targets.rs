@@ -20,7 +20,7 @@ const POLICY: [&str; 7] = ["local", "running", "reentrancy", "leading", "limits"
 
 /// One backend that the suite runs on.
 pub(crate) struct Target {
-    pub(crate) target: lockwell::conformance::Target,
+    pub(crate) inner: lockwell::conformance::Target,
     /// The schemes that this target covers.
     pub(crate) schemes: &'static [&'static str],
     /// What runs there, if it is a server.
@@ -37,14 +37,14 @@ impl Target {
     where
         F: Future<Output = Started> + Send + 'static,
     {
-        Self { target: lockwell::conformance::Target::new(name, offers, start), schemes, release: None }
+        Self { inner: lockwell::conformance::Target::new(name, offers, start), schemes, release: None }
     }
 
     fn change(
         mut self,
         change: impl FnOnce(lockwell::conformance::Target) -> lockwell::conformance::Target,
     ) -> Self {
-        self.target = change(self.target);
+        self.inner = change(self.inner);
         self
     }
 }
@@ -111,9 +111,9 @@ pub(crate) fn all() -> Vec<Target> {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
     targets.extend(Release::all().iter().flat_map(|release| on(release, choice)));
     if choice == Choice::Usual {
-        targets.retain(|it| USUAL.contains(&it.target.name()));
+        targets.retain(|it| USUAL.contains(&it.inner.name()));
         let few =
-            |it: Target| if WITH_POLICY.contains(&it.target.name()) { it } else { it.change(without_policy) };
+            |it: Target| if WITH_POLICY.contains(&it.inner.name()) { it } else { it.change(without_policy) };
         targets = targets.into_iter().map(few).collect();
     }
     targets

@@ -259,7 +259,9 @@ fn finish(job: &Job, whole: &Whole, mut remarks: Vec<String>) -> Result<ExitCode
     let (flaky, verdict) = flakes::note(&flakes::path(), &flakes)?;
     failed.extend(verdict.err().map(|why| format!("failed: {why}")));
     println!("\nthe slowest tests:");
-    closing::slowest(&whole.outcomes).iter().for_each(|line| println!("{line}"));
+    for line in closing::slowest(&whole.outcomes) {
+        println!("{line}");
+    }
     println!();
     remarks.extend(flaky);
     let failures = failed.len();

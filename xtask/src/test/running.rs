@@ -14,7 +14,7 @@ use super::programs::{Program, command};
 use crate::shell::{Result, root};
 
 /// A program that runs for longer hangs, and is ended.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_mins(40);
 
 /// The exit code of a program whose tests have failed. Any other one has another reason.
 const FAILED: i32 = 101;

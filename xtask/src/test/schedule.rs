@@ -39,7 +39,9 @@ pub(crate) fn side_by_side<J: Send, T: Send>(
             finish(job);
         }
     });
-    alone.into_iter().for_each(|(_, job)| finish(job));
+    for (_, job) in alone {
+        finish(job);
+    }
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
