@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Clock;
+
 /// Pauses that double from try to try, up to a maximum, with jitter, so that clients that collided do not collide
 /// again.
 #[derive(Clone, Debug)]
@@ -23,12 +25,20 @@ impl Backoff {
         pause
     }
 
-    /// Sleeps for the next pause.
+    /// Sleeps for the next pause, by the timers of the runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: a pause that was cancelled counts as one.
     pub async fn pause(&mut self) {
         tokio::time::sleep(self.next_pause()).await;
+    }
+
+    /// Sleeps for the next pause, by this clock.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a pause that was cancelled counts as one.
+    pub async fn pause_by(&mut self, clock: &Clock) {
+        clock.sleep(self.next_pause()).await;
     }
 }
 

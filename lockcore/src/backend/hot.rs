@@ -18,6 +18,7 @@ const ENTRIES: usize = 512;
 /// the two to send first. A wrong prediction costs one more request. A name is remembered for ten seconds.
 #[derive(Debug)]
 pub struct Hot {
+    /// Not a [`Clock`](crate::Clock): what is remembered for too long or too short costs a request and nothing else.
     start: Instant,
     hash: RandomState,
     /// When each was noted, in milliseconds from the start; 0 for never.

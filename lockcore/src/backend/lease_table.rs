@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::system::lock;
-use crate::{Moment, OwnerId};
+use crate::{Clock, Moment, OwnerId};
 
 /// The claims of a client with the ends of their leases, and a value for each claim.
 ///
@@ -16,6 +16,7 @@ use crate::{Moment, OwnerId};
 /// client gets such claims from [`expired`](Self::expired) and releases them.
 pub struct LeaseTable<T> {
     rows: Mutex<Rows<T>>,
+    clock: Clock,
     /// A lease ends earlier than the time for which `expired` sleeps.
     changed: Notify,
 }
@@ -38,8 +39,13 @@ struct Row<T> {
 impl<T> LeaseTable<T> {
     /// An empty table.
     pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty table whose leases use this clock.
+    pub fn with_clock(clock: Clock) -> Self {
         let rows = Rows { by_owner: HashMap::new(), wakes: Moment::NEVER, closed: false };
-        Self { rows: Mutex::new(rows), changed: Notify::new() }
+        Self { rows: Mutex::new(rows), clock, changed: Notify::new() }
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows<T>> {
@@ -101,7 +107,7 @@ impl<T> LeaseTable<T> {
                 if rows.closed {
                     return None;
                 }
-                let (now, mut wakes) = (Moment::now(), Moment::NEVER);
+                let (now, mut wakes) = (self.clock.now(), Moment::NEVER);
                 for (owner, row) in &mut rows.by_owner {
                     match row.until.filter(|_| !row.ended) {
                         Some(until) if until <= now => {
@@ -116,7 +122,7 @@ impl<T> LeaseTable<T> {
                 wakes
             };
             tokio::select! {
-                () = wakes.sleep() => (),
+                () = self.clock.sleep_until(wakes) => (),
                 () = self.changed.notified() => (),
             }
         }
@@ -152,6 +158,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::TestClock;
+    use crate::system::poll_once;
 
     const SOON: Duration = Duration::from_millis(30);
 
@@ -194,5 +202,19 @@ mod tests {
         assert!(table.find(owner).is_none());
         table.close();
         assert!(table.expired().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn leases_end_by_the_clock_of_the_table() {
+        let test = TestClock::new();
+        let table = LeaseTable::with_clock(test.clock());
+        let owner = OwnerId::random();
+        table.insert(owner, Arc::new(()));
+        let hour = Duration::from_hours(1);
+        assert!(table.extend(owner, test.clock().now().after(hour)));
+        let mut expired = Box::pin(table.expired());
+        assert!(poll_once(&mut expired).await.is_pending());
+        test.advance(hour);
+        assert_eq!(expired.await.unwrap().0, owner);
     }
 }

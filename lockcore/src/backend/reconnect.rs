@@ -31,6 +31,7 @@ pub enum Failure {
 pub struct Reconnect<C> {
     connections: PerRuntime<Slot<C>>,
     silence: Duration,
+    clock: Clock,
 }
 
 /// A connection, and the number of connections before it.
@@ -53,7 +54,13 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
     /// A connection is replaced when a request on it has had no answer for `silence`. If the caller has less time than
     /// that, an eighth of `silence` is enough.
     pub fn new(silence: Duration) -> Self {
-        Self { connections: PerRuntime::new(), silence }
+        Self::with_clock(silence, Clock::system())
+    }
+
+    /// The same with the clock that the times of its requests come from. A real server and its network need the system
+    /// clock; another one is for a server in this process.
+    pub fn with_clock(silence: Duration, clock: Clock) -> Self {
+        Self { connections: PerRuntime::new(), silence, clock }
     }
 
     /// Repeats the request until it has an answer or the time is over; then it returns the last failure.
@@ -76,7 +83,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
     {
         let slot: Arc<Slot<C>> = self.connections.get(|| Slot(Mutex::new((0, None))))?;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
-        let clock = Clock::system();
+        let clock = &self.clock;
         let mut again = false;
         loop {
             let mut sent = None;
@@ -99,11 +106,11 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 // The futures of some clients are so large that a few of them, one in another, fill a thread's stack.
                 Box::pin(request(connection, again)).await
             };
-            let began = Moment::now();
+            let began = clock.now();
             let end = until.min(began.after(self.silence));
             let outcome = clock.timeout_at(end, attempt).await;
             // A caller with little time must not cost the others the connection that they share.
-            let waited = Moment::now().since(began) >= self.silence / SHORT;
+            let waited = clock.now().since(began) >= self.silence / SHORT;
             let (error, is_broken) = match outcome {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(Failure::Refused(error))) => return Err(error),
@@ -120,7 +127,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnect<C> {
                 }
             }
             let pause = backoff.next_pause();
-            if until.remaining() <= pause {
+            if until.since(clock.now()) <= pause {
                 return Err(error);
             }
             clock.sleep(pause).await;

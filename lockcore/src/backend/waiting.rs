@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::KEEP_EVERY;
-use crate::{Claim, Clock, Error, ErrorKind, Grant, Moment, Result};
+use crate::{Claim, Error, ErrorKind, Grant, Result};
 
 /// The answer to a request for a lock.
 #[derive(Debug)]
@@ -91,7 +91,8 @@ pub async fn wait_for_turn<Q: Queue>(
     claim: &Claim,
     mut place: Option<Q::Place>,
 ) -> Result<Option<Grant>> {
-    let mut kept = Moment::now();
+    let clock = claim.clock();
+    let mut kept = clock.now();
     let mut unavailable: Option<Error> = None;
     loop {
         // With a place, asking queues.
@@ -109,13 +110,13 @@ pub async fn wait_for_turn<Q: Queue>(
             }
             Ok(Answer::Refused { recheck }) => recheck,
             Ok(Answer::Undecided { pause }) => {
-                if Clock::system().timeout(pause, claim.wait_over()).await.is_some() {
+                if clock.timeout(pause, claim.wait_over()).await.is_some() {
                     return Ok(None);
                 }
                 continue;
             }
             Ok(Answer::Unavailable { error, pause }) => {
-                if Clock::system().timeout(pause, claim.wait_over()).await.is_some() {
+                if clock.timeout(pause, claim.wait_over()).await.is_some() {
                     return Err(error);
                 }
                 unavailable = Some(error);
@@ -142,7 +143,7 @@ pub async fn wait_for_turn<Q: Queue>(
                 return Ok(None);
             }
             place = Some(enter(queue, claim).await?);
-            kept = Moment::now();
+            kept = clock.now();
             continue;
         };
         tokio::select! {
@@ -156,10 +157,10 @@ pub async fn wait_for_turn<Q: Queue>(
                     return Ok(Some(grant));
                 }
             }
-            () = Clock::system().sleep_for(pause) => (),
+            () = clock.sleep(pause) => (),
         }
-        if kept.after(KEEP_EVERY).has_passed() {
-            let asked = Moment::now();
+        if clock.has_passed(kept.after(KEEP_EVERY)) {
+            let asked = clock.now();
             if !claim.within_wait(queue.keep(claim, waiting)).await? {
                 // We were away for longer than a place is kept, and start again at the end.
                 if claim.is_wait_over() {

@@ -17,9 +17,7 @@ use std::time::Duration;
 use crate::lease::HeldLock;
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
-use crate::{
-    Capabilities, Clock, DistributedLock, Error, ErrorKind, LockName, Moment, Operation, Result, Stats,
-};
+use crate::{Capabilities, Clock, DistributedLock, Error, ErrorKind, LockName, Operation, Result, Stats};
 
 pub(crate) use armed::Armed;
 use caller_release::CallerRelease;
@@ -96,13 +94,13 @@ impl Background {
 
     /// Waits for the releases under way, then ends the connections; all within this time.
     pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
-        let began = Moment::now();
+        let began = self.clock.now();
         self.closed.store(true, Ordering::Release);
         self.leases.close();
         // The last quarter of the time is for the connections.
         let left = self.releases.drain(began.after(limit / 4 * 3)).await;
         self.releases.close();
-        let ended = Clock::system().timeout_at(began.after(limit), self.backend.close()).await;
+        let ended = self.clock.timeout_at(began.after(limit), self.backend.close()).await;
         self.telemetry.close();
         let text = match (left, ended) {
             (0, Some(())) => return Ok(()),

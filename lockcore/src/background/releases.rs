@@ -17,7 +17,7 @@ use crate::backend::Backoff;
 use crate::lease::PassOn;
 use crate::system::{OwnRuntime, lock};
 use crate::telemetry::Telemetry;
-use crate::{Claim, DistributedLock, Error, ErrorKind, Moment, Released, Result};
+use crate::{Claim, Clock, DistributedLock, Error, ErrorKind, Moment, Released, Result};
 
 /// A release on a caller's runtime that has not begun after this time is taken over by the keeper.
 const BEGUN: Duration = Duration::from_millis(100);
@@ -46,6 +46,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Releases {
     pub(super) backend: Arc<dyn DistributedLock>,
+    clock: Clock,
     telemetry: Arc<Telemetry>,
     keeper: OwnRuntime,
     list: Mutex<List>,
@@ -87,6 +88,7 @@ impl Releases {
     ) -> Arc<Self> {
         Arc::new(Self {
             backend: Arc::clone(backend),
+            clock: backend.clock(),
             telemetry: Arc::clone(telemetry),
             keeper: keeper.clone(),
             list: Mutex::default(),
@@ -99,12 +101,12 @@ impl Releases {
         loop {
             let ended = self.ended.notified();
             let left = lock(&self.list).under_way.values().filter(|entry| !entry.denied).count();
-            if left == 0 || until.has_passed() {
+            if left == 0 || self.clock.has_passed(until) {
                 return left;
             }
             tokio::select! {
                 () = ended => (),
-                () = until.sleep() => (),
+                () = self.clock.sleep_until(until) => (),
             }
         }
     }
@@ -120,7 +122,7 @@ impl Releases {
             let mut list = lock(&self.list);
             list.last += 1;
             let id = list.last;
-            let since = Moment::now();
+            let since = self.clock.now();
             let claim = claim.clone();
             let entry = Entry { claim, outcome, then, since, begun, taken: false, denied: false };
             list.under_way.insert(id, entry);
@@ -148,14 +150,14 @@ impl Releases {
     /// Takes over releases that make no progress, for as long as the list is not empty.
     async fn watch(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(BEGUN).await;
+            self.clock.sleep(BEGUN).await;
             let late: Vec<_> = {
                 let mut list = lock(&self.list);
                 if list.under_way.values().all(|entry| entry.taken) {
                     list.watched = false;
                     return;
                 }
-                let now = Moment::now();
+                let now = self.clock.now();
                 let is_late = |entry: &Entry| {
                     let limit = if entry.begun { DONE } else { BEGUN };
                     !entry.taken && now.since(entry.since) >= limit
@@ -205,10 +207,10 @@ impl Releases {
     /// later. After the ttl and a margin the lease has ended by itself, unless the network has kept a request
     /// for longer than that; such a lease is never renewed.
     async fn finish(self: &Arc<Self>, id: u64, claim: &Claim, outcome: Outcome) {
-        let end = Moment::now().after(claim.ttl() + MARGIN);
+        let end = self.clock.now().after(claim.ttl() + MARGIN);
         let mut backoff = Backoff::new(Duration::from_millis(20), longest_pause(claim));
         let mut denials = 0;
-        while !end.has_passed() && self.is_wanted(id) {
+        while !self.clock.has_passed(end) && self.is_wanted(id) {
             match self.ask_once(claim).await {
                 Ok(Released::Released | Released::InDoubt) => return self.watch_for_copies(claim),
                 Ok(Released::NotHeld) if outcome == Outcome::Answered => return self.watch_for_copies(claim),
@@ -220,9 +222,9 @@ impl Releases {
                 }
                 Err(error) => self.failed(claim, &error),
             }
-            backoff.pause().await;
+            backoff.pause_by(&self.clock).await;
         }
-        if denials == 0 && end.has_passed() {
+        if denials == 0 && self.clock.has_passed(end) {
             tracing::warn!(lock = %claim.name(), "the release is not repeated any more; what the claim holds ends with its lease");
         }
     }
@@ -233,15 +235,16 @@ impl Releases {
     }
 
     pub(super) fn begun(&self, id: u64) {
-        self.change(id, |entry| (entry.begun, entry.since) = (true, Moment::now()));
+        let now = self.clock.now();
+        self.change(id, |entry| (entry.begun, entry.since) = (true, now));
     }
 
     async fn ask_once(&self, claim: &Claim) -> Result<Released> {
         let asked = AssertUnwindSafe(self.backend.release(claim)).catch_unwind();
-        match tokio::time::timeout(CALL, asked).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::new(ErrorKind::Internal, "the backend has panicked")),
-            Err(_) => Err(Error::new(ErrorKind::Unreachable, "no answer in time")),
+        match self.clock.timeout(CALL, asked).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(Error::new(ErrorKind::Internal, "the backend has panicked")),
+            None => Err(Error::new(ErrorKind::Unreachable, "no answer in time")),
         }
     }
 
@@ -266,7 +269,7 @@ impl Releases {
         drop(self.keeper.spawn(async move {
             let mut backoff = Backoff::new(Duration::from_millis(250), longest_pause(&claim));
             loop {
-                backoff.pause().await;
+                backoff.pause_by(&releases.clock).await;
                 if claim.clock().has_passed(until) || lock(&releases.list).closed {
                     break;
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{check_outside, wait};
 use crate::system::OwnRuntime;
 use crate::{
-    Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
+    Clock, Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
 };
 
 /// A held lock. Dropping it releases the lock in the background, like [`crate::LockGuard`].
@@ -68,7 +68,8 @@ impl LockGuard {
 
     /// Waits until the lock is lost, at most for this time: `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Result<Option<Loss>> {
-        let lost = async { tokio::time::timeout(limit, self.held.lost()).await.ok() };
+        // By the machine's clock: a thread that waits here cannot move the clock of a test.
+        let lost = async { Clock::system().timeout(limit, self.held.lost()).await };
         wait(&self.runtime, lost)
     }
 

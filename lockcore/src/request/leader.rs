@@ -93,7 +93,7 @@ impl Checked {
                 return Err(error);
             }
             tracing::info!(lock = %self.name, error = format!("{error:#}"), "the campaign is repeated");
-            backoff.pause().await;
+            backoff.pause_by(&self.background.clock).await;
         }
     }
 }

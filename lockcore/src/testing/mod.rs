@@ -18,8 +18,8 @@ use crate::{
 
 /// A lock server in memory, for tests of applications. On demand it fails, is slow, or takes locks away.
 ///
-/// Leases, waits and renewals use a clock that stands still until the test [moves](Self::advance) it. So a test needs
-/// no real server and no sleeps to check what the application does when it cannot get a lock, or loses one.
+/// Leases, waits, renewals, repeated releases and the limit of `close` use a clock that stands still until the test
+/// [moves](Self::advance) it. So a test needs no real server and no sleeps to check what the application does when it cannot get a lock, or loses one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockcore::Result<()> {

@@ -15,7 +15,7 @@ use super::flight::{Entry, Flight};
 use super::queues::{Part, Queues};
 use super::{Batcher, Inner, Reply, Service, no_answer};
 use crate::system::lock;
-use crate::{Clock, Error, ErrorKind, Moment, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other callers,
 /// whose futures may exist without being polled.
@@ -44,7 +44,7 @@ enum State {
 impl<S: Service> Call<S> {
     pub(super) fn new(batcher: &Batcher<S>, key: S::Key, request: S::Request, limit: Duration) -> Self {
         let inner = Arc::clone(&batcher.0);
-        let entry = Entry::new(key, request, Moment::now().after(limit));
+        let entry = Entry::new(key, request, inner.clock.now(), limit);
         let is_in = lock(&inner.queues).push(&entry, inner.bounds.waiting);
         Self {
             inner,
@@ -112,13 +112,18 @@ impl<S: Service> Call<S> {
         self.has_yielded = true;
     }
 
+    /// The time left until its deadline.
+    fn left(&self) -> Duration {
+        self.entry.deadline.since(self.inner.clock.now())
+    }
+
     /// Waits for the deadline, or for the next check.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let left = self.entry.deadline.remaining();
+        let left = self.left();
         // A caller that polls a call checks, too: another may have polled it since, and the call wakes only the one that
         // polled it last.
         let next = left.min(self.poll_every);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(Clock::system().sleep_for(next)));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(self.inner.clock.sleep_for(next)));
         std::task::ready!(timer.as_mut().poll(cx));
         self.timer = None;
         self.poll_every = (self.poll_every * 2).min(POLL_EVERY.1);
@@ -158,7 +163,7 @@ impl<S: Service> Future for Call<S> {
             }
             match this.poll_timer(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) if this.entry.deadline.has_passed() => {
+                Poll::Ready(()) if this.left().is_zero() => {
                     // The answer may have come in this moment.
                     let answer = match this.entry.poll(cx) {
                         Poll::Ready(answer) => answer,
@@ -197,14 +202,14 @@ impl<S: Service> Call<S> {
         }
         // No caller is left. A task waits for the answer of a server that may still answer, so that the
         // connection stays usable. A silent server is not waited for.
-        let left = self.entry.deadline.remaining();
+        let left = self.left();
         match Handle::try_current() {
             Ok(runtime) if !left.is_zero() => {
                 flight.driven.store(true, Ordering::Release);
                 let last = Last { inner: Arc::clone(&self.inner), key: self.entry.key.clone(), flight };
                 drop(runtime.spawn(async move {
                     let polled = std::future::poll_fn(|cx| last.flight.poll(cx));
-                    drop(tokio::time::timeout(left, polled).await);
+                    last.inner.clock.timeout(left, polled).await;
                 }));
             }
             _ => drop(Last { inner: Arc::clone(&self.inner), key: self.entry.key.clone(), flight }),

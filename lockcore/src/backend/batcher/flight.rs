@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Attempt, Inner, Outcome, Reply, Service, no_answer};
 use crate::backend::Backoff;
 use crate::system::lock;
-use crate::{Clock, Error, ErrorKind, Moment, Result};
+use crate::{Error, ErrorKind, Moment, Result};
 
 /// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as
 /// a failure.
@@ -45,15 +45,15 @@ struct Slot<T> {
 }
 
 impl<S: Service> Entry<S> {
-    pub(super) fn new(key: S::Key, request: S::Request, deadline: Moment) -> Arc<Self> {
+    pub(super) fn new(key: S::Key, request: S::Request, now: Moment, limit: Duration) -> Arc<Self> {
         let slot = Slot { answer: None, settled: false, last: None, waker: None, left: false };
         Arc::new(Self {
             key,
             request,
-            deadline,
+            deadline: now.after(limit),
             in_doubt: AtomicBool::new(false),
             queued: AtomicBool::new(false),
-            since: Moment::now(),
+            since: now,
             slot: Mutex::new(slot),
         })
     }
@@ -206,7 +206,7 @@ async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
 async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
     let service = &inner.service;
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
-    let (began, mut tries) = (Moment::now(), 0);
+    let (began, mut tries) = (inner.clock.now(), 0);
     loop {
         let Some(first) = open.first() else { return Vec::new() };
         let key = first.key.clone();
@@ -214,7 +214,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
             Attempt { began, until: open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER) };
         let prepared = service.prepare(&key, attempt).await;
         // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
-        open.retain(|entry| is_wanted(service, entry));
+        open.retain(|entry| is_wanted(inner, entry));
         match prepared {
             Ok(()) if open.is_empty() => return Vec::new(),
             Ok(()) => (),
@@ -222,7 +222,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
                 for entry in &open {
                     entry.note(error.duplicate(), false);
                 }
-                Clock::system().sleep(backoff.next_pause()).await;
+                backoff.pause_by(&inner.clock).await;
                 continue;
             }
             Err(error) => {
@@ -266,18 +266,18 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
             return Vec::new();
         }
         open = again;
-        Clock::system().sleep(backoff.next_pause()).await;
+        backoff.pause_by(&inner.clock).await;
     }
 }
 
-fn is_wanted<S: Service>(service: &S, entry: &Entry<S>) -> bool {
-    if !service.is_wanted(&entry.request) {
+fn is_wanted<S: Service>(inner: &Inner<S>, entry: &Entry<S>) -> bool {
+    if !inner.service.is_wanted(&entry.request) {
         // What was sent before may have been carried out.
         let kind = if entry.is_in_doubt() { ErrorKind::UnknownOutcome } else { ErrorKind::Cancelled };
         entry.settle(Err(Error::new(kind, "the claim was cancelled before its request was sent")));
         return false;
     }
-    !entry.deadline.has_passed() && !entry.has_left()
+    !inner.clock.has_passed(entry.deadline) && !entry.has_left()
 }
 
 /// Groups the requests that want the same resource; the first to try comes last.

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use call::Call;
 use queues::Queues;
 
-use crate::{Error, ErrorKind, Moment, Result};
+use crate::{Clock, Error, ErrorKind, Moment, Result};
 
 /// How a backend sends its requests; a [`Batcher`] decides which of them share a call, and when.
 pub trait Service: Send + Sync + Sized + 'static {
@@ -194,13 +194,20 @@ pub struct Batcher<S: Service>(Arc<Inner<S>>);
 struct Inner<S: Service> {
     service: S,
     bounds: Bounds,
+    clock: Clock,
     queues: Mutex<Queues<S>>,
 }
 
 impl<S: Service> Batcher<S> {
     /// A batcher for this service.
     pub fn new(service: S, bounds: Bounds) -> Self {
-        Self(Arc::new(Inner { service, bounds, queues: Mutex::new(Queues::new()) }))
+        Self::with_clock(service, bounds, Clock::system())
+    }
+
+    /// The same with the clock that its limits, its pauses and the times of an [`Attempt`] come from. A real server
+    /// needs the system clock; another one is for a service in this process.
+    pub fn with_clock(service: S, bounds: Bounds, clock: Clock) -> Self {
+        Self(Arc::new(Inner { service, bounds, clock, queues: Mutex::new(Queues::new()) }))
     }
 
     /// The service.

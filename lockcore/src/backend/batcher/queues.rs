@@ -9,7 +9,6 @@ use foldhash::fast::RandomState;
 
 use super::flight::{Entry, Flight};
 use super::{Inner, Service};
-use crate::Moment;
 
 /// A request that has waited for this time is sent before more urgent ones, so that no request waits for ever.
 const LONG: Duration = Duration::from_millis(250);
@@ -87,7 +86,7 @@ impl<S: Service> KeyQueue<S> {
     /// The most urgent request, and those that can share its call. The others keep their order.
     fn take_batch(&mut self, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
         let service = &inner.service;
-        let now = Moment::now();
+        let now = inner.clock.now();
         let urgency = |entry: &Arc<Entry<S>>| {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };

@@ -51,10 +51,18 @@ async fn copies_are_expected_until_their_lease_has_ended() {
     claim.note_in_doubt();
     releases.watch_for_copies(&claim);
     assert_eq!(releases.copies(), 1);
-    until("it is released again", || server.releases.load(Ordering::SeqCst) > 1).await;
+    // In steps that are together shorter than the lease.
+    let released_again = || {
+        clock.advance(millis(20));
+        server.releases.load(Ordering::SeqCst) > 1
+    };
+    until("it is released again", released_again).await;
     assert_eq!(releases.copies(), 1, "its lease has not ended");
-    clock.advance(LEASE + Duration::from_secs(6));
-    until("no copy is expected any more", || releases.copies() == 0).await;
+    let forgotten = || {
+        clock.advance(LEASE);
+        releases.copies() == 0
+    };
+    until("no copy is expected any more", forgotten).await;
 }
 
 #[tokio::test]

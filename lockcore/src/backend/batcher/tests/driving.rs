@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::TestClock;
 
 /// A batcher whose calls wait for permits.
 fn gated(bounds: Bounds) -> (Arc<Semaphore>, Batcher<Server>) {
@@ -151,4 +152,15 @@ async fn a_call_that_nobody_waits_for_ends_at_the_deadline() {
     let error = batcher.call((), (), Duration::from_millis(50)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(silent.dropped.load(Ordering::SeqCst), "no task has to run first");
+}
+
+#[tokio::test]
+async fn a_limit_is_by_the_clock_of_the_batcher() {
+    let test = TestClock::new();
+    let batcher = Batcher::with_clock(Silent::default(), Bounds::default(), test.clock());
+    let hour = Duration::from_hours(1);
+    let mut call = pin!(batcher.call((), (), hour));
+    assert!(poll_once(&mut call).await.is_pending());
+    test.advance(hour);
+    assert_eq!(call.await.unwrap_err().kind(), ErrorKind::Unreachable);
 }
