@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 
 use super::flight::{Entry, Flight};
 use super::queues::{Part, Queues};
+use super::sync::{MutexGuard, lock};
 use super::{Batcher, Inner, Reply, Service, no_answer};
-use crate::system::lock;
 use crate::{Error, ErrorKind, Result};
 
 /// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other callers,
@@ -200,12 +200,15 @@ impl<S: Service> Call<S> {
         if next_pollers.iter().any(|entry| entry.wake()) {
             return;
         }
+        // A caller that has gone on with it meanwhile, and is polling it now, has no waker and was not found.
+        if flight.driven.swap(true, Ordering::AcqRel) {
+            return;
+        }
         // No caller is left. A task waits for the answer of a server that may still answer, so that the
         // connection stays usable. A silent server is not waited for.
         let left = self.left();
         match Handle::try_current() {
             Ok(runtime) if !left.is_zero() => {
-                flight.driven.store(true, Ordering::Release);
                 let last = Last { inner: Arc::clone(&self.inner), key: self.entry.key.clone(), flight };
                 drop(runtime.spawn(async move {
                     let polled = std::future::poll_fn(|cx| last.flight.poll(cx));

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::sync::{AtomicBool, Mutex, lock};
 use super::{Attempt, Inner, Outcome, Reply, Service, no_answer};
 use crate::backend::Backoff;
-use crate::system::lock;
 use crate::{Error, ErrorKind, Moment, Result};
 
 /// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as

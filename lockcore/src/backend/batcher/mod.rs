@@ -13,15 +13,17 @@
 mod call;
 mod flight;
 mod queues;
+mod sync;
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use call::Call;
 use queues::Queues;
+use sync::Mutex;
 
 use crate::{Clock, Error, ErrorKind, Moment, Result};
 
@@ -264,5 +266,7 @@ fn no_answer(last: Option<&Error>) -> Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, lockwell_loom))]
+mod loom_tests;
+#[cfg(all(test, not(lockwell_loom)))]
 mod tests;
