@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use super::stage::{
-    Stage, assert_took, claim, done, holder, is_refused, millis, pause, queued, release, secs, soon, ttl_of,
-    within,
+    KEPT, Stage, assert_took, claim, done, holder, is_refused, millis, pause, queued, release, secs, soon,
+    ttl_of, within,
 };
 use crate::{Mode, Moment, Released, Renewal, Wait};
 
@@ -50,7 +50,7 @@ async fn asks_again(stage: Stage, mode: Mode) {
         || if let Mode::Permit { limit } = mode { two.permit(&name, limit.get()) } else { two.lock(&name) };
     // A client that was refused may ask in another way from now on.
     let held = rival().await.expect("a free lock");
-    let ttl = ttl_of(&one, 1500);
+    let ttl = ttl_of(&one, KEPT);
     let claim = claim(&name, mode, ttl, Wait::No);
     assert!(one.backend().acquire(&claim).await.expect("an answer").is_none(), "granted twice");
     release(held).await;
