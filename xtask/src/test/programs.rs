@@ -31,9 +31,9 @@ pub(crate) struct Plan {
 /// The programs whose tests wait or take long, the longest first; and what else is not run like the others.
 const PLANS: [(&str, Class, Option<usize>); 14] = [
     ("lockwell/conformance", Class::Waiting, None),
-    ("cli/cli", Class::Waiting, Some(8)),
-    ("backend-sql/sql", Class::Waiting, Some(8)),
-    ("backend-redis/redis", Class::Waiting, Some(8)),
+    ("cli/cli", Class::Waiting, Some(6)),
+    ("backend-sql/sql", Class::Waiting, Some(5)),
+    ("backend-redis/redis", Class::Waiting, Some(6)),
     // Each server is a Java machine.
     ("backend-zk/zk", Class::Waiting, Some(4)),
     ("lockcore/bites", Class::Waiting, None),
@@ -144,7 +144,7 @@ pub(crate) fn command(program: &Program) -> Command {
 /// A command of lower priority: what computes must not delay what waits, and then has a moment to act.
 pub(crate) fn patient(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(program);
+    command.args(["-n", "19"]).arg(program);
     command
 }
 
