@@ -113,7 +113,7 @@ async fn there_are_two_connections_to_each_master() {
         return;
     }
     let cluster = RedisCluster::start(3, &in_memory()).await.expect("a cluster starts");
-    let (locks, ttl) = (client(&cluster.url()).await, Duration::from_secs(1));
+    let (locks, ttl) = (client(&cluster.url()).await, Duration::from_secs(4));
     let guards = join_all((0..60).map(|n| locks.lock(format!("{n}")).ttl(ttl).into_future())).await;
     let waiting: Vec<_> = (0..60).map(|n| tokio::spawn(locks.lock(format!("{n}")).into_future())).collect();
     tokio::time::sleep(3 * ttl).await;

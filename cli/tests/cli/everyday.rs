@@ -81,7 +81,7 @@ fn everyday_use(url: &str, expected: &Expected) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 
     let script = "echo > started; while [ ! -e go ]; do sleep 0.02; done";
-    let args = ["run", "--label", "job 7", "--ttl", "3s", "a", "--", "sh", "-c", script];
+    let args = ["run", "--label", "job 7", "--ttl", "8s", "a", "--", "sh", "-c", script];
     let holder = Running::start(&mut at(&args));
     site.wait_for_file("started");
     finish(&mut at(&["run", "--no-wait", "a", "--", "true"])).complains(75, "held");
@@ -101,7 +101,7 @@ fn everyday_use(url: &str, expected: &Expected) {
     assert_eq!(waiters(), 0);
     expected.check(at);
     // Longer than the ttl: the lease is renewed.
-    std::thread::sleep(Duration::from_millis(3500));
+    std::thread::sleep(Duration::from_secs(9));
     assert_eq!(waiters(), 0);
     std::fs::write(site.path("go"), "").unwrap();
     assert_eq!(holder.finish().status, 0);

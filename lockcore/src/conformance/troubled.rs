@@ -94,7 +94,7 @@ pub(super) async fn one_lease_in_doubt_costs_the_others_nothing(stage: Stage) {
     const OTHERS: usize = 40;
     let bad = stage.name("bad");
     let (_, locks) = Troubled::new(&stage, Trouble::HangsWith(bad.clone())).await;
-    let ttl = ttl_of(&locks, 6000);
+    let ttl = ttl_of(&locks, 12_000);
     let lost = locks.lock(&bad).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     let mut others = Vec::new();
     for number in 0..OTHERS {
