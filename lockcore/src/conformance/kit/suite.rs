@@ -13,8 +13,8 @@ use super::times::{Timed, Times};
 use crate::conformance::{Case, cases, lateness, serve_if_asked};
 use crate::{Locks, Result};
 
-/// Nearly all cases wait nearly all of the time, so many more of them than there are processors run at the same time.
-const THREADS: usize = 10;
+/// Nearly all cases wait nearly all of the time, so more of them than there are processors run at the same time.
+const THREADS: usize = 6;
 
 /// How long the remaining tasks of a case may take to end.
 const AFTER: Duration = Duration::from_secs(5);
