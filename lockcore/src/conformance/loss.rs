@@ -1,7 +1,7 @@
 //! A holder that loses its lock learns it in time.
 
 use super::stage::{
-    Stage, assert_within, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of,
+    KEPT, Stage, assert_within, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of,
 };
 use crate::conformance::Way;
 use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment, Requirement};
@@ -17,7 +17,7 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
     let [one, two, three] = stage.clients().await;
     for drops in [false, true] {
         let name = stage.name(drops);
-        let ttl = ttl_of(&one, 3000);
+        let ttl = ttl_of(&one, 8000);
         let old = one.lock(&name).ttl(ttl).await.expect("a free lock");
         let new = steal(&two, &name).await;
         let began = Moment::now();
@@ -101,7 +101,7 @@ fn waiter(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard,
 pub(super) async fn a_stopped_server_does_not_delay_the_loss(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("stopped");
-    let ttl = ttl_of(&one, 2000);
+    let ttl = ttl_of(&one, KEPT);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     pause(300).await;
     let silent = Moment::now();
@@ -124,7 +124,7 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     let two = stage.client().await;
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("island");
-    let ttl = ttl_of(&one, 2000);
+    let ttl = ttl_of(&one, KEPT);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let waiting = waiter(&two, &name);
     // At least one renewal has gone well.

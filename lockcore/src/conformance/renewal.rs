@@ -137,13 +137,13 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     let one = link.client().await.expect("a client behind the network");
     let name = stage.name("slow");
     release(one.lock(&name).await.expect("a free lock")).await;
-    let ttl = ttl_of(&one, 4000);
+    let ttl = ttl_of(&one, 3000);
     // The answer comes after a good third of the lease, when the first renewal is due already.
     link.delay(ttl / 5);
     let guard = one.lock(&name).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     link.delay(millis(5));
     let began = Moment::now();
-    while Moment::now().since(began) < ttl * 2 {
+    while Moment::now().since(began) < ttl * 3 {
         assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), one.stats());
         pause(20).await;
     }
