@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::stage::{Stage, free_by, millis, poll_once, queued, release, secs};
+use super::time::sleep;
 use crate::{LockName, Locks};
 
 /// How soon the lock is free for others.
@@ -22,7 +23,7 @@ async fn poll_and_drop<T>(future: impl IntoFuture<Output = T>, polls: u32, rando
         }
         match random.random_range(0..3) {
             0 => tokio::task::yield_now().await,
-            _ => tokio::time::sleep(Duration::from_micros(random.random_range(0..1500))).await,
+            _ => sleep(Duration::from_micros(random.random_range(0..1500))).await,
         }
     }
     None

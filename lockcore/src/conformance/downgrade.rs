@@ -1,6 +1,7 @@
 //! A writer that becomes a reader.
 
 use super::stage::{KEPT, Stage, done, free_by, millis, pause, queued, release, secs, ttl_of};
+use super::time::{sleep, timeout};
 use crate::{ErrorKind, Mode, Requirement};
 
 /// Readers are granted the lock, writers are not, and the hold is the same one all the time.
@@ -43,7 +44,7 @@ pub(super) async fn a_downgraded_lock_is_kept_and_shown(stage: Stage) {
     let ttl = ttl_of(&one, KEPT);
     let writer = one.write(&name).ttl(ttl).await.expect("a free lock");
     let reader = writer.downgrade().await.expect("a writer becomes a reader");
-    tokio::time::sleep(ttl * 3).await;
+    sleep(ttl * 3).await;
     assert!(reader.is_held(), "{reader:?}");
     let status = two.inspect(&name).await.expect("an answer");
     let modes: Vec<_> = status.holders.iter().map(|holder| (holder.mode, holder.token)).collect();
@@ -62,7 +63,7 @@ pub(super) async fn a_downgrade_can_be_dropped_anywhere(stage: Stage) {
     let name = stage.name("book");
     for delay in [0, 0, 1, 2, 5] {
         let writer = one.write(&name).wait(secs(5)).await.expect("its turn comes");
-        drop(tokio::time::timeout(millis(delay), writer.downgrade()).await);
+        drop(timeout(millis(delay), writer.downgrade()).await);
         let (guard, _) = free_by(&two, &name, secs(3), "after a dropped downgrade").await;
         release(guard).await;
     }

@@ -5,18 +5,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::stage::{KEPT, Stage, free_by, holder, queued, release, secs, ttl_of};
-use crate::{LockGuard, Moment};
+use super::time::{block_on, clock, has_passed, now, on_a_thread, runtime_of, sleep};
+use crate::LockGuard;
 
 /// Runs a future on a runtime of its own, on a thread of its own, and shuts the runtime down when the future ends.
 pub(super) async fn elsewhere<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let (give, take) = oneshot::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .expect("a second runtime");
-        let value = runtime.block_on(work);
+    on_a_thread(&clock(), move || {
+        let runtime = runtime_of(&clock(), "elsewhere", 2).expect("a second runtime");
+        let value = block_on(&runtime, work);
         runtime.shutdown_timeout(Duration::from_secs(5));
         // The case is over if nobody listens.
         drop(give.send(value));
@@ -46,7 +43,7 @@ pub(super) async fn a_guard_that_is_dropped_outside_of_a_runtime_frees_the_lock(
     let name = stage.name("moved");
     let guard = one.lock(&name).await.expect("a free lock");
     let ttl = guard.grant().claim().ttl();
-    std::thread::spawn(move || drop(guard)).join().expect("no panic");
+    on_a_thread(&clock(), move || drop(guard)).join().expect("no panic");
     let limit = ttl.min(secs(3));
     let (guard, _) = free_by(&two, &name, limit, "after a drop outside of the runtime").await;
     release(guard).await;
@@ -83,13 +80,13 @@ pub(super) async fn a_guard_outlives_its_runtime(stage: Stage) {
     })
     .await;
     let token = guard.token();
-    let end = Moment::now().after(ttl * 2 + ttl / 2);
-    while !end.has_passed() {
+    let end = now().after(ttl * 2 + ttl / 2);
+    while !has_passed(end) {
         assert!(guard.is_held(), "lost without its runtime: {:?}", guard.lease_state());
         assert_eq!(holder(&two, &name).await, Some(token), "the server knows another holder");
-        tokio::time::sleep(ttl / 10).await;
+        sleep(ttl / 10).await;
     }
-    std::thread::spawn(move || drop(guard)).join().expect("no panic");
+    on_a_thread(&clock(), move || drop(guard)).join().expect("no panic");
     let (guard, _) = free_by(&two, &name, ttl + secs(1), "after the drop").await;
     release(guard).await;
 }
@@ -127,7 +124,7 @@ pub(super) async fn the_end_of_a_runtime_under_an_acquire_leaves_nothing(stage: 
                 let one = stage.client().await;
                 release(one.lock(&name).await.expect("a free lock")).await;
                 drop(tokio::spawn(one.lock(&name).ttl(ttl).into_future()));
-                tokio::time::sleep(Duration::from_micros(300 * round)).await;
+                sleep(Duration::from_micros(300 * round)).await;
             }
         })
         .await;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::history::{Violation, check};
 use super::stage::{Stage, millis, release, secs, ttl_of};
+use super::time::sleep;
 use super::workload::{Plan, run};
 use crate::{Locks, Mode, Requirement};
 
@@ -26,7 +27,7 @@ pub(super) async fn a_counter_without_synchronisation_loses_nothing(stage: Stage
             assert_eq!(others, 0, "task {task} with token {} is not alone", guard.token());
             let seen = counter.load(Ordering::SeqCst);
             if task % 3 == 0 {
-                tokio::time::sleep(std::time::Duration::from_micros(300)).await;
+                sleep(std::time::Duration::from_micros(300)).await;
             } else {
                 tokio::task::yield_now().await;
             }

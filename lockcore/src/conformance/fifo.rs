@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::stage::{Stage, done, millis, pause, queued, release, secs};
+use super::time::sleep;
 use crate::system::lock;
 
 /// Each waiter is seen in the queue before the next one comes, so their order is known.
@@ -62,7 +63,7 @@ pub(super) async fn a_newcomer_does_not_overtake_a_waiter(stage: Stage) {
                 }
             }
         });
-        tokio::time::sleep(millis(3 * round)).await;
+        sleep(millis(3 * round)).await;
         release(held).await;
         let waited = done("the waiter", secs(20), waiter).await.expect("no task fails");
         let pushed = done("the newcomer", secs(20), pushy).await.expect("no task fails");

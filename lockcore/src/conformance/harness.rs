@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, Locks, Requirement, Result};
+use crate::{Capabilities, Clock, Locks, Requirement, Result};
 
 /// A feature that a case needs and that not every harness has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +77,12 @@ pub trait Harness: Debug + Send + Sync + 'static {
     /// A new client that shares only the server with other clients, like a client in another process. The suite calls
     /// this on any runtime, and the client must work there.
     async fn client(&self) -> Result<Locks>;
+
+    /// The clock of the cases: the one that the backend [has](crate::DistributedLock::clock). A server that needs neither
+    /// a network nor another process can have one of [`skipping_clock`](super::skipping_clock).
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
 
     /// The address at which another process finds the server ([`Need::Process`]).
     fn address(&self) -> Option<String> {

@@ -3,7 +3,8 @@
 use super::stage::{
     EXPIRY, KEPT, Stage, assert_within, claim, millis, pause, queued, release, secs, status, ttl_of,
 };
-use crate::{ErrorKind, Mode, Moment, Requirement, Wait};
+use super::time::{now, sleep};
+use crate::{ErrorKind, Mode, Requirement, Wait};
 
 /// A lock that nobody ever used, one that is held, one with a queue, one that is free again.
 pub(super) async fn inspect_tells_the_truth(stage: Stage) {
@@ -12,18 +13,18 @@ pub(super) async fn inspect_tells_the_truth(stage: Stage) {
     let ttl = ttl_of(&one, 5000);
     let free = status(&two, &name).await;
     assert!(!free.is_held() && free.waiters == 0 && free.name == name, "never used: {free:?}");
-    let began = Moment::now();
+    let began = now();
     let guard = one.lock(&name).ttl(ttl).label("the night shift, 夜").await.expect("a free lock");
-    let granted = Moment::now();
+    let granted = now();
     pause(150).await;
-    let looked = Moment::now();
+    let looked = now();
     let held = status(&two, &name).await;
     let [holder] = &held.holders[..] else { panic!("one holder: {held:?}") };
     assert_eq!(holder.token, guard.token());
     assert_eq!(holder.label, "the night shift, 夜");
     assert_eq!(holder.mode, Mode::Exclusive);
     assert!(holder.ttl_left <= ttl && holder.ttl_left >= ttl / 2, "{holder:?}");
-    let (least, most) = (looked.since(granted), Moment::now().since(began) + millis(50));
+    let (least, most) = (looked.since(granted), now().since(began) + millis(50));
     // The server's clock may count in milliseconds.
     assert!(
         holder.held_for + millis(50) >= least && holder.held_for <= most,
@@ -49,17 +50,17 @@ pub(super) async fn the_longest_wait_is_shown(stage: Stage) {
     assert_eq!(status(&two, &name).await.longest_wait, None, "nobody waits");
     let mut waiters = Vec::new();
     for locks in [&two, &one] {
-        let before = Moment::now();
+        let before = now();
         let waiter = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
         queued(&one, &name, waiters.len() + 1, secs(5)).await;
-        waiters.push((waiter, before, Moment::now()));
+        waiters.push((waiter, before, now()));
         // Longer than the time between two heartbeats of a waiter.
         pause(2000).await;
     }
     for (waiter, before, entered) in waiters {
-        let looked = Moment::now();
+        let looked = now();
         let shown = status(&one, &name).await;
-        let (least, most) = (looked.since(entered), Moment::now().since(before) + millis(50));
+        let (least, most) = (looked.since(entered), now().since(before) + millis(50));
         let waited = shown.longest_wait.unwrap_or_else(|| panic!("somebody waits: {shown:?}"));
         // The server's clock may count in milliseconds.
         assert!(
@@ -111,7 +112,7 @@ pub(super) async fn renewals_show_in_the_time_left_only(stage: Stage) {
     let name = stage.name("renewed");
     let ttl = ttl_of(&one, KEPT);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
-    tokio::time::sleep(ttl * 2).await;
+    sleep(ttl * 2).await;
     let held = status(&two, &name).await;
     let [holder] = &held.holders[..] else { panic!("one holder: {held:?}") };
     assert!(holder.held_for + millis(50) >= ttl * 2, "{holder:?}");
@@ -126,8 +127,8 @@ pub(super) async fn a_lease_that_ran_out_is_not_shown_as_held(stage: Stage) {
     let ttl = ttl_of(&one, 200);
     let claim = claim(&name, Mode::Exclusive, ttl, Wait::No);
     one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
-    tokio::time::sleep(ttl + millis(50)).await;
-    let ended = Moment::now();
+    sleep(ttl + millis(50)).await;
+    let ended = now();
     loop {
         let over = status(&two, &name).await;
         if !over.is_held() {

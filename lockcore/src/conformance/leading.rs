@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::stage::{KEPT, Stage, done, holder, millis, pause, queued, secs, ttl_of};
-use crate::{ErrorKind, Loss, Moment, Requirement};
+use super::time::{has_passed, now};
+use crate::{ErrorKind, Loss, Requirement};
 
 /// One leads, the next follows when it resigns, and observers see both.
 pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
@@ -23,14 +24,14 @@ pub(super) async fn one_leads_and_the_next_follows(stage: Stage) {
     first.resign().await.expect("it leads");
     let second = done("the next leader", secs(5), second).await.expect("no panic").expect("its turn comes");
     assert!(second.token() > token || !one.capabilities().promises(Requirement::Fencing));
-    let end = crate::Moment::now().after(secs(5));
+    let end = now().after(secs(5));
     loop {
         // It may have seen the moment between the two.
         let seen = done("the observer", secs(5), observer.next()).await.expect("an answer");
         if seen.is_some_and(|leader| leader.token == second.token() && leader.label == "second") {
             break;
         }
-        assert!(!end.has_passed());
+        assert!(!has_passed(end));
     }
     let ttl_news = done("the news", secs(30), async {
         assert_eq!(three.force_release(&name).await.expect("an answer"), 1);
@@ -92,11 +93,11 @@ pub(super) async fn a_campaign_ends_with_its_wait(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("leader");
     let leading = one.campaign(&name).await.expect("nobody leads");
-    let began = Moment::now();
+    let began = now();
     let campaign = two.campaign(&name).wait(millis(300)).run_as_leader(async |_| panic!("another leads"));
     let error = done("the campaign", secs(20), campaign).await.expect_err("another leads");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
-    assert!(Moment::now().since(began) >= millis(300));
+    assert!(now().since(began) >= millis(300));
     leading.resign().await.expect("it still leads");
     let value = done("a term", secs(20), two.campaign(&name).wait(secs(15)).run_as_leader(async |_| 7)).await;
     assert_eq!(value.expect("nobody else leads"), 7);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::stage::{KEPT, Stage, claim, done, free_by, millis, pause, release, secs, ttl_of, within};
+use super::time::{now, sleep};
 use crate::{ErrorKind, Loss, Mode, Moment, Requirement};
 
 /// A guard is lost at the end of its longest hold, not much later, and the lock is free for the next.
@@ -11,10 +12,10 @@ pub(super) async fn a_hold_ends_with_its_longest_time(stage: Stage) {
     let name = stage.name("long");
     let longest = millis(400);
     let guard = one.lock(&name).max_hold(longest).await.expect("a free lock");
-    let began = Moment::now();
+    let began = now();
     let loss = done("the end of the hold", secs(5), guard.lost()).await;
     assert_eq!(loss, Loss::HeldTooLong);
-    assert!(Moment::now().since(began) + millis(100) >= longest, "lost too early");
+    assert!(now().since(began) + millis(100) >= longest, "lost too early");
     assert!(!guard.is_held());
     // The default ttl is far longer than this: the lock was released, its lease did not end.
     let (next, _) = free_by(&two, &name, secs(3), "after the longest hold").await;
@@ -47,7 +48,7 @@ pub(super) async fn a_lock_without_progress_is_released(stage: Stage) {
 }
 
 fn was_delayed(dead: Moment, delay: Duration) {
-    let took = Moment::now().since(dead);
+    let took = now().since(dead);
     assert!(took >= delay, "granted again after {took:?}, the lock delay is {delay:?}");
 }
 
@@ -58,16 +59,16 @@ pub(super) async fn a_lock_delay_follows_a_crash_only(stage: Stage) {
     let (ttl, delay) = (ttl_of(&one, KEPT), millis(1500));
     let kept = one.lock(&name).ttl(ttl).lock_delay(delay).await.expect("a free lock");
     assert!(kept.time_left() <= ttl, "the validity does not last into the delay: {:?}", kept.time_left());
-    tokio::time::sleep(ttl * 3).await;
+    sleep(ttl * 3).await;
     assert!(kept.is_held() && kept.time_left() <= ttl, "a renewal neither: {:?}", kept.time_left());
     release(kept).await;
     // A lock that is free is free at once.
     let (guard, _) = free_by(&two, &name, secs(1), "after a release").await;
     release(guard).await;
     let dead = claim(&name, Mode::Exclusive, ttl, within(secs(1))).with_lock_delay(delay);
-    let asked = Moment::now();
+    let asked = now();
     let grant = one.backend().acquire(&dead).await.expect("an answer").expect("a free lock");
-    let died = Moment::now();
+    let died = now();
     assert!(grant.deadline().since(died) <= ttl, "the validity does not last into the delay");
     let next = two.lock(&name).wait(ttl + delay + secs(8)).await.expect("the lease of the dead holder ends");
     was_delayed(asked, ttl + delay);
@@ -79,7 +80,7 @@ pub(super) async fn a_lost_guard_does_not_end_the_lock_delay(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("delay");
     let (longest, delay) = (millis(200), millis(1500));
-    let asked = Moment::now();
+    let asked = now();
     let guard = one.lock(&name).max_hold(longest).lock_delay(delay).await.expect("a free lock");
     done("the end of the hold", secs(5), guard.lost()).await;
     drop(guard);

@@ -7,7 +7,8 @@ use super::stage::{
     KEPT, Stage, assert_within, done, free_by, millis, pause, poll_once, queued, release, secs, status,
     ttl_of,
 };
-use crate::{ErrorKind, FencingToken, HandOver, LockConfig, LockName, Locks, Moment, Requirement};
+use super::time::now;
+use crate::{ErrorKind, FencingToken, HandOver, LockConfig, LockName, Locks, Requirement};
 
 /// Starts tasks that wait for the lock, one after the other, hold it for a moment, and say their token.
 async fn crowd(
@@ -129,7 +130,7 @@ pub(super) async fn tasks_may_leave_the_local_queue(stage: Stage) {
     let one = one.hand_over(1000, secs(60));
     let name = stage.name("crowd");
     let first = one.lock(&name).await.expect("a free lock");
-    let began = Moment::now();
+    let began = now();
     let error = one.lock(&name).wait(millis(100)).await.expect_err("it is held");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
     assert_within(began, secs(2), || "a wait of 100 ms ended".to_owned());

@@ -3,6 +3,7 @@
 use super::stage::{
     KEPT, Stage, assert_within, done, free_by, holder, is_refused, millis, pause, release, secs, ttl_of,
 };
+use super::time::now;
 use crate::conformance::Way;
 use crate::{ErrorKind, LeaseState, LockGuard, LockHandle, LockName, Locks, Loss, Moment, Requirement};
 
@@ -20,9 +21,9 @@ pub(super) async fn a_stolen_lock_is_reported_lost(stage: Stage) {
         let ttl = ttl_of(&one, 8000);
         let old = one.lock(&name).ttl(ttl).await.expect("a free lock");
         let new = steal(&two, &name).await;
-        let began = Moment::now();
+        let began = now();
         let loss = done("the news of the loss", ttl, old.lost()).await;
-        assert_eq!(loss, Loss::Taken, "after {:?}", Moment::now().since(began));
+        assert_eq!(loss, Loss::Taken, "after {:?}", now().since(began));
         assert!(!old.is_held());
         assert_eq!(old.lease_state(), LeaseState::Lost(Loss::Taken));
         assert!(old.time_left().is_zero());
@@ -72,13 +73,13 @@ async fn watch(held: &LockHandle, silent: Moment) -> Seen {
                 loss = &mut lost => break loss,
                 () = pause(5) => suspect |= held.lease_state() == LeaseState::Suspect,
             }
-            let (silent_for, left) = (Moment::now().since(silent), held.time_left());
+            let (silent_for, left) = (now().since(silent), held.time_left());
             assert_within(silent, ttl + millis(150), || {
                 format!("no loss after {silent_for:?}, with a ttl of {ttl:?}; left {left:?}")
             });
         }
     };
-    let lost = Moment::now();
+    let lost = now();
     assert_eq!(loss, Loss::Expired);
     assert!(!held.is_held(), "the loss was reported, but is_held");
     assert_eq!(held.lease_state(), LeaseState::Lost(Loss::Expired));
@@ -93,7 +94,7 @@ fn waiter(locks: &Locks, name: &LockName) -> tokio::task::JoinHandle<(LockGuard,
     let request = locks.lock(name).wait(secs(40));
     tokio::spawn(async move {
         let guard = request.await.expect("its turn comes");
-        (guard, Moment::now())
+        (guard, now())
     })
 }
 
@@ -104,7 +105,7 @@ pub(super) async fn a_stopped_server_does_not_delay_the_loss(stage: Stage) {
     let ttl = ttl_of(&one, KEPT);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     pause(300).await;
-    let silent = Moment::now();
+    let silent = now();
     stage.server().pause().await;
     let seen = watch(&guard.handle(), silent).await;
     stage.server().resume().await;
@@ -130,7 +131,7 @@ async fn cut_off(stage: Stage, fault: fn(&dyn crate::conformance::Link)) {
     // At least one renewal has gone well.
     pause(1000).await;
     assert!(guard.is_held(), "lost on a network that works: {:?}", guard.lease_state());
-    let silent = Moment::now();
+    let silent = now();
     fault(&*link);
     let seen = watch(&guard.handle(), silent).await;
     assert!(seen.suspect, "not suspect before the loss");

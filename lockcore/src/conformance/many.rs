@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::stage::{Stage, assert_within, done, free_by, holder, millis, pause, queued, release, secs};
-use crate::{ErrorKind, LockName, Mode, Moment};
+use super::time::{now, timeout};
+use crate::{ErrorKind, LockName, Mode};
 
 /// All or none: one that is held keeps all others free.
 pub(super) async fn several_locks_are_taken_together(stage: Stage) {
@@ -22,7 +23,7 @@ pub(super) async fn several_locks_are_taken_together(stage: Stage) {
     all.release().await.expect("they are held");
     let held = two.lock(b).await.expect("a free lock");
     assert!(one.lock_all(&names).try_now().await.expect("an answer").is_none());
-    let began = Moment::now();
+    let began = now();
     let error = one.lock_all(&names).wait(millis(300)).await.expect_err("b is held");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
     assert_within(began, secs(2), || "a wait of 300 ms for all together ended".to_owned());
@@ -84,7 +85,7 @@ pub(super) async fn several_locks_can_be_dropped_anywhere(stage: Stage) {
     let names: Vec<LockName> = (0..3).map(|which| stage.name(which)).collect();
     for delay in [0, 0, 1, 2, 4, 8] {
         let held = two.lock(&names[1]).wait(secs(5)).await.expect("its turn comes");
-        drop(tokio::time::timeout(millis(delay), one.lock_all(&names).into_future()).await);
+        drop(timeout(millis(delay), one.lock_all(&names).into_future()).await);
         release(held).await;
         for name in &names {
             let (guard, _) = free_by(&two, name, secs(3), "after a dropped request").await;

@@ -72,6 +72,7 @@ mod runtimes;
 mod secrets;
 mod stage;
 mod table;
+mod time;
 mod tokens;
 mod troubled;
 mod waiting;
@@ -86,6 +87,7 @@ pub use harness::{Harness, Link, Need, Server, Way};
 pub use holder::{Holder, serve_if_asked};
 pub use kit::{Conclusion, Line, Missing, OneServer, Record, Site, Suite, Target, main};
 pub use table::cases;
+pub use time::{block, local_runtime, on_a_thread, runtime, skipping_clock};
 
 use stage::Stage;
 
@@ -120,17 +122,25 @@ impl Case {
         self.needs.contains(&Need::Server) || self.needs.contains(&Need::Failover)
     }
 
-    /// Runs it, on the tokio runtime of the caller, which must have several threads.
+    /// Runs it, on the tokio runtime of the caller, which must have several threads. If the harness has a
+    /// [clock](Harness::clock) of its own, it must be one of [`runtime`].
     ///
     /// # Panics
     /// If the backend fails the case. The message says what happened.
     pub async fn run(&self, harness: Arc<dyn Harness>) {
-        let run = (self.run)(Stage::new(harness, self.name));
-        assert!(
-            tokio::time::timeout(LIMIT, run).await.is_ok(),
-            "{} hangs: no end after {LIMIT:?}",
-            self.name
-        );
+        let (clock, name) = (harness.clock(), self.name);
+        let run = (self.run)(Stage::new(harness, name));
+        let is_real = clock.is_system();
+        let run = async move {
+            assert!(clock.timeout(LIMIT, run).await.is_some(), "{name} hangs: no end after {LIMIT:?}");
+        };
+        if is_real {
+            return run.await;
+        }
+        // Not on the calling thread, which is not one of those of the clock.
+        if let Err(error) = tokio::spawn(run).await {
+            std::panic::resume_unwind(error.into_panic());
+        }
     }
 }
 

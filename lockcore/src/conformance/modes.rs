@@ -3,7 +3,8 @@
 use super::stage::{
     Stage, assert_took, assert_within, claim, done, free_by, pause, queued, release, secs, ttl_of, within,
 };
-use crate::{ErrorKind, LockName, Locks, Mode, Moment, Requirement};
+use super::time::now;
+use crate::{ErrorKind, LockName, Locks, Mode, Requirement};
 
 async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
     locks.read(name).try_now().await.expect("an answer").is_some()
@@ -110,7 +111,7 @@ pub(super) async fn permits_are_counted(stage: Stage) {
     assert!(one.permit(&name, 3).try_now().await.expect("an answer").is_none(), "a fourth permit of 3");
     assert_eq!(two.inspect(&name).await.expect("an answer").holders.len(), 3);
     drop(first);
-    let (began, limit) = (Moment::now(), secs(2));
+    let (began, limit) = (now(), secs(2));
     let fifth = two.permit(&name, 3).wait(limit).await.expect("a dropped permit is free");
     assert_within(began, limit, || "a dropped permit is free".to_owned());
     for guard in [third, fourth, fifth] {
@@ -126,9 +127,9 @@ pub(super) async fn a_permit_of_a_dead_holder_comes_back(stage: Stage) {
     let alive = one.permit(&name, 2).await.expect("a free permit");
     let dead = claim(&name, alive.mode(), ttl, within(secs(1)));
     one.backend().acquire(&dead).await.expect("an answer").expect("a free permit");
-    let began = Moment::now();
+    let began = now();
     let next = two.permit(&name, 2).wait(ttl + secs(5)).await.expect("the lease of the dead runs out");
-    let took = Moment::now().since(began);
+    let took = now().since(began);
     assert_took(took, began, ttl + secs(2), || format!("a lease of {ttl:?} was followed by the next"));
     assert!(alive.is_held());
     assert!(one.permit(&name, 2).try_now().await.expect("an answer").is_none(), "a third permit of 2");

@@ -6,8 +6,9 @@ use super::stage::{
     LATE, Stage, assert_took, claim, done, free_by, holder, is_refused, millis, pause, queued, release, secs,
     ttl_of, within,
 };
+use super::time::{has_passed, now};
 use crate::conformance::Way;
-use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Mode, Moment, Operation, Released};
+use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Mode, Operation, Released};
 
 /// Whether an error correctly reports a failure of the network or the end of the time.
 fn is_honest(error: &Error) -> bool {
@@ -24,9 +25,9 @@ async fn black_hole(stage: Stage, way: Way) {
     release(one.lock(&name).await.expect("a free lock")).await;
     let ttl = ttl_of(&one, 2000);
     link.blackhole(way);
-    let (began, wait) = (Moment::now(), secs(1));
+    let (began, wait) = (now(), secs(1));
     let error = one.lock(&name).ttl(ttl).wait(wait).await.expect_err("no answer can come");
-    let took = Moment::now().since(began);
+    let took = now().since(began);
     assert!(is_honest(&error), "{error:#}");
     assert_took(took, began, wait + LATE, || format!("a wait of {wait:?} ended: {error:#}"));
     // The network stays as it is: a grant whose answer was lost ends with its lease.
@@ -61,9 +62,9 @@ pub(super) async fn timeouts_are_punctual_in_a_black_hole(stage: Stage) {
         release(one.lock(&name).await.expect("a free lock")).await;
         link.blackhole(way);
         for wait in [millis(400), millis(100)] {
-            let began = Moment::now();
+            let began = now();
             let error = one.lock(&name).ttl(ttl_of(&one, 1000)).wait(wait).await.expect_err("no answer");
-            let took = Moment::now().since(began);
+            let took = now().since(began);
             assert!(is_honest(&error), "{way:?}: {error:#}");
             assert_took(took, began, wait + LATE, || format!("{way:?}: a wait of {wait:?} ended: {error:#}"));
         }
@@ -200,12 +201,12 @@ pub(super) async fn a_repeated_release_of_a_lost_lock_is_in_doubt(stage: Stage) 
 
 /// The lock, tried for until it is granted.
 async fn granted_by(locks: &Locks, name: &LockName, limit: Duration, what: &str) -> LockGuard {
-    let end = Moment::now().after(limit);
+    let end = now().after(limit);
     loop {
         if let Some(guard) = locks.lock(name).try_now().await.expect("an answer") {
             return guard;
         }
-        let late = end.has_passed();
+        let late = has_passed(end);
         assert!(!late, "{what}: the lock is not free within {limit:?}: {:?}", locks.inspect(name).await);
         pause(50).await;
     }

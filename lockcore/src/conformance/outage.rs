@@ -1,17 +1,18 @@
 //! The server goes away and comes back.
 
 use super::stage::{Stage, done, free_by, holder, is_refused, pause, queued, release, secs, ttl_of};
-use crate::{LockGuard, LockName, Locks, Moment, Requirement};
+use super::time::{has_passed, now};
+use crate::{LockGuard, LockName, Locks, Requirement};
 
 /// Takes the lock as an application would that tries again when a retry can help.
 async fn insist(locks: &Locks, name: &LockName) -> LockGuard {
-    let end = Moment::now().after(secs(20));
+    let end = now().after(secs(20));
     loop {
         match locks.lock(name).wait(secs(5)).await {
             Ok(guard) => return guard,
             Err(error) => {
                 assert!(error.is_retryable(), "no retry can help, it says: {error:#}");
-                assert!(!end.has_passed(), "no lock after 20 s of retries: {error:#}");
+                assert!(!has_passed(end), "no lock after 20 s of retries: {error:#}");
                 pause(100).await;
             }
         }
@@ -59,9 +60,9 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     stage.server().restart().await;
     assert!(guard.is_held(), "{:?}", guard.lease_state());
     let before = one.stats().renewals;
-    let end = Moment::now().after(ttl);
+    let end = now().after(ttl);
     while one.stats().renewals == before {
-        assert!(!end.has_passed(), "not renewed after the restart: {:?}", one.stats());
+        assert!(!has_passed(end), "not renewed after the restart: {:?}", one.stats());
         pause(50).await;
     }
     assert_eq!(holder(&two, &name).await, Some(guard.token()), "the server forgot its holder");
@@ -103,9 +104,9 @@ pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     stage.server().pause().await;
     pause(2000).await;
     stage.server().resume().await;
-    let began = Moment::now();
-    while Moment::now().since(began) < ttl {
-        assert!(guard.is_held(), "lost after {:?}: {:?}", Moment::now().since(began), guard.lease_state());
+    let began = now();
+    while now().since(began) < ttl {
+        assert!(guard.is_held(), "lost after {:?}: {:?}", now().since(began), guard.lease_state());
         pause(50).await;
     }
     let token = guard.token();

@@ -6,7 +6,8 @@ use super::stage::{
     KEPT, Stage, assert_took, claim, done, holder, is_refused, millis, pause, queued, release, secs, soon,
     ttl_of, within,
 };
-use crate::{Mode, Moment, Released, Renewal, Wait};
+use super::time::{has_passed, now, sleep};
+use crate::{Mode, Released, Renewal, Wait};
 
 /// A claim that is asked for again after a lost answer is not in its own way. The later grant replaces the earlier one, and
 /// its token is not lower.
@@ -57,12 +58,12 @@ async fn asks_again(stage: Stage, mode: Mode) {
     let first = one.backend().acquire(&claim).await.expect("an answer").expect("a free lock");
     let waiting = tokio::spawn(rival().wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;
-    tokio::time::sleep(first.deadline().remaining().mul_f64(0.7)).await;
+    sleep(first.deadline().since(now()).mul_f64(0.7)).await;
     let again = one.backend().acquire(&claim).await.expect("an answer").expect("it holds the lock");
     assert!(again.token() >= first.token(), "asked again, the claim got a lower token");
     assert!(again.deadline() >= first.deadline(), "the lease is shorter than before");
-    tokio::time::sleep(again.deadline().remaining().saturating_sub(millis(50))).await;
-    if !again.deadline().has_passed() {
+    sleep(again.deadline().since(now()).saturating_sub(millis(50))).await;
+    if !has_passed(again.deadline()) {
         assert!(!waiting.is_finished(), "granted to another within the validity of the first");
     }
     one.backend().release(&claim).await.expect("an answer");
@@ -98,11 +99,11 @@ pub(super) async fn an_owner_who_is_late_changes_nothing(stage: Stage) {
     let late = claim(&name, Mode::Exclusive, ttl, Wait::No);
     let grant = one.backend().acquire(&late).await.expect("an answer").expect("a free lock");
     let guard = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
-    let end = Moment::now().after(secs(5));
+    let end = now().after(secs(5));
     loop {
         // A renewal of a short lease times out soon, which on a busy machine says nothing.
         let answers = one.backend().renew(std::slice::from_ref(&grant), soon()).await;
-        if !matches!(answers[..], [Renewal::Unknown(_)]) || end.has_passed() {
+        if !matches!(answers[..], [Renewal::Unknown(_)]) || has_passed(end) {
             assert!(matches!(answers[..], [Renewal::Lost]), "a lease that ran out was renewed: {answers:?}");
             break;
         }
@@ -122,21 +123,21 @@ pub(super) async fn validity_ends_before_the_lease(stage: Stage) {
     for renewed in [false, true] {
         let name = stage.name(renewed);
         let ttl = ttl_of(&one, 300);
-        let sent = Moment::now();
+        let sent = now();
         let mine = claim(&name, Mode::Exclusive, ttl, Wait::No);
         let grant = one.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
         let mut deadline = grant.deadline();
         let mut latest = sent.after(ttl);
         if renewed {
             pause(100).await;
-            latest = Moment::now().after(ttl);
+            latest = now().after(ttl);
             match one.backend().renew(&[grant], soon()).await.pop() {
                 Some(Renewal::Renewed(until)) => deadline = until,
                 other => panic!("a lease with time left is renewed, but {other:?}"),
             }
         }
         let next = two.lock(&name).wait(ttl + secs(10)).await.expect("the lease runs out");
-        let granted = Moment::now();
+        let granted = now();
         let excess = deadline.since(granted);
         assert!(excess.is_zero(), "renewed: {renewed}: valid for {excess:?} after the next was granted");
         // A deadline that is much too early would pass the test above and be of no use.

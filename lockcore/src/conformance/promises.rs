@@ -1,8 +1,9 @@
 //! What a backend promises beyond what other cases need: such promises must not be false.
 
 use super::stage::{Stage, done, holder, pause, queued, release, secs, ttl_of};
+use super::time::{has_passed, now};
 use crate::conformance::{Link, Need, lateness};
-use crate::{LockName, Locks, Loss, Moment, Requirement};
+use crate::{LockName, Locks, Loss, Requirement};
 
 /// A backend that promises to notify holders of a loss does so at once, not with the next renewal.
 pub(super) async fn a_loss_is_notified_as_soon_as_promised(stage: Stage) {
@@ -40,7 +41,7 @@ pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
         let held = one.lock(&name).ttl(ttl).await.expect("a free lock");
         let waiter = tokio::spawn({
             let request = two.lock(&name).ttl(ttl).wait(secs(20));
-            async move { (request.await.expect("its turn comes"), Moment::now()) }
+            async move { (request.await.expect("its turn comes"), now()) }
         });
         if stage.harness.offers().contains(&Need::Counted) {
             queued(&one, &name, 1, secs(5)).await;
@@ -48,7 +49,7 @@ pub(super) async fn waiters_are_woken_as_soon_as_promised(stage: Stage) {
         // At different times since the waiter came, so that nobody asks just then by chance.
         pause(300 + 130 * u64::from(round)).await;
         release(held).await;
-        let released = Moment::now();
+        let released = now();
         let (guard, granted) = done("the waiter's turn", secs(15), waiter).await.expect("no panic");
         // Less what the machine was late by.
         took.push(granted.since(released).saturating_sub(lateness::since(released)));
@@ -146,7 +147,7 @@ pub(super) async fn a_failover_grants_nothing_twice_as_promised(stage: Stage) {
         guards.push(one.lock(stage.name(number)).ttl(ttl).await.expect("a free lock"));
     }
     stage.server().fail_over().await;
-    let end = Moment::now().after(ttl / 2);
+    let end = now().after(ttl / 2);
     for guard in &guards {
         loop {
             // Until another server has taken over, nobody is answered.
@@ -161,7 +162,7 @@ pub(super) async fn a_failover_grants_nothing_twice_as_promised(stage: Stage) {
                     panic!("{} was lost by the failover, promised is failover_safe", guard.name());
                 }
                 Err(error) => {
-                    assert!(error.is_retryable() && !end.has_passed(), "after the failover: {error:#}");
+                    assert!(error.is_retryable() && !has_passed(end), "after the failover: {error:#}");
                 }
             }
             pause(50).await;

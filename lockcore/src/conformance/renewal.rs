@@ -6,7 +6,8 @@ use futures_util::{StreamExt, stream};
 
 use super::dropping::elsewhere;
 use super::stage::{KEPT, Stage, claim, done, free_by, holder, millis, pause, release, secs, soon, ttl_of};
-use crate::{ErrorKind, Grant, LockGuard, Locks, Mode, Moment, Renewal, Wait};
+use super::time::{self, now};
+use crate::{ErrorKind, Grant, LockGuard, Locks, Mode, Renewal, Wait};
 
 /// A lock is held for five times its lease, and no one else gets it in that time.
 pub(super) async fn a_lock_is_kept_for_five_leases(stage: Stage) {
@@ -40,9 +41,9 @@ pub(super) async fn a_blocked_runtime_keeps_its_locks(stage: Stage) {
             let guard = stage.client().await.lock(&name).ttl(ttl).await.expect("a free lock");
             hold.send(guard.token()).expect("the case listens");
             // More tasks than the runtime has threads, this one's included.
-            let block = || tokio::spawn(async move { std::thread::sleep(ttl * 3) });
+            let block = || tokio::spawn(async move { time::block(&time::clock(), ttl * 3) });
             let blocks = [block(), block(), block(), block()];
-            std::thread::sleep(ttl * 3);
+            time::block(&time::clock(), ttl * 3);
             let state = guard.is_held().then_some(()).ok_or_else(|| guard.lease_state());
             // From the release on nothing is renewed, and it needs a thread of the runtime to be sent.
             for block in blocks {
@@ -84,7 +85,7 @@ pub(super) async fn many_leases_are_renewed_in_one_call(stage: Stage) {
         let freed = two.force_release(grant.claim().name()).await.expect("an answer");
         assert_eq!(freed, 1, "lock {at}");
     }
-    let sent = Moment::now();
+    let sent = now();
     let answers = done("the renewal", secs(30), one.backend().renew(&grants, soon())).await;
     assert_eq!(answers.len(), MANY, "one answer for each grant");
     for (at, answer) in answers.iter().enumerate() {
@@ -113,9 +114,9 @@ pub(super) async fn two_thousand_locks_are_kept(stage: Stage) {
     let requests = (0..MANY).map(|n| one.lock(stage.name(n)).ttl(ttl).wait(secs(30)).into_future());
     let guards: Vec<_> = stream::iter(requests).buffered(AT_A_TIME).collect().await;
     let guards: Vec<_> = guards.into_iter().map(|guard| guard.expect("a free lock")).collect();
-    let began = Moment::now();
+    let began = now();
     let before = one.stats();
-    while Moment::now().since(began) < ttl + secs(1) {
+    while now().since(began) < ttl + secs(1) {
         pause(50).await;
     }
     let stats = one.stats();
@@ -142,8 +143,8 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     link.delay(ttl / 5);
     let guard = one.lock(&name).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     link.delay(millis(5));
-    let began = Moment::now();
-    while Moment::now().since(began) < ttl * 3 {
+    let began = now();
+    while now().since(began) < ttl * 3 {
         assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), one.stats());
         pause(20).await;
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::stage::{Stage, done, free_by, holder, millis, pause, queued, release, secs, ttl_of};
+use super::time::{block, clock};
 use crate::ErrorKind;
 
 /// The value of the work comes back, and the lock is free afterwards.
@@ -79,7 +80,7 @@ pub(super) async fn run_gives_back_what_was_finished_too_late(stage: Stage) {
     let work = one.lock(stage.name("late")).max_hold(millis(50)).run(async |held| {
         // Work that does not await cannot be stopped.
         while held.is_held() {
-            std::thread::sleep(millis(5));
+            block(&clock(), millis(5));
         }
         42
     });

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::dropping::elsewhere;
 use super::stage::{Stage, assert_within, done, free_by, pause, poll_once, queued, release, secs, ttl_of};
-use crate::{Locks, Moment};
+use super::time::{clock, has_passed, local_runtime, now, on_a_thread, resting};
+use crate::Locks;
 
 /// A thread with a runtime that is driven while it runs some work, and is kept without being driven after that.
 struct Undriven {
@@ -17,13 +18,12 @@ impl Undriven {
     async fn after<W: Future<Output = ()>>(work: impl FnOnce() -> W + Send + 'static) -> Self {
         let (over, waits) = mpsc::channel();
         let (done, ended) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        on_a_thread(&clock(), move || {
+            let runtime = local_runtime().expect("a runtime");
             runtime.block_on(work());
             assert!(done.send(()).is_ok(), "the case waits for it");
             // An error says that the case is over, too.
-            let _over = waits.recv();
+            let _over = resting(|| waits.recv());
             runtime.shutdown_background();
         });
         ended.await.expect("the other runtime's thread does not panic");
@@ -37,9 +37,9 @@ impl Undriven {
 
 /// Takes and releases locks of its own for this time. Any error is a failure.
 async fn work(locks: Locks, stage: Stage, who: &'static str, span: Duration) -> u32 {
-    let end = Moment::now().after(span);
+    let end = now().after(span);
     let mut cycles = 0;
-    while !end.has_passed() {
+    while !has_passed(end) {
         let guard = locks.lock(stage.name(format!("{who}/{}", cycles % 7))).wait(secs(20)).await;
         let guard = guard.unwrap_or_else(|error| panic!("{who}, cycle {cycles}: {error:#}"));
         guard.release().await.unwrap_or_else(|error| panic!("{who}, cycle {cycles}: {error:#}"));
@@ -94,7 +94,7 @@ pub(super) async fn a_runtime_that_is_not_driven_blocks_no_other(stage: Stage) {
     let (locks, held) = take.await.expect("a client");
     for round in 0..20 {
         let name = stage.name(format!("here/{round}"));
-        let asked = Moment::now();
+        let asked = now();
         let guard = done("an answer", secs(5), locks.lock(&name).try_now()).await.expect("an answer");
         assert_within(asked, secs(2), || format!("round {round}: an answer"));
         done("the release", secs(5), release(guard.expect("a free lock"))).await;

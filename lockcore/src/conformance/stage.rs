@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::time::{clock, now, sleep};
 use crate::conformance::lateness::allowed;
 use crate::conformance::{Harness, Link, Server};
 use crate::{Claim, FencingToken, LockGuard, LockName, LockStatus, Locks, Mode, Moment, Wait};
@@ -66,17 +67,17 @@ pub(super) fn ttl_of(locks: &Locks, millis: u64) -> Duration {
 
 /// A claim as `lockcore` would make it, for cases that call the backend itself. Its grant is not renewed.
 pub(super) fn claim(name: &LockName, mode: Mode, ttl: Duration, wait: Wait) -> Claim {
-    Claim::new(name.clone(), mode, ttl, wait, "conformance".into())
+    Claim::new(name.clone(), mode, ttl, wait, "conformance".into()).with_clock(clock())
 }
 
 /// A wait for at most this time.
 pub(super) fn within(span: Duration) -> Wait {
-    Wait::Until(Moment::now().after(span))
+    Wait::Until(now().after(span))
 }
 
 /// By when a backend that is asked to renew must answer.
 pub(super) fn soon() -> Moment {
-    Moment::now().after(secs(5))
+    now().after(secs(5))
 }
 
 pub(super) fn millis(millis: u64) -> Duration {
@@ -88,7 +89,7 @@ pub(super) fn secs(secs: u64) -> Duration {
 }
 
 pub(super) async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
+    sleep(Duration::from_millis(millis)).await;
 }
 
 /// What the server says about a lock.
@@ -114,7 +115,7 @@ pub(super) async fn is_refused(other: &Locks, name: &LockName, held: &LockGuard,
 
 /// Waits until exactly this number of claims is in the queue.
 pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit: Duration) {
-    let began = Moment::now();
+    let began = now();
     loop {
         let status = status(locks, name).await;
         if status.waiters == waiters {
@@ -127,19 +128,19 @@ pub(super) async fn queued(locks: &Locks, name: &LockName, waiters: usize, limit
 
 /// Waits for a task that must come to its end by then.
 pub(super) async fn done<T>(what: &str, limit: Duration, task: impl Future<Output = T>) -> T {
-    let (began, mut task) = (Moment::now(), std::pin::pin!(task));
+    let (began, mut task) = (now(), std::pin::pin!(task));
     loop {
-        let left = began.after(allowed(limit, began)).remaining();
-        match tokio::time::timeout(left, task.as_mut()).await {
-            Ok(value) => return value,
-            Err(_) => assert_within(began, limit, || what.to_owned()),
+        let end = began.after(allowed(limit, began));
+        match clock().timeout_at(end, task.as_mut()).await {
+            Some(value) => return value,
+            None => assert_within(began, limit, || what.to_owned()),
         }
     }
 }
 
 /// Panics if more time than this has passed since then, and the machine was not late by the difference.
 pub(super) fn assert_within(began: Moment, limit: Duration, what: impl FnOnce() -> String) {
-    assert_took(Moment::now().since(began), began, limit, what);
+    assert_took(now().since(began), began, limit, what);
 }
 
 /// Panics if this took longer than the limit, and the machine was not late by the difference since it began.
@@ -160,11 +161,11 @@ pub(super) async fn free_by(
     limit: Duration,
     what: &str,
 ) -> (LockGuard, Duration) {
-    let began = Moment::now();
+    let began = now();
     // A longer wait than the limit, so that a failure can say how late it was.
     match locks.lock(name).wait(limit + secs(5)).await {
         Ok(guard) => {
-            let took = Moment::now().since(began);
+            let took = now().since(began);
             assert_took(took, began, limit, || format!("{what}: the lock was free"));
             (guard, took)
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 
 use super::stage::{KEPT, Stage, done, millis, pause, release, secs, ttl_of};
+use super::time::{has_passed, now, sleep};
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Grant, LeaseState, LockName, LockStatus, Locks, Moment,
     Released, Renewal, Result,
@@ -100,8 +101,8 @@ pub(super) async fn one_lease_in_doubt_costs_the_others_nothing(stage: Stage) {
     for number in 0..OTHERS {
         others.push(locks.lock(stage.name(number)).ttl(ttl).wait(secs(20)).await.expect("a free lock"));
     }
-    let end = Moment::now().after(ttl * 5 / 2);
-    while !end.has_passed() {
+    let end = now().after(ttl * 5 / 2);
+    while !has_passed(end) {
         for (number, other) in others.iter().enumerate() {
             assert!(
                 other.is_held(),
@@ -129,7 +130,7 @@ pub(super) async fn an_idle_lock_is_renewed_at_most_six_times_in_its_validity(st
     let guard = locks.lock(stage.name("idle")).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     let validity = guard.grant().deadline().since(guard.grant().sent());
     assert!(validity > millis(0), "no validity: {guard:?}");
-    tokio::time::sleep(validity * 3).await;
+    sleep(validity * 3).await;
     let renewals = troubled.renewals.load(Ordering::SeqCst);
     assert!(guard.is_held(), "{guard:?}");
     assert!(
@@ -146,8 +147,8 @@ pub(super) async fn a_panic_in_a_renewal_costs_nothing(stage: Stage) {
     let ttl = ttl_of(&locks, 3000);
     let guard = locks.lock(stage.name("panic")).ttl(ttl).wait(secs(20)).await.expect("a free lock");
     let kept = async {
-        let end = Moment::now().after(ttl * 2);
-        while !end.has_passed() {
+        let end = now().after(ttl * 2);
+        while !has_passed(end) {
             assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), locks.stats());
             pause(20).await;
         }

@@ -3,7 +3,8 @@
 use super::stage::{
     LATE, Stage, assert_took, claim, done, free_by, is_refused, millis, queued, release, secs, ttl_of, within,
 };
-use crate::{ErrorKind, Mode, Moment, Requirement, Wait};
+use super::time::now;
+use crate::{ErrorKind, Mode, Requirement, Wait};
 
 /// A wait ends neither early nor much too late.
 pub(super) async fn timeouts_are_punctual(stage: Stage) {
@@ -13,9 +14,9 @@ pub(super) async fn timeouts_are_punctual(stage: Stage) {
     // The first call may open connections.
     assert!(two.lock(&name).try_now().await.expect("an answer").is_none());
     for wait in [millis(50), millis(300), millis(1200)] {
-        let began = Moment::now();
+        let began = now();
         let error = two.lock(&name).wait(wait).await.expect_err("the lock is held");
-        let took = Moment::now().since(began);
+        let took = now().since(began);
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error:#}");
         assert!(error.is_retryable(), "{error:#}");
         assert!(took >= wait, "a wait of {wait:?} ended after {took:?}");
@@ -30,9 +31,9 @@ pub(super) async fn try_now_answers_at_once(stage: Stage) {
     let (name, warm) = (stage.name("held"), stage.name("warm"));
     release(two.lock(&warm).try_now().await.expect("an answer").expect("a free lock")).await;
     let held = one.lock(&name).try_now().await.expect("an answer").expect("a free lock");
-    let began = Moment::now();
+    let began = now();
     is_refused(&two, &name, &held, "at once").await;
-    let took = Moment::now().since(began);
+    let took = now().since(began);
     assert_took(took, began, LATE, || "the lock is held, and the answer came".to_owned());
     queued(&one, &name, 0, secs(1)).await;
     release(held).await;
@@ -86,9 +87,9 @@ pub(super) async fn a_short_lease_after_a_long_one_ends_in_time(stage: Stage) {
     release(long).await;
     let granted = done("the dead one's turn", secs(3), dead).await.expect("no panic").expect("an answer");
     let granted = granted.expect("its turn comes");
-    let began = Moment::now();
+    let began = now();
     let guard = done("the turn of the one behind", secs(20), behind).await.expect("no panic");
-    let took = Moment::now().since(began);
+    let took = now().since(began);
     assert_took(took, began, short + secs(2), || format!("a lease of {short:?} was followed by the next"));
     assert!(guard.token() > granted.token() || !one.capabilities().promises(Requirement::Fencing));
     release(guard).await;

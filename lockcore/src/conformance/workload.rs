@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::history::Validity;
 use super::stage::{claim, millis, soon, within};
+use super::time::{has_passed, now, sleep, timeout};
 use crate::system::lock;
 use crate::{ErrorKind, FencingToken, LockGuard, LockName, Locks, Mode, Moment, Renewal, Result};
 
@@ -47,13 +48,13 @@ impl Record {
 pub(super) async fn run(plan: Plan) -> Record {
     let plan = Arc::new(plan);
     let record = Arc::new(Mutex::new(Record::default()));
-    let (end, latest) = (Moment::now().after(plan.span), Moment::now().after(plan.span * 10));
+    let (end, latest) = (now().after(plan.span), now().after(plan.span * 10));
     let mut tasks = Vec::new();
     for task in 0..plan.tasks {
         let (plan, record) = (Arc::clone(&plan), Arc::clone(&record));
         tasks.push(tokio::spawn(async move {
             let mut actor = Actor { task, random: StdRng::seed_from_u64(plan.seed ^ task), plan, record };
-            while !end.has_passed() || (!lock(&actor.record).says_something() && !latest.has_passed()) {
+            while !has_passed(end) || (!lock(&actor.record).says_something() && !has_passed(latest)) {
                 actor.step().await;
             }
         }));
@@ -90,14 +91,12 @@ impl Actor {
             Mode::Permit { limit } => client.permit(&name, limit.get()),
         };
         let short = millis(self.random.random_range(1..40));
-        let asked = Moment::now();
+        let asked = now();
         let answer = match action {
             4..30 => request.try_now().await,
             30..45 => request.wait(short).await.map(Some),
             // Dropped while it waits, or just when its turn comes.
-            45..60 => {
-                tokio::time::timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some))
-            }
+            45..60 => timeout(short, request.into_future()).await.map_or(Ok(None), |it| it.map(Some)),
             _ => request.wait(self.plan.span).await.map(Some),
         };
         if let Some(guard) = self.allow(answer) {
@@ -116,19 +115,19 @@ impl Actor {
     }
 
     async fn hold(&mut self, guard: LockGuard, asked: Moment) {
-        let from = Moment::now();
+        let from = now();
         if !guard.is_held() {
             return;
         }
         let mut until = from;
         for _ in 0..self.random.random_range(0..4) {
-            tokio::time::sleep(Duration::from_micros(self.random.random_range(0..1500))).await;
-            let now = Moment::now();
+            sleep(Duration::from_micros(self.random.random_range(0..1500))).await;
+            let now = now();
             if guard.is_held() {
                 until = now;
             }
         }
-        let now = Moment::now();
+        let now = now();
         if guard.is_held() {
             until = now;
         }
@@ -160,10 +159,10 @@ impl Actor {
                 return;
             }
         };
-        let from = Moment::now();
+        let from = now();
         let mut until = grant.deadline();
         if self.random.random_bool(0.5) {
-            tokio::time::sleep(short / 3).await;
+            sleep(short / 3).await;
             if let Some(Renewal::Renewed(deadline)) =
                 backend.renew(std::slice::from_ref(&grant), soon()).await.first()
             {
@@ -176,7 +175,7 @@ impl Actor {
         lock(&self.record).dead += 1;
         let renews_late = self.random.random_bool(0.5);
         drop(tokio::spawn(async move {
-            tokio::time::sleep(short * 2).await;
+            sleep(short * 2).await;
             if renews_late {
                 drop(backend.renew(&[grant], soon()).await);
             }

@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
+use super::test_time::{Sleep, TestTime};
 use super::{KEEPER, Moment};
 
 /// The longest sleep in one piece: the timers of a runtime stand still during suspend.
@@ -49,7 +47,7 @@ impl Clock {
     pub async fn sleep_until(&self, until: Moment) {
         match &self.0 {
             None => sleep_system(until).await,
-            Some(test) => test.sleep_until(until).await,
+            Some(test) => Sleep::new(test, until).await,
         }
     }
 
@@ -65,6 +63,29 @@ impl Clock {
     /// Cancel safe: nothing is lost.
     pub async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now().after(span)).await;
+    }
+
+    /// Blocks the calling thread for this time. It counts as resting meanwhile.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn block(&self, span: Duration) {
+        match &self.0 {
+            None => std::thread::sleep(span),
+            Some(test) => super::test_time::block_on(Sleep::new(test, self.now().after(span))),
+        }
+    }
+
+    /// From now on the calling thread is one of those that must rest before time is skipped.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn join(&self) {
+        if let Some(test) = &self.0 {
+            test.join();
+        }
+    }
+
+    /// No time is skipped until the answer is dropped.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn hold(&self) -> Option<super::test_time::Hold> {
+        self.0.as_ref().map(super::test_time::Hold::new)
     }
 
     /// Waits for a future until this moment; `None` if it is not ready by then.
@@ -131,16 +152,17 @@ async fn sleep_system(until: Moment) {
 #[derive(Clone)]
 pub struct TestClock(Arc<TestTime>);
 
-struct TestTime {
-    now: AtomicU64,
-    moved: Notify,
-}
-
 impl TestClock {
     /// A clock that shows some time.
     pub fn new() -> Self {
-        let now = AtomicU64::new(Moment::now().as_nanos());
-        Self(Arc::new(TestTime { now, moved: Notify::new() }))
+        Self(TestTime::standing())
+    }
+
+    /// A clock that goes on with the machine's, and skips the time in which all its threads rest, so that nobody waits
+    /// for it. See [`TestTime::skipping`].
+    #[cfg(feature = "conformance")]
+    pub(crate) fn skipping() -> Self {
+        Self(TestTime::skipping())
     }
 
     /// The clock for the backend under test.
@@ -152,9 +174,7 @@ impl TestClock {
     ///
     /// A renewal is due after a third of a lease. A step over the whole lease ends it, like a pause of the machine.
     pub fn advance(&self, span: Duration) {
-        let to = self.0.now().after(span);
-        self.0.now.store(to.as_nanos(), Ordering::SeqCst);
-        self.0.moved.notify_waiters();
+        self.0.advance(span);
     }
 }
 
@@ -167,23 +187,6 @@ impl Default for TestClock {
 impl fmt::Debug for TestClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TestClock").field(&self.0.now()).finish()
-    }
-}
-
-impl TestTime {
-    fn now(&self) -> Moment {
-        Moment::from_nanos(self.now.load(Ordering::SeqCst))
-    }
-
-    async fn sleep_until(&self, until: Moment) {
-        loop {
-            // Made before the clock is read, so that a move in between is not missed.
-            let moved = self.moved.notified();
-            if self.now() >= until {
-                return;
-            }
-            moved.await;
-        }
     }
 }
 

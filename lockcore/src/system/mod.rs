@@ -4,11 +4,16 @@ mod clock;
 mod forward;
 mod moment;
 mod own_runtime;
+#[cfg(feature = "conformance")]
+mod rest;
 mod sync;
+mod test_time;
 
 pub use clock::{Clock, TestClock};
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
+#[cfg(feature = "conformance")]
+pub(crate) use rest::{note_rest, rest_when_idle};
 pub(crate) use sync::{lock, poll_once};
 
 /// The thread on which leases are renewed and releases are finished: one for each process.

@@ -34,7 +34,10 @@ impl OwnRuntime {
         let (started, waits) = mpsc::sync_channel(1);
         let main = move || {
             let events = forward::from_this_thread();
-            let runtime = match Builder::new_current_thread().enable_all().build() {
+            let mut builder = Builder::new_current_thread();
+            #[cfg(feature = "conformance")]
+            super::rest_when_idle(&mut builder);
+            let runtime = match builder.enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(error))),
             };

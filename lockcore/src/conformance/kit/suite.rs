@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tokio::runtime::Builder;
 
 use super::target::{Connect, Missing, Target};
 use super::times::{Timed, Times};
-use crate::conformance::{Case, cases, lateness, serve_if_asked};
+use crate::conformance::{Case, cases, lateness, runtime, serve_if_asked};
 use crate::{Locks, Result};
 
 /// Nearly all cases wait nearly all of the time, so more of them than there are processors run at the same time.
@@ -198,8 +197,7 @@ fn play(
     };
     let disturbs = case.disturbs_the_server();
     let _turn = disturbs.then(|| lock(&target.turn));
-    let runtime = Builder::new_multi_thread().worker_threads(4).thread_name("case").enable_all().build();
-    let runtime = runtime.map_err(|error| format!("a runtime: {error}"))?;
+    let runtime = runtime(&*harness, "case").map_err(|error| format!("a runtime: {error}"))?;
     lock(record).begun += 1;
     let began = Instant::now();
     let _timed = timed.begin();
