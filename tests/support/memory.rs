@@ -1,20 +1,15 @@
-//! The in-memory backend: clients of one process share it by name.
+//! The in-memory backend, on a clock that skips the time in which nothing happens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockwell::backend::{MemoryLock, async_trait};
-use lockwell::conformance::{Harness, Need};
+use lockwell::backend::{Clock, DistributedLock, MemoryLock, async_trait};
+use lockwell::conformance::{Harness, Need, skipping_clock};
 use lockwell::{Locks, Result};
 
 use super::targets::Started;
 
 #[derive(Debug)]
-struct Memory {
-    url: String,
-    /// Keeps the named server alive from client to client.
-    _keep: MemoryLock,
-}
+struct Memory(Arc<MemoryLock>);
 
 pub(crate) fn offers() -> Vec<Need> {
     vec![
@@ -31,9 +26,7 @@ pub(crate) fn offers() -> Vec<Need> {
 
 #[allow(clippy::unnecessary_wraps)] // As for all backends.
 pub(crate) fn start() -> Started {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("conformance-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    Ok(Arc::new(Memory { url: format!("memory://{name}"), _keep: MemoryLock::named(&name) }))
+    Ok(Arc::new(Memory(Arc::new(MemoryLock::with_clock(skipping_clock())))))
 }
 
 #[async_trait]
@@ -42,7 +35,11 @@ impl Harness for Memory {
         offers()
     }
 
+    fn clock(&self) -> Clock {
+        self.0.clock()
+    }
+
     async fn client(&self) -> Result<Locks> {
-        lockwell::connect(&self.url).await
+        Locks::new(Arc::clone(&self.0) as Arc<dyn DistributedLock>)
     }
 }

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lockcore::backend::{
-    Claim, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait,
+    Claim, Clock, DistributedLock, Grant, MemoryLock, Moment, OwnerId, Released, Renewal, Wait, async_trait,
     valid_until,
 };
 use lockcore::{Capabilities, Error, ErrorKind, FencingToken, LockName, LockStatus, Result};
 
 use crate::defect::Defect;
+use crate::flawed_lock::Controls;
 
 #[derive(Debug)]
 pub(crate) struct Broken {
     defect: Defect,
+    clock: Clock,
     right: Arc<MemoryLock>,
     second: Arc<MemoryLock>,
     /// What the memory backend knows a claim as, where that differs.
@@ -32,11 +34,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Broken {
-    pub(crate) fn new(defect: Defect) -> Self {
+    pub(crate) fn new(defect: Defect, controls: &Controls) -> Self {
+        let store = || Arc::new(MemoryLock::with_clock(controls.clock.clone()));
         Self {
             defect,
-            right: Arc::default(),
-            second: Arc::default(),
+            clock: controls.clock.clone(),
+            right: store(),
+            second: store(),
             aliases: Mutex::default(),
             tokens: Mutex::default(),
             asked: AtomicU64::new(1),
@@ -76,7 +80,10 @@ impl Broken {
     /// Makes another claim out of this one.
     fn disguise(&self, claim: &Claim, name: LockName, wait: Wait) -> Claim {
         let mut aliases = lock(&self.aliases);
-        let make = || Claim::new(name, claim.mode(), claim.ttl(), wait, claim.label().into());
+        let make = || {
+            Claim::new(name, claim.mode(), claim.ttl(), wait, claim.label().into())
+                .with_clock(self.clock.clone())
+        };
         aliases.entry(claim.owner()).or_insert_with(make).clone()
     }
 
@@ -116,7 +123,7 @@ impl Broken {
         let answer = loop {
             if !self.right.inspect(claim.name()).await?.is_held() {
                 if self.is(Defect::SetsWithoutLookingAgain) {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    self.clock.sleep(Duration::from_millis(1)).await;
                     self.right.force_release(claim.name()).await?;
                 }
                 if let Some(grant) = self.right.acquire(&now).await? {
@@ -126,7 +133,7 @@ impl Broken {
             if claim.is_wait_over() {
                 break None;
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            self.clock.sleep(Duration::from_millis(2)).await;
         };
         self.waiting.fetch_sub(usize::from(claim.wait() != Wait::No), Ordering::SeqCst);
         Ok(answer)
@@ -148,7 +155,7 @@ impl Broken {
             _ => grant.token(),
         };
         let excess = if self.is(Defect::ValidTooLong) { claim.ttl() / 2 } else { Duration::ZERO };
-        Grant::new(claim, token, Moment::now()).with_deadline(grant.deadline().after(excess))
+        Grant::new(claim, token, self.clock.now()).with_deadline(grant.deadline().after(excess))
     }
 }
 
@@ -156,6 +163,10 @@ impl Broken {
 impl DistributedLock for Broken {
     fn capabilities(&self) -> Capabilities {
         self.right.capabilities()
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
@@ -166,17 +177,17 @@ impl DistributedLock for Broken {
         let mut answers = Vec::new();
         for grant in grants {
             let ttl = grant.claim().ttl();
-            let inner = Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
+            let inner = Grant::new(&self.alias(grant.claim()), grant.token(), self.clock.now());
             let answer = self.store(grant.claim()).renew(&[inner], until).await.pop();
             answers.push(match answer.expect("one answer for one grant") {
                 Renewal::Renewed(deadline) if self.is(Defect::ValidTooLongAfterRenewal) => {
                     Renewal::Renewed(deadline.after(ttl / 2))
                 }
                 Renewal::Renewed(_) if self.is(Defect::ExtendsLittle) => {
-                    Renewal::Renewed(Moment::now().after(ttl / 10))
+                    Renewal::Renewed(self.clock.now().after(ttl / 5))
                 }
                 Renewal::Lost if self.is(Defect::RenewsTheDead) => {
-                    Renewal::Renewed(valid_until(Moment::now(), ttl))
+                    Renewal::Renewed(valid_until(self.clock.now(), ttl))
                 }
                 answer => answer,
             });
@@ -184,7 +195,7 @@ impl DistributedLock for Broken {
         if self.is(Defect::LosesAllOrNone) && answers.iter().any(|one| !matches!(one, Renewal::Lost)) {
             for (grant, answer) in grants.iter().zip(&mut answers) {
                 if matches!(answer, Renewal::Lost) {
-                    *answer = Renewal::Renewed(valid_until(Moment::now(), grant.claim().ttl()));
+                    *answer = Renewal::Renewed(valid_until(self.clock.now(), grant.claim().ttl()));
                 }
             }
         }
@@ -210,8 +221,9 @@ impl DistributedLock for Broken {
         }
         let (store, claim) = (Arc::clone(self.store(claim)), self.alias(claim));
         if self.is(Defect::ReleasesLater) {
+            let clock = self.clock.clone();
             drop(tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                clock.sleep(Duration::from_millis(300)).await;
                 store.release(&claim).await
             }));
             return Ok(Released::Released);

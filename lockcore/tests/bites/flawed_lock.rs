@@ -9,25 +9,35 @@ use std::time::Duration;
 
 use lockcore::backend::MemoryLock;
 use lockcore::backend::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, FencingToken, Grant, Holder, LockName,
     LockStatus, Mode, Moment, OwnerId, Released, Renewal, Requirement, Result, Wait, async_trait,
 };
+use lockcore::conformance::skipping_clock;
 
 use crate::defect::Defect;
 
 /// What the harness counts and does at the server of a lock.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Controls {
+    /// The clock of the server.
+    pub(crate) clock: Clock,
     /// How many requests the server has got.
     pub(crate) requests: Arc<AtomicU64>,
     /// Whether another server has taken over.
     pub(crate) failed_over: Arc<AtomicBool>,
 }
 
+impl Controls {
+    pub(crate) fn new() -> Self {
+        Self { clock: skipping_clock(), requests: Arc::default(), failed_over: Arc::default() }
+    }
+}
+
 /// A lock that works, but for one thing.
 pub(crate) struct Flawed {
     defect: Defect,
     controls: Controls,
+    clock: Clock,
     first: MemoryLock,
     /// The server that takes over.
     second: MemoryLock,
@@ -60,8 +70,9 @@ impl Flawed {
         Self {
             defect,
             controls: controls.clone(),
-            first: MemoryLock::new(),
-            second: MemoryLock::new(),
+            clock: controls.clock.clone(),
+            first: MemoryLock::with_clock(controls.clock.clone()),
+            second: MemoryLock::with_clock(controls.clock.clone()),
             released: tokio::sync::Notify::new(),
             aliases: Mutex::default(),
             seen: Mutex::default(),
@@ -96,7 +107,7 @@ impl Flawed {
 
     async fn acquire_once(&self, alias: &Claim) -> Result<Option<Grant>> {
         if self.is(Defect::KeepsTheCancelled) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            self.clock.sleep(Duration::from_millis(1)).await;
         }
         self.controls.requests.fetch_add(1, Ordering::SeqCst);
         self.right().acquire(alias).await
@@ -121,7 +132,8 @@ impl Flawed {
         if mode == claim.mode() && wait == claim.wait() && name == *claim.name() && !reserves_less {
             return claim.clone();
         }
-        let make = || Claim::new(name, mode, claim.ttl(), wait, claim.label().into());
+        let make =
+            || Claim::new(name, mode, claim.ttl(), wait, claim.label().into()).with_clock(self.clock.clone());
         lock(&self.aliases).entry(claim.owner()).or_insert_with(make).clone()
     }
 
@@ -156,7 +168,7 @@ impl Flawed {
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while answer.is_none() && !claim.is_wait_over() {
-            let second = tokio::time::timeout(Duration::from_secs(1), claim.wait_over());
+            let second = self.clock.timeout(Duration::from_secs(1), claim.wait_over());
             tokio::select! {
                 ended = second => ended.unwrap_or_default(),
                 () = self.released.notified(), if self.is(Defect::WakesAll) => (),
@@ -180,10 +192,14 @@ impl DistributedLock for Flawed {
         }
     }
 
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         let answer = self.ask(claim).await?;
         if answer.is_none() && claim.wait() == Wait::No && self.is(Defect::RefusesLate) {
-            tokio::time::sleep(LONG).await;
+            self.clock.sleep(LONG).await;
         }
         Ok(answer.map(|grant| self.spoil(claim, &grant)))
     }
@@ -194,10 +210,11 @@ impl DistributedLock for Flawed {
             return grants.iter().map(|_| unknown()).collect();
         }
         if self.is(Defect::RenewsOneByOne) {
-            tokio::time::sleep(Duration::from_millis(20) * u32::try_from(grants.len()).unwrap_or(u32::MAX))
+            self.clock
+                .sleep(Duration::from_millis(20) * u32::try_from(grants.len()).unwrap_or(u32::MAX))
                 .await;
         }
-        let known = |grant: &Grant| Grant::new(&self.alias(grant.claim()), grant.token(), Moment::now());
+        let known = |grant: &Grant| Grant::new(&self.alias(grant.claim()), grant.token(), self.clock.now());
         self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await
     }
 
@@ -218,7 +235,7 @@ impl DistributedLock for Flawed {
         if self.is(Defect::DowngradesWithAGap) {
             let reader = grant.downgraded();
             self.right().release(grant.claim()).await?;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.clock.sleep(Duration::from_millis(50)).await;
             drop(self.right().acquire(reader.claim()).await?);
             return Ok(reader);
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::MemoryLock;
-use lockcore::conformance::Way;
+use lockcore::conformance::{Way, skipping_clock};
+use lockcore::{Clock, MemoryLock};
 use tokio::sync::watch;
 
 /// How long a client waits for an answer before it gives its connection up.
@@ -30,6 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A lock server with switches.
 #[derive(Debug)]
 pub(crate) struct Machine {
+    pub(crate) clock: Clock,
     memory: Mutex<Arc<MemoryLock>>,
     paused: watch::Sender<bool>,
     /// How often it was restarted.
@@ -41,7 +42,9 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(forgets: bool) -> Self {
         let (paused, restarts) = (watch::Sender::new(false), watch::Sender::new(0));
-        Self { memory: Mutex::default(), paused, restarts, forgets }
+        let clock = skipping_clock();
+        let memory = Mutex::new(Arc::new(MemoryLock::with_clock(clock.clone())));
+        Self { clock, memory, paused, restarts, forgets }
     }
 
     pub(crate) fn pause(&self, paused: bool) {
@@ -50,7 +53,7 @@ impl Machine {
 
     pub(crate) fn restart(&self) {
         if self.forgets {
-            *lock(&self.memory) = Arc::default();
+            *lock(&self.memory) = Arc::new(MemoryLock::with_clock(self.clock.clone()));
         }
         self.restarts.send_modify(|restarts| *restarts += 1);
     }
@@ -66,8 +69,8 @@ impl Machine {
     async fn runs(&self) -> Result<(), Lost> {
         let mut paused = self.paused.subscribe();
         let goes_on = paused.wait_for(|paused| !paused);
-        let in_time = tokio::time::timeout(TIMEOUT, goes_on).await;
-        in_time.map_err(|_| Lost::Silent)?.map_err(|_| Lost::Reset)?;
+        let in_time = self.clock.timeout(TIMEOUT, goes_on).await;
+        in_time.ok_or(Lost::Silent)?.map_err(|_| Lost::Reset)?;
         Ok(())
     }
 
@@ -76,8 +79,8 @@ impl Machine {
         let mut paused = self.paused.subscribe();
         // The sender lives as long as the machine.
         while paused.wait_for(|paused| *paused).await.is_ok() {
-            let goes_on = tokio::time::timeout(TIMEOUT, paused.wait_for(|paused| !paused)).await;
-            if goes_on.is_err() {
+            let goes_on = self.clock.timeout(TIMEOUT, paused.wait_for(|paused| !paused)).await;
+            if goes_on.is_none() {
                 return;
             }
         }
@@ -97,8 +100,8 @@ struct Faults {
 }
 
 /// A network between clients and the server.
-#[derive(Default)]
 pub(crate) struct Network {
+    clock: Clock,
     faults: Mutex<Faults>,
     requests: AtomicU64,
     kept: Mutex<Vec<Work<()>>>,
@@ -111,6 +114,11 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        let (faults, kept) = (Mutex::default(), Mutex::default());
+        Self { clock: clock.clone(), faults, requests: AtomicU64::new(0), kept }
+    }
+
     pub(crate) fn blackhole(&self, way: Way) {
         lock(&self.faults).blackhole = Some(way);
     }
@@ -179,10 +187,10 @@ impl Network {
         }
         let delay = lock(&self.faults).delay;
         if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+            self.clock.sleep(delay).await;
         }
         if self.is_dark(way) {
-            tokio::time::sleep(TIMEOUT).await;
+            self.clock.sleep(TIMEOUT).await;
             return Err(Lost::Silent);
         }
         Ok(())
@@ -200,7 +208,7 @@ impl Network {
         let work = ask(machine.memory());
         if self.keeps() {
             lock(&self.kept).push(Box::pin(async move { drop(work.await) }));
-            tokio::time::sleep(TIMEOUT).await;
+            self.clock.sleep(TIMEOUT).await;
             return Err(Lost::Silent);
         }
         machine.runs().await?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{
-    Capabilities, Claim, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock, Moment,
-    Released, Renewal, Requirement, Result, Wait, async_trait, valid_until,
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, MemoryLock,
+    Moment, Released, Renewal, Requirement, Result, Wait, async_trait, valid_until,
 };
 
 use crate::defect::Defect;
@@ -20,6 +20,7 @@ const AFTERWARDS: Duration = Duration::from_secs(20);
 pub(crate) struct Remote {
     defect: Defect,
     machine: Arc<Machine>,
+    clock: Clock,
     network: Arc<Network>,
     /// How often the server had been restarted when the client was made.
     restarts: u64,
@@ -28,7 +29,7 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn new(defect: Defect, machine: &Arc<Machine>, network: &Arc<Network>) -> Self {
         let (machine, network) = (Arc::clone(machine), Arc::clone(network));
-        Self { defect, restarts: machine.restarts(), machine, network }
+        Self { defect, restarts: machine.restarts(), clock: machine.clock.clone(), machine, network }
     }
 
     fn is(&self, defect: Defect) -> bool {
@@ -58,16 +59,16 @@ impl Remote {
             Lost::Silent => self.is(Defect::CallsSilenceInternal) || self.is(Defect::GivesUpInSilence),
             Lost::Reset => self.is(Defect::CallsResetsLosses),
         };
-        if hasty || (until.has_passed() && !self.is(Defect::WaitsForEver)) {
+        if hasty || (self.clock.has_passed(until) && !self.is(Defect::WaitsForEver)) {
             return false;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.clock.sleep(Duration::from_millis(20)).await;
         true
     }
 
     /// Asks until there is an answer, for a while.
     async fn ask<T: Send + 'static>(&self, make: impl Fn(Arc<MemoryLock>) -> Work<T>) -> Result<(T, bool)> {
-        let until = Moment::now().after(LIMIT);
+        let until = self.clock.now().after(LIMIT);
         let mut repeated = false;
         loop {
             self.check_connection()?;
@@ -94,9 +95,11 @@ impl Remote {
 
     /// Takes the lock as soon as the server can be reached, and keeps it, though nobody waits for it any more.
     fn keep_asking(&self, claim: &Claim) {
-        let wait = Wait::Until(Moment::now().after(AFTERWARDS));
-        let again = Claim::new(claim.name().clone(), claim.mode(), claim.ttl(), wait, claim.label().into());
-        let (network, machine) = (Network::default(), Arc::clone(&self.machine));
+        let wait = Wait::Until(self.clock.now().after(AFTERWARDS));
+        let again = Claim::new(claim.name().clone(), claim.mode(), claim.ttl(), wait, claim.label().into())
+            .with_clock(self.clock.clone());
+        let (network, machine) = (Network::new(&self.clock), Arc::clone(&self.machine));
+        let clock = self.clock.clone();
         drop(tokio::spawn(async move {
             let asked = again.clone();
             let granted =
@@ -105,10 +108,10 @@ impl Remote {
             while !again.is_wait_over() {
                 let grants = [grant.clone()];
                 let renewed = network.call(&machine, |memory| {
-                    Box::pin(async move { memory.renew(&grants, Moment::now()).await })
+                    Box::pin(async move { memory.renew(&grants, Moment::NEVER).await })
                 });
                 drop(renewed.await);
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                clock.sleep(Duration::from_millis(200)).await;
             }
         }));
     }
@@ -120,6 +123,10 @@ impl DistributedLock for Remote {
         MemoryLock::new().capabilities().without([Requirement::Downgrade])
     }
 
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         if self.is(Defect::AsksThreeTimes) {
             for _ in 0..2 {
@@ -127,7 +134,7 @@ impl DistributedLock for Remote {
             }
         }
         let until = match claim.wait() {
-            Wait::No => Moment::now().after(LIMIT),
+            Wait::No => self.clock.now().after(LIMIT),
             Wait::Until(end) => end,
             _ => Moment::NEVER,
         };
@@ -151,9 +158,9 @@ impl DistributedLock for Remote {
 
     async fn renew(&self, grants: &[Grant], _: Moment) -> Vec<Renewal> {
         let wanted = grants.to_vec();
-        let sent = Moment::now();
+        let sent = self.clock.now();
         let answers = self.network.call(&self.machine, |memory| {
-            Box::pin(async move { memory.renew(&wanted, Moment::now()).await })
+            Box::pin(async move { memory.renew(&wanted, Moment::NEVER).await })
         });
         match answers.await {
             Ok(answers) => {

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::backend::{
-    Capabilities, Claim, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Moment, OwnerId, Released,
-    Renewal, Result, async_trait,
+    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Moment, OwnerId,
+    Released, Renewal, Result, async_trait,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::{runtime, task};
 
 use crate::defect::Defect;
+use lockcore::conformance::{local_runtime, on_a_thread};
 
 /// How long a request is on its way.
 const TRAVEL: Duration = Duration::from_millis(1);
@@ -35,6 +36,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Session {
     defect: Defect,
     server: Arc<MemoryLock>,
+    clock: Clock,
     /// What it holds, and where that was asked for.
     held: Mutex<HashMap<OwnerId, (Grant, Origin)>>,
     /// Claims that are known by another claim at the server.
@@ -47,6 +49,7 @@ impl Session {
         Self {
             defect,
             server: Arc::clone(server),
+            clock: server.clock(),
             held: Mutex::default(),
             aliases: Mutex::default(),
             labels: Mutex::default(),
@@ -76,19 +79,20 @@ impl Session {
     /// Takes the lock first and sets its lease with a second request. Only what is complete is remembered.
     async fn in_two_steps(&self, claim: &Claim) -> Result<Option<Grant>> {
         let label = claim.label().into();
-        let alias = Claim::new(claim.name().clone(), claim.mode(), WITHOUT_A_LEASE, claim.wait(), label);
+        let alias = Claim::new(claim.name().clone(), claim.mode(), WITHOUT_A_LEASE, claim.wait(), label)
+            .with_clock(self.clock.clone());
         let Some(grant) = self.served(alias.clone()).await? else { return Ok(None) };
-        tokio::time::sleep(TRAVEL).await;
+        self.clock.sleep(TRAVEL).await;
         lock(&self.aliases).insert(claim.owner(), alias);
-        Ok(Some(Grant::new(claim, grant.last_token(), Moment::now())))
+        Ok(Some(Grant::new(claim, grant.last_token(), self.clock.now())))
     }
 
     /// The server serves a claim, whether its client is still there or not.
     async fn served(&self, claim: Claim) -> Result<Option<Grant>> {
         let (answer, answered) = oneshot::channel();
         let server = Arc::clone(&self.server);
-        std::thread::spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        on_a_thread(&self.clock, move || {
+            let runtime = local_runtime().expect("a runtime");
             // Nobody hears it if the client has gone.
             drop(answer.send(runtime.block_on(server.acquire(&claim))));
         });
@@ -114,11 +118,15 @@ impl DistributedLock for Session {
         self.server.capabilities()
     }
 
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         match self.defect {
             Defect::IsReentrant => {
                 if let Some(own) = self.own(claim.name()) {
-                    return Ok(Some(Grant::new(claim, own.last_token(), Moment::now())));
+                    return Ok(Some(Grant::new(claim, own.last_token(), self.clock.now())));
                 }
             }
             Defect::HoldsOneLock => self.release_others(claim).await?,
@@ -146,7 +154,7 @@ impl DistributedLock for Session {
         }
         if self.is(Defect::ForgetsWhatMoves) {
             let began = task::try_id();
-            tokio::time::sleep(TRAVEL).await;
+            self.clock.sleep(TRAVEL).await;
             if task::try_id() != began {
                 return Ok(Released::Released);
             }

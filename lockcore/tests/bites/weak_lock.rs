@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::backend::{
-    Capabilities, Claim, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment, OwnerId,
-    Released, Renewal, Result, Wait, async_trait, valid_until,
+    Capabilities, Claim, Clock, DistributedLock, Grant, LockName, LockStatus, MemoryLock, Mode, Moment,
+    OwnerId, Released, Renewal, Result, Wait, async_trait, valid_until,
 };
 
 use crate::defect::Defect;
@@ -15,6 +15,7 @@ use crate::defect::Defect;
 #[derive(Debug)]
 pub(crate) struct Weak {
     defect: Defect,
+    clock: Clock,
     right: Mutex<Arc<MemoryLock>>,
     /// Where those go who should have waited.
     second: MemoryLock,
@@ -32,11 +33,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Weak {
-    pub(crate) fn new(defect: Defect) -> Self {
+    pub(crate) fn new(defect: Defect, clock: &Clock) -> Self {
+        let store = || MemoryLock::with_clock(clock.clone());
         Self {
             defect,
-            right: Mutex::default(),
-            second: MemoryLock::new(),
+            clock: clock.clone(),
+            right: Mutex::new(Arc::new(store())),
+            second: store(),
             aliases: Mutex::default(),
             granted: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -57,7 +60,9 @@ impl Weak {
     /// Deletes what idle locks leave behind: nothing, if all is well.
     pub(crate) async fn purge(&self) {
         match self.defect {
-            Defect::PurgeForgetsTokens => drop(std::mem::take(&mut *lock(&self.right))),
+            Defect::PurgeForgetsTokens => {
+                *lock(&self.right) = Arc::new(MemoryLock::with_clock(self.clock.clone()));
+            }
             Defect::PurgeFreesAll => {
                 let right = self.right();
                 for name in right.names().await.expect("a list") {
@@ -83,7 +88,8 @@ impl Weak {
             }
             _ => return claim.clone(),
         }
-        let make = || Claim::new(name, claim.mode(), ttl, wait, claim.label().into());
+        let make =
+            || Claim::new(name, claim.mode(), ttl, wait, claim.label().into()).with_clock(self.clock.clone());
         lock(&self.aliases).entry(claim.owner()).or_insert_with(make).clone()
     }
 
@@ -94,11 +100,14 @@ impl Weak {
             Defect::EndsWaitsEarly | Defect::BlocksItsThread => {
                 let Wait::Until(end) = claim.wait() else { return held.await };
                 let blocks = self.is(Defect::BlocksItsThread);
-                let limit = if blocks { Duration::ZERO } else { end.remaining() / 2 };
-                let Ok(answer) = tokio::time::timeout(limit, held).await else {
+                let limit = if blocks { Duration::ZERO } else { end.since(self.clock.now()) / 2 };
+                let Some(answer) = self.clock.timeout(limit, held).await else {
                     right.release(&alias).await?;
                     if blocks {
-                        std::thread::sleep(end.remaining() + Duration::from_millis(900));
+                        lockcore::conformance::block(
+                            &self.clock,
+                            end.since(self.clock.now()) + Duration::from_millis(900),
+                        );
                     }
                     return Ok(None);
                 };
@@ -136,7 +145,7 @@ impl Weak {
             }
             tokio::select! {
                 () = self.released.notified() => (),
-                () = tokio::time::sleep(Duration::from_secs(4)) => (),
+                () = self.clock.sleep(Duration::from_secs(4)) => (),
                 () = claim.wait_over() => (),
             }
         }
@@ -148,7 +157,7 @@ impl Weak {
         match self.defect {
             Defect::ReservesNothing => grant,
             Defect::PromisesAnewWhenAskedAgain if !is_new => {
-                Grant::new(claim, grant.last_token(), Moment::now())
+                Grant::new(claim, grant.last_token(), self.clock.now())
             }
             _ => Grant::new(claim, grant.last_token(), grant.sent()),
         }
@@ -166,6 +175,10 @@ impl DistributedLock for Weak {
         }
     }
 
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>> {
         Ok(self.ask(claim).await?.map(|grant| self.spoil(claim, grant)))
     }
@@ -175,7 +188,7 @@ impl DistributedLock for Weak {
             let alias = lock(&self.aliases).get(&grant.claim().owner()).cloned();
             alias.map_or_else(|| grant.clone(), |alias| Grant::new(&alias, grant.token(), grant.sent()))
         };
-        let sent = Moment::now();
+        let sent = self.clock.now();
         let mut answers = self.right().renew(&grants.iter().map(known).collect::<Vec<_>>(), until).await;
         if self.is(Defect::ForgetsTheLockDelay) {
             for (grant, answer) in grants.iter().zip(&mut answers) {

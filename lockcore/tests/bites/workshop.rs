@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockcore::backend::{DistributedLock, MemoryLock, async_trait};
-use lockcore::conformance::{Harness, Link, Need, Server, Way};
-use lockcore::{Locks, Result};
+use lockcore::conformance::{Harness, Link, Need, Server, Way, skipping_clock};
+use lockcore::{Clock, Locks, Result};
 
 use crate::defect::Defect;
 use crate::flawed_lock::Controls;
@@ -36,13 +36,17 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     pub(crate) fn new(make: impl FnOnce(&Controls) -> Arc<dyn DistributedLock>) -> Self {
-        let controls = Controls::default();
+        let controls = Controls::new();
         Self { lock: make(&controls), controls }
     }
 }
 
 #[async_trait]
 impl Harness for Workshop {
+    fn clock(&self) -> Clock {
+        self.controls.clock.clone()
+    }
+
     fn offers(&self) -> Vec<Need> {
         OFFERS.to_vec()
     }
@@ -126,16 +130,21 @@ impl Link for Workshop {
 
 /// A lock whose idle records can be purged.
 #[derive(Debug)]
-pub(crate) struct Purged(Arc<Weak>);
+pub(crate) struct Purged(Arc<Weak>, Clock);
 
 impl Purged {
     pub(crate) fn new(defect: Defect) -> Self {
-        Self(Arc::new(Weak::new(defect)))
+        let clock = skipping_clock();
+        Self(Arc::new(Weak::new(defect, &clock)), clock)
     }
 }
 
 #[async_trait]
 impl Harness for Purged {
+    fn clock(&self) -> Clock {
+        self.1.clone()
+    }
+
     fn offers(&self) -> Vec<Need> {
         [&OFFERS[..], &[Need::Purge]].concat()
     }
@@ -158,12 +167,16 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(defect: Defect) -> Self {
-        Self { defect, server: Arc::default() }
+        Self { defect, server: Arc::new(MemoryLock::with_clock(skipping_clock())) }
     }
 }
 
 #[async_trait]
 impl Harness for Sessions {
+    fn clock(&self) -> Clock {
+        self.server.clock()
+    }
+
     fn offers(&self) -> Vec<Need> {
         OFFERS.to_vec()
     }
@@ -186,12 +199,20 @@ impl Laboratory {
     }
 
     fn line(&self) -> Line {
-        Line { defect: self.defect, machine: Arc::clone(&self.machine), network: Arc::default() }
+        Line {
+            defect: self.defect,
+            machine: Arc::clone(&self.machine),
+            network: Arc::new(Network::new(&self.machine.clock)),
+        }
     }
 }
 
 #[async_trait]
 impl Harness for Laboratory {
+    fn clock(&self) -> Clock {
+        self.machine.clock.clone()
+    }
+
     fn offers(&self) -> Vec<Need> {
         let more = [Need::Link, Need::Server, Need::Durable];
         // Not what this lock does not do.
