@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use lockcore::Moment;
+use lockcore::backend::unique_bits;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Connection};
 use uuid::Uuid;
@@ -33,7 +34,7 @@ impl Holder {
         let mut conn = session::open(connect).await?;
         // One that we have lost without a word is to end soon. Unlike a parked one, it says nothing by itself.
         ask_number(&mut conn, "SET SESSION wait_timeout = 20; SELECT 0".to_owned()).await?;
-        let name = format!("lockwell_hold_{}", Uuid::from_u128(rand::random()).simple());
+        let name = format!("lockwell_hold_{}", Uuid::from_u128(unique_bits()).simple());
         let found = takes_name(&mut conn, &name).await?;
         Ok(found.then(|| Self { conn, name, speak_at: Moment::now().after(SPEAK_EVERY) }))
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use lockcore::backend::{Hot, Waiters};
+use lockcore::backend::{Hot, Waiters, unique_bits};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
@@ -34,7 +34,7 @@ impl MySql {
             holders = usize::try_from(alive).unwrap_or(0);
             self.sql.force_members.call().bind(name).execute(&mut conn.inner).await?;
         }
-        let nobody = Uuid::from_u128(rand::random());
+        let nobody = Uuid::from_u128(unique_bits());
         self.sql.force.call().bind(name).bind(nobody).execute(&mut conn.inner).await?;
         Ok(holders)
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lockcore::backend::unique_bits;
 use sqlx::AssertSqlSafe;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
@@ -170,7 +171,7 @@ impl MySql {
         if conn.may_kill.is_some() {
             return;
         }
-        let name = name(Uuid::from_u128(rand::random()));
+        let name = name(Uuid::from_u128(unique_bits()));
         let learned = async {
             let takes = takes_name(&mut conn.inner, &name).await?;
             ask_number(&mut conn.inner, format!("SELECT RELEASE_LOCK('{name}')")).await.map(|_| takes)
@@ -248,7 +249,7 @@ impl Killer {
         } else {
             let mut conn = session::open(&self.connect).await?;
             // Whether what we kill is what we have looked up.
-            if !takes_name(&mut conn, &name(Uuid::from_u128(rand::random()))).await? {
+            if !takes_name(&mut conn, &name(Uuid::from_u128(unique_bits()))).await? {
                 self.push.refuse("a name that a connection takes is not found at that connection");
                 return Ok(None);
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockcore::backend::{Hot, PLACE_TTL, Waiters};
+use lockcore::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
@@ -116,7 +116,7 @@ impl Postgres {
         let mode: Option<i64> = self
             .statement(&self.sql.force)
             .bind(name.as_str())
-            .bind(Uuid::from_u128(rand::random()))
+            .bind(Uuid::from_u128(unique_bits()))
             .value(&mut *conn)
             .await?;
         match mode {

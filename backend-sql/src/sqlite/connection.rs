@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
 
 use super::files::Files;
 use super::filesystem;
+use super::forked::Counted;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, Write};
 use crate::error::{misconfigured, refused};
@@ -40,6 +41,8 @@ pub struct Connection {
     commits: Option<Commits>,
     /// Whether the file system writes to a disk.
     is_flushed: bool,
+    // After the connection: it is counted until it is closed.
+    _counted: Counted,
 }
 
 /// Whether the log is watched.
@@ -57,6 +60,7 @@ impl Connection {
         if let Some(why) = (!opening.any_filesystem).then(|| filesystem::refusal(&path)).flatten() {
             return Err(misconfigured(why));
         }
+        let counted = Counted::new().map_err(misconfigured)?;
         for attempt in 1..=ATTEMPTS {
             let before = Files::before(&path);
             let sqlite = match connect(&opening.connect).await {
@@ -78,7 +82,8 @@ impl Connection {
                 opening.known.store(true, Ordering::Relaxed);
                 let is_flushed = !filesystem::is_in_memory(&path);
                 let commits = Some(Commits::Synced);
-                return Ok(Self { sqlite, files, watch: Watching::NotYet, commits, is_flushed });
+                let watch = Watching::NotYet;
+                return Ok(Self { sqlite, files, watch, commits, is_flushed, _counted: counted });
             }
             // This is normal once, for a file that was created by opening it.
             sqlite.close().await?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockcore::backend::{PLACE_TTL, Waiters};
+use lockcore::backend::{PLACE_TTL, Waiters, unique_bits};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
@@ -123,7 +123,7 @@ impl Sqlite {
         let Some(mode) = mode else { return Ok(0) };
         sqlx::query(self.sql.force.get())
             .bind(name.as_str())
-            .bind(Uuid::from_u128(rand::random()))
+            .bind(Uuid::from_u128(unique_bits()))
             .execute(&mut *conn)
             .await?;
         if mode == 0 {

@@ -4,6 +4,7 @@ mod connection;
 mod examine;
 mod files;
 mod filesystem;
+mod forked;
 mod groups;
 mod locks;
 mod statements;

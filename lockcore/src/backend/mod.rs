@@ -13,7 +13,8 @@
 //!   lives.
 //! * [`Finding`] and [`Severity`]: the results of an examination of the server, as `lockwell doctor` shows them.
 //! * [`note_reconnection`]: the only metric that lockcore cannot count by itself.
-//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`], [`Record`], [`valid_until`].
+//! * [`Backoff`], [`OwnRuntime`] and [`SharedRuntime`] with [`Task`], [`escape`] and [`unescape`], [`Record`],
+//!   [`unique_bits`], [`valid_until`].
 
 mod backoff;
 mod batcher;
@@ -47,6 +48,6 @@ pub use crate::contract::{
 };
 pub use crate::lease::valid_until;
 pub use crate::memory::MemoryLock;
-pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task};
+pub use crate::system::{Clock, Moment, OwnRuntime, SharedRuntime, Task, unique_bits};
 pub use crate::telemetry::note_reconnection;
 pub use async_trait::async_trait;

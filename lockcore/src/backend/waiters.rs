@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::heartbeats::Heartbeats;
 use super::{Heartbeat, PushedGrant};
-use crate::system::lock;
+use crate::system::{lock, unique_bits};
 use crate::{LockName, Moment};
 
 /// How long a place in a queue at a server is kept without a heartbeat from its waiter.
@@ -55,7 +55,7 @@ impl Waiters {
     /// No waiters yet. The client gets a new random name.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            client: rand::random(),
+            client: unique_bits(),
             rows: Mutex::default(),
             heartbeats: Mutex::default(),
             arrived: Notify::new(),

@@ -1,7 +1,7 @@
 //! The client that applications use: [`Locks`].
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 mod observe;
@@ -11,6 +11,7 @@ pub use observe::{Leader, Observation};
 use crate::background::Background;
 use crate::hold::LockQueues;
 use crate::request::{All, Choices, permit};
+use crate::system::PerProcess;
 use crate::telemetry::Events;
 use crate::{
     Campaign, Capabilities, DistributedLock, Error, HandOver, LockConfig, LockHandle, LockName, LockRequest,
@@ -313,9 +314,10 @@ impl Locks {
     /// should be the last call of a program. Without it, the program may end before a release that a dropped guard has
     /// begun is sent.
     ///
-    /// It closes all clones of this client: later requests are refused as
-    /// [`Closed`](crate::ErrorKind::Closed). Guards that are still alive lose their locks at their deadlines. It takes
-    /// five seconds at most; see [`close_within`](Self::close_within).
+    /// It closes all clones of this client: requests that wait for a lock end with an error of kind
+    /// [`Closed`](crate::ErrorKind::Closed) and leave their queues, and later requests are refused with that error. Guards
+    /// that are still alive lose their locks at their deadlines. It takes five seconds at most; see
+    /// [`close_within`](Self::close_within).
     ///
     /// # Errors
     /// [`UnknownOutcome`](crate::ErrorKind::UnknownOutcome) if some releases have no answer by then; the message has
@@ -348,8 +350,8 @@ impl fmt::Debug for Locks {
 
 /// Host and process.
 fn default_label() -> Arc<str> {
-    static LABEL: OnceLock<Arc<str>> = OnceLock::new();
-    Arc::clone(LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into()))
+    static LABEL: PerProcess<Arc<str>> = PerProcess::new();
+    LABEL.get_or_init(|| format!("{}:{}", host_name(), std::process::id()).into())
 }
 
 #[cfg(unix)]

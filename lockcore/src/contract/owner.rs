@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::system::unique_bits;
+
 /// The identity of one acquisition: 128 random bits, made before the first byte is sent to a server.
 ///
 /// It belongs to the acquisition, never to a process, a task or an object. So a holder that has lost its lock can never
@@ -11,9 +13,9 @@ use std::fmt;
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// A new identity from the thread's cryptographic random generator.
+    /// A new identity from the operating system's [random bits](crate::backend::unique_bits).
     pub fn random() -> Self {
-        let owner = Self(rand::random());
+        let owner = Self(unique_bits());
         #[cfg(feature = "conformance")]
         crate::conformance::canary::note(owner.0);
         owner

@@ -4,17 +4,21 @@ mod clock;
 mod forward;
 mod moment;
 mod own_runtime;
+mod per_process;
 #[cfg(feature = "conformance")]
 mod rest;
 mod sync;
 mod test_time;
+mod unique;
 
 pub use clock::{Clock, TestClock};
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
+pub(crate) use per_process::PerProcess;
 #[cfg(feature = "conformance")]
 pub(crate) use rest::{note_rest, rest_when_idle};
 pub(crate) use sync::{lock, poll_once};
+pub use unique::unique_bits;
 
 /// The thread on which leases are renewed and releases are finished: one for each process.
 pub(crate) static KEEPER: SharedRuntime = SharedRuntime::new("lockwell-keeper");
