@@ -9,15 +9,28 @@ use std::time::Duration;
 
 use lockcore::{Locks, Moment};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
 /// How many events have met the subscriber.
 static MET: AtomicUsize = AtomicUsize::new(0);
 
+/// The target of events that nobody wants, and how often somebody has asked about one.
+const OFF: &str = "switched-off";
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
 struct Blocks;
 
 impl Subscriber for Blocks {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if metadata.target() == OFF { Interest::never() } else { Interest::sometimes() }
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        if metadata.target() == OFF {
+            ASKED.fetch_add(1, Ordering::SeqCst);
+            return false;
+        }
         metadata.is_event()
     }
 
@@ -55,4 +68,9 @@ async fn a_subscriber_that_blocks_costs_no_lock() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(MET.load(Ordering::SeqCst) > 0, "no event was emitted");
+    // What is switched off costs no more beside a client than without one.
+    for number in 0..1000 {
+        tracing::info!(target: OFF, number);
+    }
+    assert_eq!(ASKED.load(Ordering::SeqCst), 0);
 }

@@ -93,13 +93,12 @@ impl LockGuard {
 }
 
 /// Releases the lock: in the background within an async runtime, where this thread must not wait.
-fn released<G, R>(runtime: &OwnRuntime, guard: G, release: impl FnOnce(G) -> R) -> Result<()>
+fn released<G: Send + 'static, R>(runtime: &OwnRuntime, guard: G, release: impl FnOnce(G) -> R) -> Result<()>
 where
     R: Future<Output = Result<()>>,
 {
     if let Err(error) = check_outside() {
-        let _context = runtime.enter();
-        drop(guard);
+        runtime.drop_there(guard);
         return Err(error);
     }
     runtime.block_on(release(guard))
@@ -107,8 +106,9 @@ where
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        let _context = self.runtime.enter();
-        drop(self.guard.take());
+        if let Some(guard) = self.guard.take() {
+            self.runtime.drop_there(guard);
+        }
     }
 }
 
@@ -164,8 +164,9 @@ impl LockAllGuard {
 
 impl Drop for LockAllGuard {
     fn drop(&mut self) {
-        let _context = self.runtime.enter();
-        drop(self.guard.take());
+        if let Some(guard) = self.guard.take() {
+            self.runtime.drop_there(guard);
+        }
     }
 }
 

@@ -114,3 +114,20 @@ async fn within_a_runtime_it_is_refused_in_words() {
     assert_eq!(guard.release().unwrap_err().kind(), ErrorKind::Unsupported);
     locks.as_async().lock("a").wait(LONG).await.unwrap().release().await.unwrap();
 }
+
+#[test]
+fn a_guard_may_be_a_value_of_a_thread_that_ends() {
+    thread_local! {
+        static HELD: std::cell::RefCell<Option<LockGuard>> = const { std::cell::RefCell::new(None) };
+    }
+    let locks = Locks::in_memory().unwrap();
+    let own = locks.clone();
+    let thread = thread::spawn(move || {
+        // Before the thread uses a runtime, so that it ends after the values of that.
+        HELD.with(|held| assert!(held.borrow().is_none()));
+        let guard = own.lock("a").acquire().unwrap();
+        HELD.with(|held| held.replace(Some(guard)));
+    });
+    thread.join().unwrap();
+    locks.lock("a").wait(LONG / 2).acquire().unwrap().release().unwrap();
+}

@@ -1,22 +1,19 @@
 //! Log events of threads that must not wait for a subscriber.
 //!
-//! A `tracing` subscriber is code of the application: it may write to a full pipe or take a lock, and so block. On the
-//! keeper thread that would stop the renewals of all locks. So such a thread has a subscriber of its own, which copies
-//! each event and sends it to the thread `lockwell-events`. That one calls the application's subscriber.
+//! Such a thread has a subscriber of its own, which copies each event and sends it [aside](super::aside): the thread
+//! `lockwell-events` calls the application's subscriber.
 
 use std::fmt::Debug;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use tracing::field::{DisplayValue, Field, Value, Visit, display};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::subscriber::{DefaultGuard, Interest, set_default};
 use tracing::{Event, Metadata, Subscriber, dispatcher};
 
-/// The most events that wait for the subscriber. Events beyond that are only counted, and the count is logged.
-const WAITING: usize = 4096;
+use super::aside::Aside;
+
+static EVENTS: Aside = Aside::new("lockwell-events");
 
 /// From now on, and until the returned guard is dropped, the events of this thread are sent to another.
 pub(super) fn from_this_thread() -> DefaultGuard {
@@ -29,33 +26,18 @@ struct EventCopy {
     fields: Vec<(Field, String)>,
 }
 
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-
-/// The channel to that thread; `None` if it cannot be started.
-fn forwarder() -> Option<&'static SyncSender<EventCopy>> {
-    static FORWARDER: OnceLock<Option<SyncSender<EventCopy>>> = OnceLock::new();
-    let start = || {
-        let (sender, receiver) = sync_channel(WAITING);
-        let thread = std::thread::Builder::new().name("lockwell-events".into());
-        thread.spawn(move || emit_all(&receiver)).ok().map(|_| sender)
-    };
-    FORWARDER.get_or_init(start).as_ref()
-}
-
 /// The most fields of an event that are forwarded.
 const FIELDS: usize = 16;
 
-fn emit_all(copies: &Receiver<EventCopy>) {
-    while let Ok(copy) = copies.recv() {
-        dispatcher::get_default(|subscriber| {
-            if subscriber.enabled(copy.metadata) {
-                copy.emit(|event| subscriber.event(event));
-            }
-        });
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
-        if dropped > 0 {
-            tracing::warn!(dropped, "events of background threads were dropped: the subscriber is too slow");
+fn emit(copy: &EventCopy) {
+    dispatcher::get_default(|subscriber| {
+        if subscriber.enabled(copy.metadata) {
+            copy.emit(|event| subscriber.event(event));
         }
+    });
+    let dropped = EVENTS.take_dropped();
+    if dropped > 0 {
+        tracing::warn!(dropped, "events of background threads were dropped: the subscriber is too slow");
     }
 }
 
@@ -77,6 +59,11 @@ impl EventCopy {
 struct Forward;
 
 impl Subscriber for Forward {
+    /// An event that no other subscriber wants stays switched off everywhere. For the others this one is asked each time.
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::never()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // The hint of this subscriber is OFF, so the current level is that of the others.
         metadata.is_event() && *metadata.level() <= LevelFilter::current()
@@ -98,9 +85,7 @@ impl Subscriber for Forward {
         let mut fields = Fields(Vec::new());
         event.record(&mut fields);
         let copy = EventCopy { metadata: event.metadata(), fields: fields.0 };
-        if forwarder().is_none_or(|sender| sender.try_send(copy).is_err()) {
-            DROPPED.fetch_add(1, Ordering::Relaxed);
-        }
+        EVENTS.run(move || emit(&copy));
     }
 
     fn enter(&self, _: &Id) {}

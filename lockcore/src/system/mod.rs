@@ -1,5 +1,6 @@
 //! Clocks, threads, and mutexes that do not poison.
 
+mod aside;
 mod clock;
 mod forward;
 mod moment;
@@ -11,6 +12,8 @@ mod sync;
 mod test_time;
 mod unique;
 
+#[cfg(feature = "metrics")]
+pub(crate) use aside::Aside;
 pub use clock::{Clock, TestClock};
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};

@@ -2,21 +2,22 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::task::{Context, Poll};
 
-use tokio::runtime::{Builder, EnterGuard, Handle};
+use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
-use super::{forward, lock};
+use super::per_process::PerProcess;
+use super::{aside, forward};
 use crate::{Error, ErrorKind, Result};
 
 /// A thread that drives a runtime of its own for as long as the process lives.
 ///
 /// Its futures go on while the application's runtime is blocked, not driven, or gone. They must never block.
 ///
-/// The thread never calls a `tracing` subscriber itself: a subscriber that blocks would stop it. Its events are sent
-/// to another thread, which calls the subscriber.
+/// The thread never calls a `tracing` subscriber or a recorder of metrics itself: one that blocks would stop it. Other
+/// threads call them for it.
 #[derive(Clone, Debug)]
 pub struct OwnRuntime {
     handle: Handle,
@@ -34,6 +35,7 @@ impl OwnRuntime {
         let (started, waits) = mpsc::sync_channel(1);
         let main = move || {
             let events = forward::from_this_thread();
+            aside::never_wait_here();
             let mut builder = Builder::new_current_thread();
             #[cfg(feature = "conformance")]
             super::rest_when_idle(&mut builder);
@@ -63,9 +65,16 @@ impl OwnRuntime {
         self.handle.block_on(future)
     }
 
-    /// What the calling thread spawns runs here, until the answer is dropped.
-    pub(crate) fn enter(&self) -> EnterGuard<'_> {
-        self.handle.enter()
+    /// Drops a value. What it spawns runs here.
+    pub(crate) fn drop_there<T: Send + 'static>(&self, value: T) {
+        match Handle::try_current() {
+            // The calling thread is ending, and the value was one of its thread-local values.
+            Err(error) if error.is_thread_local_destroyed() => drop(self.spawn(async move { drop(value) })),
+            _ => {
+                let _context = self.handle.enter();
+                drop(value);
+            }
+        }
     }
 }
 
@@ -103,27 +112,18 @@ impl<T> Future for Task<T> {
 #[derive(Debug)]
 pub struct SharedRuntime {
     name: &'static str,
-    started: Mutex<Option<(u32, OwnRuntime)>>,
+    started: PerProcess<OwnRuntime>,
 }
 
 impl SharedRuntime {
     /// A thread of this name, not yet started.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, started: Mutex::new(None) }
+        Self { name, started: PerProcess::new() }
     }
 
     /// The thread. A start that failed is tried again by the next call.
     pub fn get(&self) -> Result<OwnRuntime> {
-        let process = std::process::id();
-        let mut started = lock(&self.started);
-        match &*started {
-            Some((of, runtime)) if *of == process => Ok(runtime.clone()),
-            _ => {
-                let runtime = OwnRuntime::start(self.name)?;
-                *started = Some((process, runtime.clone()));
-                Ok(runtime)
-            }
-        }
+        self.started.get_or_try_init(|| OwnRuntime::start(self.name))
     }
 
     /// Runs a future on the thread, from now on, whether or not anybody waits for the [`Task`]. A panic in it ends this

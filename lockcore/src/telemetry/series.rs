@@ -11,6 +11,7 @@ use std::time::Duration;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
 use super::{Outcome, Renewed};
+use crate::system::Aside;
 use crate::{Clock, Loss, Moment};
 
 const ACQUIRES: &str = "lockwell_acquires_total";
@@ -61,16 +62,29 @@ fn key(name: &'static str, backend: &'static str, label: Option<(&'static str, &
     Key::from_parts(name, labels.collect::<Vec<_>>())
 }
 
+/// Calls the recorder, on the calling thread if that may wait for it.
+fn record(key: &Key, on: impl FnOnce(&dyn Recorder, &Key) + Send + 'static) {
+    static METRICS: Aside = Aside::new("lockwell-metrics");
+    if METRICS.is_needed() {
+        let key = key.clone();
+        METRICS.run(move || with_recorder(|recorder| on(recorder, &key)));
+    } else {
+        with_recorder(|recorder| on(recorder, key));
+    }
+}
+
 fn count(key: &Key) {
-    with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+    record(key, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
 }
 
 fn raise(key: &Key, by: f64) {
-    with_recorder(|recorder| recorder.register_gauge(key, &METADATA).increment(by));
+    record(key, move |recorder, key| recorder.register_gauge(key, &METADATA).increment(by));
 }
 
 fn note(key: &Key, span: Duration) {
-    with_recorder(|recorder| recorder.register_histogram(key, &METADATA).record(span.as_secs_f64()));
+    record(key, move |recorder, key| {
+        recorder.register_histogram(key, &METADATA).record(span.as_secs_f64());
+    });
 }
 
 /// A connection has failed and is replaced. It is rare, so the key is made each time.
