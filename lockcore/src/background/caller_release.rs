@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 use super::releases::{Outcome, Releases};
@@ -68,8 +69,8 @@ impl CallerRelease {
 
     /// Sends the release and waits for the answer. It enters the list if the answer does not come at once.
     ///
-    /// `was_held`: the claim held the lock when the release began. If the keeper has released it meanwhile, "not held" is
-    /// then the result of that release, and no loss.
+    /// `was_held`: the claim held the lock when the release began. If the keeper has sent the release as well, "not held" is
+    /// a loss only if the keeper was told so, too.
     pub(super) async fn ask(self, was_held: bool) -> Result<Released> {
         let span = self.span.clone();
         self.ask_server(was_held).instrument(span).await
@@ -82,10 +83,20 @@ impl CallerRelease {
         let answer = match poll_once(&mut asking).await {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
+                let (sender, keepers) = oneshot::channel();
                 let id = releases.enter(&claim, self.outcome, true, self.then.clone());
                 self.id = Some(id);
+                releases.tell_answer(id, sender);
                 match asking.await {
-                    Ok(Released::NotHeld) if was_held && releases.has_taken(id) => Ok(Released::Released),
+                    // If the keeper has sent the release as well, one of the two has found the claim.
+                    Ok(Released::NotHeld) if was_held && releases.has_taken(id) => {
+                        let keepers = keepers.await;
+                        Ok(if keepers == Ok(Released::Released) {
+                            Released::Released
+                        } else {
+                            Released::NotHeld
+                        })
+                    }
                     answer => answer,
                 }
             }

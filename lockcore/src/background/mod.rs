@@ -3,6 +3,7 @@
 //! An application may block or stop its runtime; its locks must not be lost for that. So all this runs on the keeper, a
 //! thread of the process that does nothing else.
 
+mod acquires;
 mod armed;
 mod caller_release;
 mod lease_set;
@@ -11,20 +12,26 @@ mod renewal;
 mod under_way;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::lease::HeldLock;
 use crate::system::KEEPER;
 use crate::telemetry::Telemetry;
-use crate::{Capabilities, Clock, DistributedLock, Error, ErrorKind, LockName, Operation, Result, Stats};
+use crate::{
+    Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, LockName, Operation, Result, Stats,
+};
 
+pub(crate) use acquires::AcquireEntry;
+use acquires::Acquires;
 pub(crate) use armed::Armed;
 use caller_release::CallerRelease;
 use lease_set::LeaseSet;
 pub(crate) use releases::Outcome;
 use releases::Releases;
 pub(crate) use under_way::{Next, UnderWay};
+
+/// After a close, an acquire that has not ended within this time is left to the keeper as well.
+const CANCELLED: Duration = Duration::from_millis(100);
 
 /// One client of a backend: what its clones, its guards and the keeper share.
 #[derive(Debug)]
@@ -35,7 +42,7 @@ pub(crate) struct Background {
     pub(crate) clock: Clock,
     releases: Arc<Releases>,
     leases: Arc<LeaseSet>,
-    closed: AtomicBool,
+    acquires: Arc<Acquires>,
 }
 
 impl Background {
@@ -52,7 +59,7 @@ impl Background {
             releases,
             telemetry,
             backend,
-            closed: AtomicBool::new(false),
+            acquires: Arc::default(),
         }))
     }
 
@@ -67,10 +74,12 @@ impl Background {
 
     /// Refuses requests after [`close`](Self::close).
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "this client was closed"));
-        }
-        Ok(())
+        self.acquires.check_open()
+    }
+
+    /// An acquire begins. [`close`](Self::close) cancels it until the entry is dropped.
+    pub(crate) fn enter(&self, claim: &Claim) -> AcquireEntry {
+        self.acquires.enter(claim)
     }
 
     /// Begins to renew a lease.
@@ -92,13 +101,23 @@ impl Background {
         self.telemetry.stats(self.leases.len())
     }
 
-    /// Waits for the releases under way, then ends the connections; all within this time.
+    /// Cancels the acquires under way, waits for them and for the releases, then ends the connections; all within this
+    /// time.
     pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
         let began = self.clock.now();
-        self.closed.store(true, Ordering::Release);
+        self.acquires.close();
         self.leases.close();
         // The last quarter of the time is for the connections.
-        let left = self.releases.drain(began.after(limit / 4 * 3)).await;
+        let until = began.after(limit / 4 * 3);
+        if self.clock.timeout(CANCELLED.min(limit / 4), self.acquires.drained()).await.is_none() {
+            // Their runtimes may not be driven any more.
+            for claim in self.acquires.left() {
+                self.releases.release_by_keeper(&claim);
+            }
+            // A request that is on its way may still be granted, and is released then.
+            self.clock.timeout_at(until, self.acquires.drained()).await;
+        }
+        let left = self.releases.drain(until).await;
         self.releases.close();
         let ended = self.clock.timeout_at(began.after(limit), self.backend.close()).await;
         self.telemetry.close();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use futures_util::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::backend::Backoff;
 use crate::lease::PassOn;
@@ -78,6 +78,8 @@ struct Entry {
     taken: bool,
     /// The server has said several times that the claim holds nothing.
     denied: bool,
+    /// Gets what the server has answered to the keeper.
+    asks: Option<oneshot::Sender<Released>>,
 }
 
 impl Releases {
@@ -124,7 +126,7 @@ impl Releases {
             let id = list.last;
             let since = self.clock.now();
             let claim = claim.clone();
-            let entry = Entry { claim, outcome, then, since, begun, taken: false, denied: false };
+            let entry = Entry { claim, outcome, then, since, begun, taken: false, denied: false, asks: None };
             list.under_way.insert(id, entry);
             (id, !std::mem::replace(&mut list.watched, true))
         };
@@ -189,6 +191,12 @@ impl Releases {
         }));
     }
 
+    /// Lets the keeper release the claim of an acquire that may still be under way.
+    pub(super) fn release_by_keeper(self: &Arc<Self>, claim: &Claim) {
+        let id = self.enter(claim, Outcome::Unanswered, true, None);
+        self.take_over(id);
+    }
+
     /// Whether a release is to be repeated. It is not when it is off the list, or when the server has denied
     /// it and the client is closed.
     fn is_wanted(&self, id: u64) -> bool {
@@ -199,6 +207,17 @@ impl Releases {
     /// From now on, releases that `close` does not wait for are not repeated.
     pub(super) fn close(&self) {
         lock(&self.list).closed = true;
+        self.ended.notify_waiters();
+    }
+
+    async fn closed(&self) {
+        loop {
+            let changed = self.ended.notified();
+            if lock(&self.list).closed {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Releases a claim, again and again until the server has confirmed it.
@@ -212,9 +231,11 @@ impl Releases {
         let mut denials = 0;
         while !self.clock.has_passed(end) && self.is_wanted(id) {
             match self.ask_once(claim).await {
-                Ok(Released::Released | Released::InDoubt) => return self.watch_for_copies(claim),
-                Ok(Released::NotHeld) if outcome == Outcome::Answered => return self.watch_for_copies(claim),
-                Ok(Released::NotHeld) => {
+                Ok(answer) if answer != Released::NotHeld || outcome == Outcome::Answered => {
+                    self.answered(id, answer);
+                    return self.watch_for_copies(claim);
+                }
+                Ok(_) => {
                     denials += 1;
                     if denials == DENIALS {
                         self.change(id, |entry| entry.denied = true);
@@ -232,6 +253,21 @@ impl Releases {
     /// Whether the keeper has taken a release over, or has finished it.
     pub(super) fn has_taken(&self, id: u64) -> bool {
         lock(&self.list).under_way.get(&id).is_none_or(|entry| entry.taken)
+    }
+
+    /// Where the answer to the keeper goes to, if it takes this release over.
+    pub(super) fn tell_answer(&self, id: u64, asks: oneshot::Sender<Released>) {
+        if let Some(entry) = lock(&self.list).under_way.get_mut(&id) {
+            entry.asks = Some(asks);
+        }
+    }
+
+    fn answered(&self, id: u64, answer: Released) {
+        let asks = lock(&self.list).under_way.get_mut(&id).and_then(|entry| entry.asks.take());
+        if let Some(asks) = asks {
+            // Nobody listens if the caller has had its own answer.
+            asks.send(answer).unwrap_or(());
+        }
     }
 
     pub(super) fn begun(&self, id: u64) {
@@ -269,8 +305,11 @@ impl Releases {
         drop(self.keeper.spawn(async move {
             let mut backoff = Backoff::new(Duration::from_millis(250), longest_pause(&claim));
             loop {
-                backoff.pause_by(&releases.clock).await;
-                if claim.clock().has_passed(until) || lock(&releases.list).closed {
+                tokio::select! {
+                    () = backoff.pause_by(&releases.clock) => (),
+                    () = releases.closed() => break,
+                }
+                if claim.clock().has_passed(until) {
                     break;
                 }
                 match releases.ask_once(&claim).await {
@@ -291,6 +330,7 @@ impl Releases {
     }
 }
 
+/// How long to pause between two tries of a release: others may wait for the lock.
 pub(super) fn longest_pause(claim: &Claim) -> Duration {
-    (claim.ttl() / 8).max(Duration::from_secs(2))
+    (claim.ttl() / 8).clamp(Duration::from_secs(2), Duration::from_secs(10))
 }

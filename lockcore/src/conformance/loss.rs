@@ -168,6 +168,24 @@ pub(super) async fn a_holder_that_is_cut_off_loses_its_lock_in_time(stage: Stage
     cut_off(stage, |link| link.cut()).await;
 }
 
+/// The deadline has passed, and the keeper may not have noticed it. The server still has the claim, and finds it when it is
+/// released. That is a loss all the same, and the lock is free.
+pub(super) async fn a_release_after_the_deadline_says_lost(stage: Stage) {
+    let [one, two] = stage.clients().await;
+    let name = stage.name("late");
+    for round in 0..10 {
+        let guard = one.lock(&name).max_hold(millis(60)).wait(secs(20)).await.expect("a free lock");
+        while guard.is_held() {
+            // The keeper is not given a chance to be first.
+            std::thread::yield_now();
+        }
+        let error = guard.release().await.expect_err("the deadline had passed");
+        assert_eq!(error.kind(), ErrorKind::Lost, "round {round}: {error:#}");
+        let (next, _) = free_by(&two, &name, secs(3), "after a release that came too late").await;
+        release(next).await;
+    }
+}
+
 /// A task that waits for the end of a hold ends with the hold, whatever the reason of the end is.
 pub(super) async fn a_task_that_watches_a_lock_ends_with_it(stage: Stage) {
     let one = stage.client().await;

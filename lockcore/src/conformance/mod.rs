@@ -42,6 +42,7 @@
 
 pub mod canary;
 mod cancellation;
+mod closing;
 mod crash;
 mod downgrade;
 mod dropping;

@@ -9,13 +9,13 @@ use super::time::{clock, has_passed, local_runtime, now, on_a_thread, resting};
 use crate::Locks;
 
 /// A thread with a runtime that is driven while it runs some work, and is kept without being driven after that.
-struct Undriven {
+pub(super) struct Undriven {
     over: mpsc::Sender<()>,
 }
 
 impl Undriven {
     /// Runs the work to its end; then the runtime is not driven any more, until this is dropped.
-    async fn after<W: Future<Output = ()>>(work: impl FnOnce() -> W + Send + 'static) -> Self {
+    pub(super) async fn after<W: Future<Output = ()>>(work: impl FnOnce() -> W + Send + 'static) -> Self {
         let (over, waits) = mpsc::channel();
         let (done, ended) = tokio::sync::oneshot::channel();
         on_a_thread(&clock(), move || {
@@ -30,7 +30,7 @@ impl Undriven {
         Self { over }
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         assert!(self.over.send(()).is_ok(), "its thread waits for the end");
     }
 }
@@ -197,44 +197,30 @@ pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage)
     release(guard.expect("its turn comes")).await;
 }
 
-/// A program that drops its guards, closes its client and ends leaves nothing held.
-pub(super) async fn close_waits_for_the_releases_under_way(stage: Stage) {
+/// Tasks of one client queue in memory. One of them is not polled any more: while it waits for its turn, and while it waits
+/// at the server. The next of its name gets the lock all the same, and so does this one when it is polled again.
+pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: Stage) {
     let two = stage.client().await;
-    for round in 0..5 {
-        let names = [0, 1, 2].map(|which| stage.name(format!("{round}/{which}")));
-        let ended = Undriven::after({
-            let (stage, names) = (stage.clone(), names.clone());
-            move || async move {
-                let one = stage.client().await;
-                let ttl = ttl_of(&one, 30_000);
-                let mut guards = Vec::new();
-                for name in &names {
-                    guards.push(one.lock(name).ttl(ttl).await.expect("a free lock"));
-                }
-                drop(guards);
-                one.close().await.expect("everything was released");
+    let queueing = [
+        ("plain", stage.client().await.coalesce()),
+        ("hand_over", stage.client().await.hand_over(1000, secs(60))),
+    ];
+    for (which, locks) in queueing {
+        for at_the_server in [false, true] {
+            let name = stage.name(format!("{which}/{at_the_server}"));
+            let holder = if at_the_server { &two } else { &locks };
+            let held = holder.lock(&name).await.expect("a free lock");
+            let mut kept = Box::pin(locks.lock(&name).wait(secs(120)).into_future());
+            for _ in 0..20 {
+                assert!(poll_once(kept.as_mut()).await.is_none(), "it is held");
+                pause(20).await;
             }
-        })
-        .await;
-        for name in &names {
-            let guard = two.lock(name).try_now().await.expect("an answer");
-            release(guard.unwrap_or_else(|| panic!("round {round}: {name} is held after close"))).await;
+            let next = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
+            pause(100).await;
+            release(held).await;
+            let next = done("the turn of the next", secs(20), next).await.expect("no panic");
+            release(next.expect("its turn comes")).await;
+            release(done("its own turn", secs(20), kept).await.expect("it is polled again")).await;
         }
-        ended.end();
-    }
-}
-
-/// What is asked of a closed client is refused, by all of its clones.
-pub(super) async fn a_closed_client_refuses(stage: Stage) {
-    let one = stage.client().await;
-    let clone = one.clone();
-    release(one.lock(stage.name("a")).await.expect("a free lock")).await;
-    one.close().await.expect("nothing is left");
-    for error in [
-        clone.lock(stage.name("a")).await.expect_err("closed"),
-        clone.lock(stage.name("a")).try_now().await.expect_err("closed"),
-        clone.lock_all([stage.name("a")]).await.expect_err("closed"),
-    ] {
-        assert_eq!(error.kind(), crate::ErrorKind::Closed, "{error:#}");
     }
 }

@@ -6,9 +6,9 @@ use super::Need::{
 };
 use super::{Case, Need, Run};
 use super::{
-    cancellation, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits, local,
-    loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal, running, runtimes,
-    secrets, tokens, troubled, waiting,
+    cancellation, closing, crash, downgrade, dropping, exclusion, fifo, input, inspection, leading, limits,
+    local, loss, many, modes, names, network, outage, ownership, promises, reentrancy, renewal, running,
+    runtimes, secrets, tokens, troubled, waiting,
 };
 use crate::conformance::stage::Stage;
 
@@ -85,6 +85,7 @@ const ALL: &[Case] = cases! {
     loss {
         a_stolen_lock_is_reported_lost: [];
         a_release_after_a_theft_says_lost: [];
+        a_release_after_the_deadline_says_lost: [];
         a_task_that_watches_a_lock_ends_with_it: [];
         every_loss_is_counted: [];
         a_stopped_server_does_not_delay_the_loss: [Server];
@@ -216,7 +217,12 @@ const ALL: &[Case] = cases! {
         a_guard_dropped_in_a_runtime_that_is_not_driven_is_released: [];
         a_waiter_dropped_in_a_runtime_that_is_not_driven_leaves: [Counted];
         a_turn_in_a_runtime_that_is_not_driven_goes_on: [];
+        a_waiter_that_is_not_polled_blocks_none_of_its_name: [];
+    }
+    closing {
         close_waits_for_the_releases_under_way: [];
+        close_ends_requests_that_wait: [Counted];
+        close_leaves_nothing_of_requests_under_way: [];
         a_closed_client_refuses: [];
     }
     troubled {

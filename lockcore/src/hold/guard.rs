@@ -135,8 +135,9 @@ impl LockGuard {
     /// Releases the lock and waits for the server's answer.
     ///
     /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under it may have
-    /// overlapped with that of another holder. Any other error means that the answer is missing; the keeper goes on
-    /// trying in the background, and the lease is not renewed.
+    /// overlapped with that of another holder. That is so if the deadline had passed when the release began, whatever the
+    /// server answers to it, or if the server says that the claim holds nothing. Any other error means that the answer is
+    /// missing; the keeper goes on trying in the background, and the lease is not renewed.
     ///
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
@@ -144,15 +145,18 @@ impl LockGuard {
         let Some((armed, left)) = self.end_or_hand_on() else { return Ok(()) };
         let background = Arc::clone(armed.background());
         let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
-        let error = if left.is_none() && !armed.claim().lock_delay().is_zero() {
+        let answer = if left.is_none() && !armed.claim().lock_delay().is_zero() {
             armed.release_ended(left);
-            lost()
+            Ok(Released::NotHeld)
         } else {
-            match release(&background, armed, left.is_some()).await {
-                Ok(Released::Released) => return Ok(()),
-                Ok(Released::InDoubt | Released::NotHeld) => lost(),
-                Err(error) => error,
-            }
+            release(&background, armed, left.is_some()).await
+        };
+        let error = match answer {
+            // Whatever the server has kept of the claim: since the deadline another may have held the lock.
+            _ if left.is_none() => lost(),
+            Ok(Released::Released) => return Ok(()),
+            Ok(Released::InDoubt | Released::NotHeld) => lost(),
+            Err(error) => error,
         };
         Err(background.decorate(error, Operation::Release, Some(self.name())))
     }

@@ -25,6 +25,7 @@ impl HandOff {
     /// the next task claims at the server.
     pub(crate) fn new(turn: Arc<ClaimTurn<HandedLock>>, clock: &Clock) -> Option<Self> {
         let hand_over = turn.hand_over()?;
+        turn.note_held();
         let until = clock.now().after(hand_over.span());
         Some(Self { times: hand_over.max(), until, turn })
     }
@@ -77,6 +78,7 @@ impl HandedLock {
             return Err(turn);
         }
         let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
+        turn.note_held();
         let hand_off = HandOff { turn: Arc::new(turn), times: self.times, until: self.until };
         let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(hand_off));
         armed.disarm();

@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::{join_all, select_all};
 
 use crate::lease::Limits;
-use crate::{Error, FencingToken, LockGuard, LockName, Loss, Result};
+use crate::{Error, ErrorKind, FencingToken, LockGuard, LockName, Loss, Result};
 
 /// Several held locks, which [`Locks::lock_all`](crate::Locks::lock_all) has taken together. Dropping it releases all of
 /// them.
@@ -64,14 +64,20 @@ impl LockAllGuard {
         self.guards
     }
 
-    /// Releases all locks at the same time, and waits for the answers. The first error, in the order of the names, is
-    /// returned; the others are released all the same. See [`LockGuard::release`].
+    /// Releases all locks at the same time, and waits for the answers. If one of them was lost, that is the error that is
+    /// returned, otherwise the first in the order of the names; the others are released all the same. See
+    /// [`LockGuard::release`].
     ///
     /// # Cancel safety
     /// The releases go on in the background when this future is dropped; only the answers are lost.
     pub async fn release(self) -> Result<()> {
         let answers = join_all(self.guards.into_iter().map(LockGuard::release)).await;
-        answers.into_iter().collect::<Result<(), Error>>()
+        let mut errors: Vec<Error> = answers.into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let lost = errors.iter().position(|error| error.kind() == ErrorKind::Lost);
+        Err(errors.swap_remove(lost.unwrap_or(0)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::pulse::Pulse;
 use super::{LocalQueues, Next, Waiter};
 use crate::lease::PassOn;
 use crate::{HandOver, LockName};
@@ -12,11 +13,27 @@ pub(crate) struct ClaimTurn<T> {
     queues: Arc<LocalQueues<T>>,
     name: LockName,
     number: u64,
+    pulse: Arc<Pulse>,
 }
 
 impl<T> ClaimTurn<T> {
-    pub(super) fn new(queues: &Arc<LocalQueues<T>>, name: &LockName, number: u64) -> Self {
-        Self { queues: Arc::clone(queues), name: name.clone(), number }
+    pub(super) fn new(
+        queues: &Arc<LocalQueues<T>>,
+        name: &LockName,
+        number: u64,
+        pulse: &Arc<Pulse>,
+    ) -> Self {
+        Self { queues: Arc::clone(queues), name: name.clone(), number, pulse: Arc::clone(pulse) }
+    }
+
+    /// What shows whether somebody drives the claim.
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+
+    /// The lock is held from now on.
+    pub(crate) fn note_held(&self) {
+        self.pulse.note_held();
     }
 
     /// How often a lock may be handed on, if it may.
@@ -27,7 +44,7 @@ impl<T> ClaimTurn<T> {
     /// Moves the turn to the first waiter, if that one fits. The answer is the new turn and who is to get it.
     pub(crate) fn to_first(&self, fits: impl Fn(&Waiter<T>) -> bool) -> Option<(Self, Waiter<T>)> {
         match self.queues.next(&self.name, self.number, fits) {
-            Next::Waiter(number, waiter) => Some((Self::new(&self.queues, &self.name, number), waiter)),
+            Next::Waiter(turn, waiter) => Some((turn, waiter)),
             Next::Gone | Next::Nobody | Next::Other => None,
         }
     }

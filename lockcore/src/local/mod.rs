@@ -4,17 +4,23 @@
 //! the *claim turn*, of which there is one for each name. It passes the turn on when it is done, at the latest by dropping
 //! it: so a task that is cancelled anywhere does not delay the others.
 //!
+//! A task that does nothing with its turn loses it: see `watch.rs`.
+//!
 //! The queue does not depend on locks: what a task hands to the next beside the turn, a held lock, is its parameter `T`.
 
 mod claim_turn;
+mod delivery;
+mod pulse;
+mod watch;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::oneshot;
-
+use self::delivery::Delivery;
+use self::pulse::Pulse;
+use self::watch::Seen;
 use crate::system::lock;
-use crate::{Claim, HandOver, LockName, Wait};
+use crate::{Claim, HandOver, LockName, Moment, Wait};
 
 pub(crate) use claim_turn::ClaimTurn;
 
@@ -30,6 +36,8 @@ struct Names<T> {
     queues: HashMap<LockName, Queue<T>>,
     /// Numbers turns and waiters. The number distinguishes a turn that has been passed on from the new one.
     last: u64,
+    /// Whether a task of the keeper looks at the turns.
+    watched: bool,
 }
 
 impl<T> Names<T> {
@@ -43,14 +51,33 @@ impl<T> Names<T> {
 #[derive(Debug)]
 struct Queue<T> {
     turn: u64,
+    /// Whether the claim of the task that has the turn is driven.
+    pulse: Arc<Pulse>,
+    seen: Seen,
+    /// When the turn was given to a waiter that may not have picked it up.
+    given: Option<(Moment, Arc<Delivery<T>>)>,
     waiters: BTreeMap<u64, Waiter<T>>,
+}
+
+impl<T> Queue<T> {
+    fn new(turn: u64, now: Moment) -> Self {
+        let (pulse, waiters) = (Arc::default(), BTreeMap::new());
+        Self { turn, pulse, seen: Seen::new(now), given: None, waiters }
+    }
+
+    /// The turn gets this number, and goes to this waiter.
+    fn move_on(&mut self, turn: u64, waiter: &Waiter<T>) {
+        let now = waiter.claim.clock().now();
+        (self.turn, self.pulse, self.seen) = (turn, Arc::default(), Seen::new(now));
+        self.given = Some((now, Arc::clone(&waiter.delivery)));
+    }
 }
 
 /// A task in the queue.
 #[derive(Debug)]
 pub(crate) struct Waiter<T> {
     pub(crate) claim: Claim,
-    gets: oneshot::Sender<Turn<T>>,
+    delivery: Arc<Delivery<T>>,
 }
 
 /// What a waiter gets.
@@ -65,67 +92,37 @@ pub(crate) enum Turn<T> {
 impl<T> Waiter<T> {
     /// Whether the waiter has left: its request was dropped, even if its task has not run yet.
     pub(crate) fn has_gone(&self) -> bool {
-        self.claim.is_cancelled() || self.gets.is_closed()
+        self.claim.is_cancelled() || self.delivery.is_over()
     }
 
     /// Hands the waiter its turn. If it has left, the turn is returned.
     pub(crate) fn give(self, turn: Turn<T>) -> Result<(), Turn<T>> {
-        self.gets.send(turn)
+        self.delivery.give(turn)
     }
 }
 
 impl<T> LocalQueues<T> {
     pub(crate) fn new(hand_over: Option<HandOver>) -> Arc<Self> {
-        Arc::new(Self { hand_over, names: Mutex::new(Names { queues: HashMap::new(), last: 0 }) })
+        let names = Names { queues: HashMap::new(), last: 0, watched: false };
+        Arc::new(Self { hand_over, names: Mutex::new(names) })
     }
 
     pub(crate) fn hand_over(&self) -> Option<HandOver> {
         self.hand_over
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_idle(&self) -> bool {
-        lock(&self.names).queues.is_empty()
+    fn names(&self) -> MutexGuard<'_, Names<T>> {
+        lock(&self.names)
     }
 
-    /// Waits for the turn of this claim; `None` when its wait is over.
-    pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Option<Turn<T>> {
-        let (number, mut turn) = {
-            let mut names = lock(&self.names);
-            let number = names.number();
-            match names.queues.get_mut(claim.name()) {
-                None => {
-                    let queue = Queue { turn: number, waiters: BTreeMap::new() };
-                    names.queues.insert(claim.name().clone(), queue);
-                    return Some(Turn::Claim(ClaimTurn::new(self, claim.name(), number)));
-                }
-                Some(_) if claim.wait() == Wait::No => return None,
-                Some(queue) => {
-                    let (sender, receiver) = oneshot::channel();
-                    let waiter = Waiter { claim: claim.clone(), gets: sender };
-                    queue.waiters.insert(number, waiter);
-                    (number, receiver)
-                }
-            }
-        };
-        claim.note_waiting();
-        let entry = QueueEntry { queues: self, name: claim.name(), number };
-        let turn = tokio::select! {
-            biased;
-            turn = &mut turn => turn.ok(),
-            // A turn that comes at this moment is dropped with the channel, and so goes to the next.
-            () = claim.wait_over() => None,
-        };
-        drop(entry);
-        if turn.is_some() {
-            claim.begin_now();
-        }
-        turn
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.names().queues.is_empty()
     }
 
     /// Moves the claim turn to the first waiter, if the turn has this number and the waiter fits.
-    fn next(&self, name: &LockName, turn: u64, fits: impl Fn(&Waiter<T>) -> bool) -> Next<T> {
-        let mut names = lock(&self.names);
+    fn next(self: &Arc<Self>, name: &LockName, turn: u64, fits: impl Fn(&Waiter<T>) -> bool) -> Next<T> {
+        let mut names = self.names();
         let number = names.number();
         let Some(queue) = names.queues.get_mut(name).filter(|queue| queue.turn == turn) else {
             return Next::Gone;
@@ -135,8 +132,9 @@ impl<T> LocalQueues<T> {
             return Next::Other;
         }
         let waiter = first.remove();
-        queue.turn = number;
-        Next::Waiter(number, waiter)
+        queue.move_on(number, &waiter);
+        let turn = ClaimTurn::new(self, name, number, &queue.pulse);
+        Next::Waiter(turn, waiter)
     }
 
     /// Gives the claim turn back: the first waiter gets it.
@@ -144,16 +142,14 @@ impl<T> LocalQueues<T> {
         loop {
             match self.next(name, turn, |_| true) {
                 // A loop, since a chain of drops could be as long as the queue.
-                Next::Waiter(number, waiter) if waiter.has_gone() => turn = number,
-                Next::Waiter(number, waiter) => {
-                    match waiter.give(Turn::Claim(ClaimTurn::new(self, name, number))) {
-                        // It has left at this moment.
-                        Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
-                        _ => return,
-                    }
-                }
+                Next::Waiter(next, waiter) if waiter.has_gone() => turn = next.into_number(),
+                Next::Waiter(next, waiter) => match waiter.give(Turn::Claim(next)) {
+                    // It has left at this moment.
+                    Err(Turn::Claim(unwanted)) => turn = unwanted.into_number(),
+                    _ => return,
+                },
                 Next::Nobody => {
-                    let mut names = lock(&self.names);
+                    let mut names = self.names();
                     // Another may have come in between.
                     let idle = |queue: &Queue<T>| queue.turn == turn && queue.waiters.is_empty();
                     if !names.queues.get(name).is_some_and(idle) {
@@ -176,8 +172,68 @@ enum Next<T> {
     Nobody,
     /// The first waiter does not fit.
     Other,
-    /// The number of the turn, and who has it now.
-    Waiter(u64, Waiter<T>),
+    /// The turn, and who is to get it.
+    Waiter(ClaimTurn<T>, Waiter<T>),
+}
+
+/// What a claim finds in the queue of its name.
+enum Entered<T> {
+    /// Nobody has the turn, so it is this claim's.
+    Turn(ClaimTurn<T>),
+    /// Another has it, and this claim does not wait.
+    Refused,
+    Waits(Arc<Delivery<T>>),
+}
+
+impl<T: Send + 'static> LocalQueues<T> {
+    /// Waits for the turn of this claim; `None` when its wait is over.
+    pub(crate) async fn turn(self: &Arc<Self>, claim: &Claim) -> Option<Turn<T>> {
+        let mut number = None;
+        loop {
+            let delivery = match self.enter(claim, &mut number) {
+                Entered::Turn(turn) => return Some(Turn::Claim(turn)),
+                Entered::Refused => return None,
+                Entered::Waits(delivery) => delivery,
+            };
+            claim.note_waiting();
+            let entry = QueueEntry { queues: self, name: claim.name(), number: number?, delivery: &delivery };
+            let turn = tokio::select! {
+                biased;
+                turn = delivery.turn() => turn,
+                // A turn that comes at this moment goes to the next, with the entry.
+                () = claim.wait_over() => return None,
+            };
+            drop(entry);
+            if turn.is_some() {
+                claim.begin_now();
+                return turn;
+            }
+            // It was taken back, since nobody has polled this for a while. This is still the first of those that wait.
+        }
+    }
+
+    /// Takes the turn if nobody has it, or a place in the queue, which keeps its number.
+    fn enter(self: &Arc<Self>, claim: &Claim, number: &mut Option<u64>) -> Entered<T> {
+        let mut names = self.names();
+        let at = *number.get_or_insert_with(|| names.number());
+        let turn = names.number();
+        let Some(queue) = names.queues.get_mut(claim.name()) else {
+            let queue = Queue::new(turn, claim.clock().now());
+            let claim_turn = ClaimTurn::new(self, claim.name(), turn, &queue.pulse);
+            names.queues.insert(claim.name().clone(), queue);
+            return Entered::Turn(claim_turn);
+        };
+        if claim.wait() == Wait::No {
+            return Entered::Refused;
+        }
+        let delivery = Arc::new(Delivery::new());
+        queue.waiters.insert(at, Waiter { claim: claim.clone(), delivery: Arc::clone(&delivery) });
+        if !std::mem::replace(&mut names.watched, true) {
+            drop(names);
+            self.begin_to_watch(claim.clock());
+        }
+        Entered::Waits(delivery)
+    }
 }
 
 /// A waiter in the queue. Dropping it removes the waiter.
@@ -185,16 +241,18 @@ struct QueueEntry<'a, T> {
     queues: &'a LocalQueues<T>,
     name: &'a LockName,
     number: u64,
+    delivery: &'a Delivery<T>,
 }
 
 impl<T> Drop for QueueEntry<'_, T> {
     fn drop(&mut self) {
         let waiter = {
-            let mut names = lock(&self.queues.names);
+            let mut names = self.queues.names();
             names.queues.get_mut(self.name).and_then(|queue| queue.waiters.remove(&self.number))
         };
-        // Outside of the lock: a channel may hold what takes the lock when it is dropped.
+        // Outside of the lock, which a turn takes when it is dropped.
         drop(waiter);
+        self.delivery.leave();
     }
 }
 

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::Mode;
 use crate::lease::PassOn;
@@ -52,8 +54,9 @@ async fn ten_thousand_who_have_gone_are_passed_over() {
         // Receivers that are dropped behind the back of their places.
         let mut names = lock(&queues.names);
         for number in 100..10_100 {
-            let (turn, _) = oneshot::channel();
-            let waiter = Waiter { claim: claim(Wait::Forever), gets: turn };
+            let delivery = Arc::new(Delivery::new());
+            delivery.leave();
+            let waiter = Waiter { claim: claim(Wait::Forever), delivery };
             names.queues.values_mut().next().unwrap().waiters.insert(number, waiter);
         }
     }
@@ -69,4 +72,67 @@ async fn a_waiter_whose_wait_ends_leaves_the_queue() {
     assert!(queues.turn(&claim(Wait::Until(soon))).await.is_none());
     assert!(lock(&queues.names).queues.values().all(|queue| queue.waiters.is_empty()));
     drop(first);
+}
+
+/// A waiter that was polled once, and waits.
+fn waiting<'a>(
+    queues: &'a Arc<Queues>,
+    claim: &'a Claim,
+) -> std::pin::Pin<Box<impl Future<Output = Option<Turn<()>>> + 'a>> {
+    let mut future = Box::pin(queues.turn(claim));
+    assert!(future.as_mut().now_or_never().is_none());
+    future
+}
+
+#[tokio::test]
+async fn a_turn_that_is_not_picked_up_goes_to_the_next() {
+    let queues = Queues::new(None);
+    let first = claim_turn(queues.turn(&claim(Wait::No)).await);
+    let claims = [claim(Wait::Forever), claim(Wait::Forever), claim(Wait::Forever)];
+    let asleep = waiting(&queues, &claims[0]);
+    let awake = waiting(&queues, &claims[1]);
+    let last = waiting(&queues, &claims[2]);
+    drop(first);
+    let second = claim_turn(awake.await);
+    // One that is polled again is before those that came later.
+    let mut asleep = asleep;
+    assert!(asleep.as_mut().now_or_never().is_none(), "another has the turn");
+    drop(second);
+    let third = claim_turn(asleep.await);
+    drop(third);
+    drop(claim_turn(last.await));
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_drives_loses_its_turn() {
+    let queues = Queues::new(None);
+    let claims = [claim(Wait::No), claim(Wait::Forever)];
+    let turn = claim_turn(queues.turn(&claims[0]).await);
+    let pulse = Arc::clone(turn.pulse());
+    let mut claiming = Box::pin(pulse.over(std::future::pending::<()>()));
+    assert!(claiming.as_mut().now_or_never().is_none());
+    let next = waiting(&queues, &claims[1]);
+    drop(claim_turn(next.await));
+    drop(turn);
+    assert!(queues.is_idle());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_driven_keeps_its_turn() {
+    let queues = Queues::new(None);
+    let claims = [claim(Wait::No), claim(Wait::Forever)];
+    let turn = claim_turn(queues.turn(&claims[0]).await);
+    let pulse = Arc::clone(turn.pulse());
+    let claiming = tokio::spawn(async move { pulse.over(std::future::pending::<()>()).await });
+    let mut next = waiting(&queues, &claims[1]);
+    // Longer than two looks at a claim that is silent.
+    let in_time = tokio::time::timeout(Duration::from_millis(3500), next.as_mut()).await;
+    assert!(in_time.is_err(), "the turn was taken away");
+    // And a guard need not be polled.
+    turn.note_held();
+    claiming.abort();
+    assert!(tokio::time::timeout(Duration::from_millis(3500), next.as_mut()).await.is_err());
+    drop(turn);
+    drop(claim_turn(next.await));
 }

@@ -7,7 +7,7 @@ use crate::hold::{HandOff, HandedLock, LockQueues};
 use crate::lease::{Limits, PassOn};
 use crate::local::{ClaimTurn, Turn};
 use crate::telemetry::Watch;
-use crate::{Claim, Error, ErrorKind, Grant, LockGuard, Operation, Result};
+use crate::{Claim, Error, ErrorKind, Grant, LockGuard, LockName, Operation, Result};
 
 /// An acquire under way.
 pub(crate) type Acquiring = UnderWay<Result<Option<LockGuard>>>;
@@ -41,11 +41,18 @@ pub(crate) fn acquire(
             }
         }
         let armed = Armed::new(background, claim);
-        let answer = armed.background().backend.acquire(armed.claim()).await;
+        let acquire = armed.background().backend.acquire(armed.claim());
+        let answer = match &turn {
+            Some(turn) => turn.pulse().over(acquire).await,
+            None => acquire.await,
+        };
         settle(armed, answer, limits, turn)
     };
+    let entry = shared.enter(&asked);
+    let (closing, name) = (Arc::clone(&shared), asked.name().clone());
     let watched = async move {
-        let answer = watch.over(work).await;
+        let answer = unless_closed(&closing, &name, watch.over(work).await);
+        drop(entry);
         end(watch, answer)
     };
     UnderWay::new(&shared, Vec::new(), watched).cancelling(asked, next)
@@ -61,11 +68,27 @@ pub(crate) fn acquire_each(
         claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
     let backend = Arc::clone(&background.backend);
     let watches: Vec<_> = claims.iter().map(|claim| background.telemetry.watch(claim)).collect();
+    let entries: Vec<_> = claims.iter().map(|claim| background.enter(claim)).collect();
     UnderWay::new(background, claims.clone(), async move {
         let answers = backend.acquire_each(&claims).await;
         let settled = armed.into_iter().zip(answers).zip(watches);
-        settled.map(|((armed, answer), watch)| end(watch, settle(armed, answer, limits, None))).collect()
+        let answers =
+            settled.map(|((armed, answer), watch)| end(watch, settle(armed, answer, limits, None))).collect();
+        drop(entries);
+        answers
     })
+}
+
+/// The answer to an acquire. Without a guard it is that the client was closed, if it was: that may be the reason.
+fn unless_closed(
+    background: &Background,
+    name: &LockName,
+    answer: Result<Option<LockGuard>>,
+) -> Result<Option<LockGuard>> {
+    match (answer, background.check_open()) {
+        (Ok(None) | Err(_), Err(closed)) => Err(background.decorate(closed, Operation::Acquire, Some(name))),
+        (answer, _) => answer,
+    }
 }
 
 /// Ends the acquire, and returns its guard.

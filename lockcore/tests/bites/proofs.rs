@@ -27,6 +27,7 @@ pub(crate) const BROKEN: &[(Defect, &str, &str)] = &[
     (Defect::LowerTokenWhenAskedAgain, "an_acquire_that_is_repeated_is_granted_again", "a lower token"),
     (Defect::IgnoresCase, "odd_names_are_different_locks", "held under another name"),
     (Defect::KeepsWaitersThatLeft, "a_wait_that_ended_leaves_no_trace", "in the queue"),
+    (Defect::KeepsWaitersThatLeft, "close_ends_requests_that_wait", "in the queue"),
     (Defect::BelongsToOneRuntime, "the_end_of_a_runtime_costs_the_others_nothing", "the runtime has ended"),
     (Defect::BelongsToOneRuntime, "a_runtime_that_is_not_driven_blocks_no_other", "an answer: not within"),
     (Defect::ReleasesLater, "close_waits_for_the_releases_under_way", "is held after close"),
@@ -233,8 +234,11 @@ pub(crate) const SERVED: &[(Defect, &str, &str)] = &[
 /// The cases that no defect proves, and why.
 pub(crate) const UNPROVEN: &[(&str, &str)] = &[
     ("every_loss_is_counted", LOCKCORE),
+    ("a_waiter_that_is_not_polled_blocks_none_of_its_name", LOCKCORE),
+    ("a_release_after_the_deadline_says_lost", LOCKCORE),
     ("what_is_not_promised_is_refused", LOCKCORE),
     ("run_gives_back_what_was_finished_too_late", LOCKCORE),
+    ("close_leaves_nothing_of_requests_under_way", LOCKCORE),
     ("a_closed_client_refuses", LOCKCORE),
 ];
 

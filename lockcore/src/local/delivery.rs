@@ -1,0 +1,85 @@
+//! How a turn gets to the waiter that it is for.
+
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+
+use super::Turn;
+use crate::system::lock;
+
+/// The turn of one waiter, from the moment at which it is given until the waiter picks it up.
+#[derive(Debug)]
+pub(crate) struct Delivery<T> {
+    state: Mutex<State<T>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+enum State<T> {
+    Waits,
+    Given(Turn<T>),
+    /// The waiter did not pick it up in time.
+    TakenBack,
+    /// The waiter has its turn, or has left.
+    Over,
+}
+
+impl<T> Delivery<T> {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::new(State::Waits), changed: Notify::new() }
+    }
+
+    /// Gives the waiter its turn. If it has left, the turn is returned.
+    pub(super) fn give(&self, turn: Turn<T>) -> Result<(), Turn<T>> {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Waits) {
+            return Err(turn);
+        }
+        *state = State::Given(turn);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Waits for the turn, and picks it up. `None`: it was taken back.
+    pub(super) async fn turn(&self) -> Option<Turn<T>> {
+        loop {
+            {
+                let mut state = lock(&self.state);
+                match std::mem::replace(&mut *state, State::Over) {
+                    State::Given(turn) => return Some(turn),
+                    State::Waits => *state = State::Waits,
+                    State::TakenBack | State::Over => return None,
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Takes back a turn that has not been picked up.
+    pub(super) fn take_back(&self) -> Option<Turn<T>> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::TakenBack) {
+            State::Given(turn) => Some(turn),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    pub(super) fn is_given(&self) -> bool {
+        matches!(*lock(&self.state), State::Given(_))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*lock(&self.state), State::Over)
+    }
+
+    /// The waiter leaves. A turn that it has not picked up goes to the next.
+    pub(super) fn leave(&self) {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Over);
+        // Outside of the lock: it is passed on when it is dropped.
+        drop(state);
+    }
+}

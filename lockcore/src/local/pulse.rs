@@ -1,0 +1,57 @@
+//! Whether somebody drives the one that has the turn to claim.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+
+use crate::system::lock;
+
+/// The polls of one claim at the server.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    polls: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+    holds: AtomicBool,
+}
+
+impl Pulse {
+    /// Counts the polls of a claim.
+    pub(crate) async fn over<T>(&self, claiming: impl Future<Output = T>) -> T {
+        let mut claiming = pin!(claiming);
+        poll_fn(|cx| {
+            self.polls.fetch_add(1, Ordering::Relaxed);
+            let polled = claiming.as_mut().poll(cx);
+            if polled.is_pending() {
+                let mut waker = lock(&self.waker);
+                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+            }
+            polled
+        })
+        .await
+    }
+
+    /// The lock is held from now on: a guard need not be polled.
+    pub(super) fn note_held(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// Has the claim polled, if its runtime is driven.
+    pub(super) fn wake(&self) {
+        let waker = lock(&self.waker).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
