@@ -1,7 +1,7 @@
 //! The leases of one client, and the task on the keeper thread that renews them.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use slab::Slab;
@@ -35,7 +35,7 @@ pub(super) struct LeaseSet {
     renewer: Renewer,
     loss_push: bool,
     table: Mutex<Table>,
-    changed: Notify,
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -65,6 +65,23 @@ struct Swept {
     wakes: Option<Moment>,
 }
 
+/// Renews leases for as long as there are any. It does not keep the client, and so the backend, while it sleeps: a client
+/// that nobody uses any more ends at once.
+async fn run(leases: &Weak<LeaseSet>, clock: &Clock, changed: &Notify) {
+    loop {
+        let Some(leases) = leases.upgrade() else { return };
+        let swept = leases.sweep();
+        let wakes = swept.wakes;
+        leases.act(swept);
+        drop(leases);
+        let Some(wakes) = wakes else { return };
+        tokio::select! {
+            () = clock.sleep_until(wakes) => (),
+            () = changed.notified() => (),
+        }
+    }
+}
+
 impl LeaseSet {
     pub(super) fn new(
         backend: &Arc<dyn DistributedLock>,
@@ -80,7 +97,7 @@ impl LeaseSet {
             keeper: keeper.clone(),
             releases: Arc::clone(releases),
             table: Mutex::new(Table { leases: Slab::new(), wakes: None, closed: false }),
-            changed: Notify::new(),
+            changed: Arc::default(),
         })
     }
 
@@ -109,8 +126,9 @@ impl LeaseSet {
             }
         };
         if start {
-            let leases = Arc::clone(self);
-            drop(self.keeper.spawn(async move { leases.run().await }));
+            let (leases, clock, changed) =
+                (Arc::downgrade(self), self.clock.clone(), Arc::clone(&self.changed));
+            drop(self.keeper.spawn(async move { run(&leases, &clock, &changed).await }));
         }
     }
 
@@ -135,19 +153,6 @@ impl LeaseSet {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.table).leases.len()
-    }
-
-    async fn run(self: Arc<Self>) {
-        loop {
-            let swept = self.sweep();
-            let wakes = swept.wakes;
-            self.act(swept);
-            let Some(wakes) = wakes else { return };
-            tokio::select! {
-                () = self.clock.sleep_until(wakes) => (),
-                () = self.changed.notified() => (),
-            }
-        }
     }
 
     /// Steps every lease: ends those past their deadline, finds those to be renewed.

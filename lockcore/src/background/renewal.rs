@@ -1,10 +1,13 @@
 //! Which leases are renewed together, and one such batch.
 //!
 //! Leases without failures are renewed together, up to 500 of them. Leases whose renewal failed are renewed apart, in
-//! batches that are halved at each failure: so one lease that always fails is soon alone, and costs the others nothing.
+//! batches of half the size. These are halved again at each failure while the server answers other batches: so one lease
+//! that always fails is soon alone, and costs the others nothing. While the server answers nobody, the reason is not in
+//! a batch, and many small batches would delay the renewals after the outage: so their size stays.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -28,6 +31,8 @@ pub(super) struct Renewer {
     clock: Clock,
     healthy: Semaphore,
     doubtful: Semaphore,
+    /// The last time at which a renewal that has its answer now was sent.
+    answered: AtomicU64,
 }
 
 /// Leases that are renewed by one call.
@@ -54,6 +59,7 @@ impl Renewer {
             telemetry: Arc::clone(telemetry),
             healthy: Semaphore::new(UNDER_WAY.0),
             doubtful: Semaphore::new(UNDER_WAY.1),
+            answered: AtomicU64::new(0),
         }
     }
 
@@ -67,23 +73,28 @@ impl Renewer {
         let timeouts = batch.iter().map(|held| held.lease().renewal_timeout(sent));
         let limit = timeouts.min().unwrap_or_default();
         let answers = self.call(&batch, limit).await;
+        if answers.iter().any(|answer| !matches!(answer, Renewal::Unknown(_))) {
+            self.answered.fetch_max(sent.as_nanos(), Ordering::Relaxed);
+        }
         let mut answers = answers.into_iter();
         // The two halves of what fails are tried again at different times.
         let spreads = [rand::random::<f64>(), rand::random::<f64>()];
         for (at, held) in batch.iter().enumerate() {
             let half = batch.len() / 2;
             let spread = spreads[usize::from(at >= half)];
-            held.set_batch_limit(usize::MAX);
             let valid_until = held.valid_until();
             let event = match answers.next() {
-                Some(Renewal::Renewed(deadline)) => Event::Renewed(sent, deadline),
+                Some(Renewal::Renewed(deadline)) => {
+                    held.set_batch_limit(usize::MAX);
+                    Event::Renewed(sent, deadline)
+                }
                 Some(Renewal::Lost) => Event::Gone,
                 Some(Renewal::Unknown(error)) => {
-                    held.set_batch_limit(half.max(1));
+                    self.narrow(held, batch.len(), sent);
                     self.doubt(held, spread, &format!("{error:#}"))
                 }
                 None => {
-                    held.set_batch_limit(half.max(1));
+                    self.narrow(held, batch.len(), sent);
                     self.doubt(held, spread, "no answer in time")
                 }
             };
@@ -95,6 +106,18 @@ impl Renewer {
                 Event::Gone => self.telemetry.renewal_denied(),
                 _ => (),
             }
+        }
+    }
+
+    /// Sets the size of the next batch of a lease whose batch of this size, sent then, has failed.
+    fn narrow(&self, held: &HeldLock, size: usize, sent: Moment) {
+        let is_first = held.lease().failures() == 0;
+        if is_first {
+            held.set_failed_since(sent);
+        }
+        let answered = Moment::from_nanos(self.answered.load(Ordering::Relaxed));
+        if is_first || answered >= held.failed_since() {
+            held.set_batch_limit((size / 2).max(1));
         }
     }
 

@@ -41,6 +41,8 @@ struct Chosen {
     hung: Mutex<HashSet<LockName>>,
     /// How many renewals were asked for.
     renewals: AtomicU32,
+    /// Whether renewals fail at once.
+    refuses: AtomicBool,
 }
 
 #[async_trait]
@@ -67,6 +69,10 @@ impl DistributedLock for Chosen {
         self.renewals.fetch_add(1, Ordering::SeqCst);
         if grants.iter().any(|grant| lock(&self.hung).contains(grant.claim().name())) {
             std::future::pending::<()>().await;
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            let refused = || Error::new(ErrorKind::Unreachable, "no connection");
+            return grants.iter().map(|_| Renewal::Unknown(refused())).collect();
         }
         self.inner.renew(grants, until).await
     }
@@ -276,4 +282,45 @@ async fn a_close_does_not_wait_for_a_claim_that_was_denied_three_times() {
     tokio::time::sleep(millis(1500)).await;
     // One may have been under way.
     assert!(server.releases.load(Ordering::SeqCst) <= asked + 1, "nothing is repeated after a close");
+}
+
+/// The caller's release finds nothing, since the keeper's has come before it. Or there was nothing to find.
+#[tokio::test]
+async fn the_answer_to_the_keeper_counts_as_well() {
+    for (keepers, is_released) in [(Released::Released, true), (Released::NotHeld, false)] {
+        let (server, locks) = chosen([(millis(1500), Released::NotHeld), (millis(10), keepers)]);
+        let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+        let answer = guard.release().await;
+        assert_eq!(server.releases.load(Ordering::SeqCst), 2, "the keeper asked after a second");
+        assert_eq!(
+            answer.map_err(|error| error.kind()),
+            if is_released { Ok(()) } else { Err(ErrorKind::Lost) }
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_release_after_the_deadline_is_sent_all_the_same() {
+    let clock = crate::TestClock::new();
+    let inner = MemoryLock::with_clock(clock.clock());
+    let server = Arc::new(Chosen { inner, ..Chosen::default() });
+    lock(&server.answers).push_back((Duration::ZERO, Released::Released));
+    let locks = Locks::new(Arc::clone(&server) as Arc<dyn DistributedLock>).unwrap();
+    let guard = locks.lock("a").ttl(LEASE).await.unwrap();
+    clock.advance(LEASE);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(server.releases.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_closed_client_keeps_no_backend() {
+    let (server, locks) = chosen([]);
+    server.repeats.store(true, Ordering::SeqCst);
+    locks.lock("a").ttl(LEASE * 60).await.unwrap().release().await.unwrap();
+    locks.close().await.unwrap();
+    let began = Moment::now();
+    while Arc::strong_count(&server) > 1 {
+        assert!(Moment::now().since(began) < LEASE / 4, "the keeper has it still");
+        tokio::time::sleep(millis(5)).await;
+    }
 }

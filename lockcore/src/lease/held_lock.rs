@@ -36,6 +36,8 @@ pub(crate) struct HeldLock {
     slot: AtomicUsize,
     /// The largest batch in which it is renewed.
     batch_limit: AtomicUsize,
+    /// When the first renewal was sent of those in a row that have failed.
+    failed_since: AtomicU64,
     changed: Notify,
     /// When the lease is due for the first time.
     first_due: Moment,
@@ -68,6 +70,7 @@ impl HeldLock {
             grant,
             slot: AtomicUsize::new(usize::MAX),
             batch_limit: AtomicUsize::new(usize::MAX),
+            failed_since: AtomicU64::new(0),
             changed: Notify::new(),
         }
     }
@@ -106,13 +109,22 @@ impl HeldLock {
         &self.slot
     }
 
-    /// The largest batch in which it is renewed. After each failure it is halved.
+    /// The largest batch in which it is renewed.
     pub(crate) fn batch_limit(&self) -> usize {
         self.batch_limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_batch_limit(&self, limit: usize) {
         self.batch_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// When the first renewal was sent of those in a row that have failed.
+    pub(crate) fn failed_since(&self) -> Moment {
+        Moment::from_nanos(self.failed_since.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_failed_since(&self, sent: Moment) {
+        self.failed_since.store(sent.as_nanos(), Ordering::Relaxed);
     }
 
     /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be

@@ -1,10 +1,12 @@
 //! Which leases are renewed together, and what becomes of a batch whose answers do not come.
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::background::renewal::{Batch, Renewer, batches};
 use crate::lease::{Event, HeldLock, Limits};
 use crate::telemetry::Telemetry;
-use crate::{FencingToken, Mode, TestClock, Wait};
+use crate::{Mode, TestClock, Wait};
 
 /// A server and its leases, on a clock that only the test moves.
 struct Ground {
@@ -30,7 +32,7 @@ impl Ground {
     fn held_for(&self, name: &str, ttl: Duration) -> Arc<HeldLock> {
         let (name, clock) = (LockName::new(name).unwrap(), self.clock.clock());
         let claim = Claim::new(name, Mode::Exclusive, ttl, Wait::No, "test".into()).with_clock(clock.clone());
-        let grant = Grant::new(&claim, FencingToken::new(1), clock.now());
+        let grant = self.server.inner.acquire(&claim).now_or_never().unwrap().unwrap().expect("a free lock");
         Arc::new(HeldLock::new(grant, Limits::default(), None, &Telemetry::new("test")))
     }
 
@@ -75,7 +77,7 @@ fn leases_that_are_alike_are_renewed_together() {
     held[1].set_batch_limit(2);
     assert_eq!(ground.sizes(held.to_vec()), [1, 2], "one of them has failed");
     let short = ground.held_for("short", Duration::from_secs(1));
-    assert_eq!(ground.sizes(vec![ground.held("a"), short]), [1, 1], "one of them needs its answer soon");
+    assert_eq!(ground.sizes(vec![ground.held("d"), short]), [1, 1], "one of them needs its answer soon");
 }
 
 #[test]
@@ -127,4 +129,42 @@ async fn a_renewal_without_an_answer_fails_a_little_after_its_time() {
     ground.clock.advance(limit / 8);
     ends(renewing).await;
     assert_eq!(held.lease().failures(), 1);
+}
+
+/// Has all these leases renewed at once, as often as they fail, by a server that refuses these batches. Returns the sizes of
+/// the batches of each round.
+async fn rounds(ground: &Ground, all: &Batch, refuses: impl Fn(&Batch) -> bool) -> Vec<Vec<usize>> {
+    let mut rounds = Vec::new();
+    for _ in 0..10 {
+        let due: Batch =
+            all.iter().filter(|held| rounds.is_empty() || held.lease().failures() > 0).cloned().collect();
+        let batches = batches(due, ground.clock.clock().now());
+        rounds.push(batches.iter().map(Vec::len).collect());
+        for batch in batches {
+            ground.server.refuses.store(refuses(&batch), Ordering::SeqCst);
+            ends(ground.renew(batch)).await;
+        }
+        ground.clock.advance(millis(1));
+    }
+    rounds
+}
+
+/// A renewal with many small batches would take long after the outage.
+#[tokio::test]
+async fn an_outage_splits_no_batch_twice() {
+    let ground = Ground::new();
+    let held: Batch = (0..1000).map(|number| ground.held(&number.to_string())).collect();
+    let rounds = rounds(&ground, &held, |_| true).await;
+    assert_eq!(rounds[0], [500; 2]);
+    assert!(rounds[1..].iter().all(|sizes| *sizes == [250; 4]), "{rounds:?}");
+}
+
+#[tokio::test]
+async fn a_lease_that_fails_all_the_time_is_soon_alone() {
+    let ground = Ground::new();
+    let held: Batch = (0..1000).map(|number| ground.held(&number.to_string())).collect();
+    let fails = Arc::clone(&held[777]);
+    let rounds = rounds(&ground, &held, |batch| batch.iter().any(|held| Arc::ptr_eq(held, &fails))).await;
+    assert_eq!(rounds.last().unwrap(), &[1], "{rounds:?}");
+    assert!(fails.lease().failures() == 10 && rounds[1] == [250; 2], "{rounds:?}");
 }
