@@ -156,9 +156,9 @@ impl<D: Dialect> Client<D> {
     }
 
     /// Closes the connections that are idle.
-    pub(crate) fn close(&self) {
+    pub(crate) async fn close(&self) {
         for route in [Route::Main, Route::BlockedRows, Route::Purge] {
-            self.close_on(route);
+            self.batcher.service().shut(route).await;
         }
     }
 

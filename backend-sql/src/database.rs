@@ -43,6 +43,11 @@ pub trait Database: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = Answer<Self::Conn>> + Send;
 
+    /// Ends a connection, where that takes more than dropping it.
+    fn shut(&self, conn: Self::Conn) -> impl Future<Output = ()> + Send {
+        async move { drop(conn) }
+    }
+
     /// Checks that the connection still leads to the database that other processes use. It is called after each batch and
     /// before the answers are used. An error replaces the connection and repeats the batch.
     fn intact(&self, _: &Self::Conn) -> Answer<()> {

@@ -289,7 +289,9 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
     }
 
     async fn close(&self) {
-        self.0.clients.take_all().iter().for_each(|client| client.close());
+        for client in self.0.clients.take_all() {
+            client.close().await;
+        }
     }
 }
 

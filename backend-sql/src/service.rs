@@ -48,6 +48,14 @@ impl<D: Dialect> Statements<D> {
         drop(self.idle.on(route).take());
     }
 
+    /// The same, and waits until it has ended.
+    pub(crate) async fn shut(&self, route: Route) {
+        let idle = self.idle.on(route).take();
+        if let Some(idle) = idle {
+            self.dialect.shut(idle.conn).await;
+        }
+    }
+
     /// Carries out a batch. Returns the connection with the answers.
     async fn run(
         &self,

@@ -99,6 +99,14 @@ impl Connection {
         )))
     }
 
+    pub(super) async fn close(self) {
+        let Self { sqlite, _counted: counted, .. } = self;
+        if let Err(error) = sqlite.close().await {
+            tracing::debug!(%error, "a connection has not ended in good order");
+        }
+        drop(counted);
+    }
+
     /// The connection for statements that do not write.
     pub(super) fn get(&mut self) -> &mut SqliteConnection {
         &mut self.sqlite

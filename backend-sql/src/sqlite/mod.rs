@@ -161,6 +161,11 @@ impl Database for Sqlite {
         ])
     }
 
+    /// The files are closed when this returns.
+    async fn shut(&self, conn: Connection) {
+        conn.close().await;
+    }
+
     async fn connect(&self) -> sqlx::Result<Connection> {
         let is_first = !self.opening.known.load(Ordering::Relaxed);
         let mut conn = Connection::open(&self.opening).await?;

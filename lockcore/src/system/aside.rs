@@ -39,6 +39,7 @@ impl Aside {
     }
 
     /// Whether the calling thread has to hand its calls to this one.
+    #[cfg(feature = "metrics")]
     pub(crate) fn is_needed(&self) -> bool {
         MUST_NOT_WAIT.get()
     }
