@@ -32,6 +32,8 @@ pub struct Call<S: Service> {
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     poll_every: Duration,
     has_yielded: bool,
+    /// How often the request was sent when the timer was set.
+    tries: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,7 @@ impl<S: Service> Call<S> {
             timer: None,
             poll_every: POLL_EVERY.0,
             has_yielded: false,
+            tries: 0,
         }
     }
 
@@ -120,9 +123,16 @@ impl<S: Service> Call<S> {
     /// Waits for the deadline, or for the next check.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let left = self.left();
+        let retry = self.entry.retry();
+        let tries = retry.map_or(0, |retry| retry.tries);
+        if tries != std::mem::replace(&mut self.tries, tries) {
+            // It is in the queue again.
+            self.timer = None;
+        }
+        let pause = retry.map(|retry| retry.not_before.since(self.inner.clock.now()));
         // A caller that polls a call checks, too: another may have polled it since, and the call wakes only the one that
         // polled it last.
-        let next = left.min(self.poll_every);
+        let next = left.min(self.poll_every).min(pause.filter(|left| !left.is_zero()).unwrap_or(left));
         let timer = self.timer.get_or_insert_with(|| Box::pin(self.inner.clock.sleep_for(next)));
         std::task::ready!(timer.as_mut().poll(cx));
         self.timer = None;

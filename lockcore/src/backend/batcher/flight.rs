@@ -8,6 +8,7 @@ use std::sync::{Arc, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::retry::{Retry, pause};
 use super::sync::{AtomicBool, Mutex, lock};
 use super::{Attempt, Inner, Outcome, Reply, Service, no_answer};
 use crate::backend::Backoff;
@@ -16,7 +17,7 @@ use crate::{Error, ErrorKind, Moment, Result};
 /// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as
 /// a failure.
 const TRIES: u32 = 20;
-/// The first and the longest pause between two tries.
+/// The first and the longest pause between two tries of a call.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
 
 /// One request, from its caller's first step to its answer.
@@ -29,6 +30,8 @@ pub(super) struct Entry<S: Service> {
     pub(super) queued: AtomicBool,
     /// When it was put into the queue.
     pub(super) since: Moment,
+    /// Set when its outcome became unknown.
+    retry: std::sync::Mutex<Option<Retry>>,
     slot: Mutex<Slot<S::Answer>>,
 }
 
@@ -54,6 +57,7 @@ impl<S: Service> Entry<S> {
             in_doubt: AtomicBool::new(false),
             queued: AtomicBool::new(false),
             since: now,
+            retry: std::sync::Mutex::default(),
             slot: Mutex::new(slot),
         })
     }
@@ -110,6 +114,11 @@ impl<S: Service> Entry<S> {
         let mut slot = lock(&self.slot);
         slot.left = true;
         slot.waker = None;
+    }
+
+    /// What is known of it if its outcome is unknown.
+    pub(super) fn retry(&self) -> Option<Retry> {
+        *crate::system::lock(&self.retry)
     }
 
     pub(super) fn is_queued(&self) -> bool {
@@ -186,7 +195,12 @@ impl<S: Service> Flight<S> {
 
     /// Drops the call, and with it the connection that it uses.
     pub(super) fn cancel(&self) {
-        drop(lock(&self.work).take());
+        let work = lock(&self.work).take();
+        if work.is_none() {
+            // It has ended. What has no answer is in the queue again.
+            return;
+        }
+        drop(work);
         for entry in &self.batch {
             entry.settle(Err(no_answer(entry.last_error().as_ref())));
         }
@@ -210,8 +224,9 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
     loop {
         let Some(first) = open.first() else { return Vec::new() };
         let key = first.key.clone();
-        let attempt =
-            Attempt { began, until: open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER) };
+        let began = open.iter().filter_map(|entry| Some(entry.retry()?.began)).min().unwrap_or(began);
+        let until = open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER);
+        let attempt = Attempt { began, until };
         let prepared = service.prepare(&key, attempt).await;
         // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
         open.retain(|entry| is_wanted(inner, entry));
@@ -233,9 +248,15 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
             }
         }
         let requests: Vec<_> = open.iter().map(|entry| &entry.request).collect();
+        let sent = inner.clock.now();
         let outcomes = service.call(&key, &requests, attempt).await;
         tries += 1;
+        let size = open.len();
+        if outcomes.iter().any(|outcome| !matches!(outcome, Outcome::Unknown(_))) {
+            lock(&inner.queues).note_answer(&key, sent);
+        }
         let mut again = Vec::new();
+        let mut unknown = Vec::new();
         let mut blocked = Vec::new();
         let missing =
             || Outcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
@@ -252,11 +273,12 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
                 Outcome::Unknown(error) => {
                     entry.note(error, true);
                     service.note_in_doubt(&entry.request);
-                    again.push(entry);
+                    unknown.push(entry);
                 }
                 Outcome::Blocked => blocked.push(entry),
             }
         }
+        put_back(inner, &key, unknown, sent, size);
         if !blocked.is_empty() {
             let mut parts = apart(service, blocked);
             parts.extend((!again.is_empty()).then_some(again));
@@ -267,6 +289,33 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
         }
         open = again;
         backoff.pause_by(&inner.clock).await;
+    }
+}
+
+/// Puts requests whose outcome is unknown into the queue again. They were sent then in a call of this size.
+fn put_back<S: Service>(
+    inner: &Inner<S>,
+    key: &S::Key,
+    entries: Vec<Arc<Entry<S>>>,
+    sent: Moment,
+    size: usize,
+) {
+    let tries = entries.iter().filter_map(|entry| Some(entry.retry()?.tries)).max().unwrap_or(0);
+    // One pause for all of them, so that they share calls again.
+    let not_before = inner.clock.now().after(pause(tries, rand::random()));
+    {
+        let mut queues = lock(&inner.queues);
+        let answered = queues.answered(key);
+        // The last one first, since each goes to the front.
+        for entry in entries.iter().rev() {
+            let next = Retry::after(entry.retry(), sent, size, answered, not_before);
+            *crate::system::lock(&entry.retry) = Some(next);
+            queues.put_back(entry);
+        }
+    }
+    for entry in &entries {
+        // So that it knows when to go on.
+        entry.wake();
     }
 }
 

@@ -13,6 +13,7 @@
 mod call;
 mod flight;
 mod queues;
+mod retry;
 mod sync;
 
 use std::fmt::Debug;
@@ -113,7 +114,8 @@ pub enum Outcome<T> {
     /// It collided with others, for instance in a deadlock, and was not executed. It is tried again a limited number of
     /// times.
     Again(Error),
-    /// It is unknown whether it was executed. It is tried again after a pause, in doubt.
+    /// It is unknown whether it was executed. It is tried again after a pause, in doubt, with fewer others: it may be the
+    /// reason.
     Unknown(Error),
     /// It was not executed, since a resource that a request of the batch wants is blocked. Requests for different
     /// resources are tried again separately.

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 
 use super::flight::{Entry, Flight};
 use super::{Inner, Service};
+use crate::Moment;
 
 /// A request that has waited for this time is sent before more urgent ones, so that no request waits for ever.
 const LONG: Duration = Duration::from_millis(250);
@@ -33,6 +34,8 @@ struct KeyQueue<S: Service> {
     /// The number of requests whose callers were dropped. They are removed together, since each removal needs a search.
     gone: usize,
     flights: Vec<Arc<Flight<S>>>,
+    /// When the last request was sent that has its answer.
+    answered: Option<Moment>,
     /// The callers of the last batch have just been answered, and often ask again at once. The next call begins when
     /// they have run, so that their requests share it.
     settling: bool,
@@ -50,7 +53,7 @@ pub(super) enum Part<S: Service> {
 
 impl<S: Service> KeyQueue<S> {
     fn new() -> Self {
-        Self { waiting: VecDeque::new(), gone: 0, flights: Vec::new(), settling: false }
+        Self { waiting: VecDeque::new(), gone: 0, flights: Vec::new(), answered: None, settling: false }
     }
 
     fn is_empty(&self) -> bool {
@@ -83,24 +86,35 @@ impl<S: Service> KeyQueue<S> {
         None
     }
 
-    /// The most urgent request, and those that can share its call. The others keep their order.
+    /// The most urgent request, and those that can share its call. The others keep their order. Requests whose outcome is
+    /// unknown share no call with others: see `retry.rs`.
     fn take_batch(&mut self, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
         let service = &inner.service;
         let now = inner.clock.now();
         let urgency = |entry: &Arc<Entry<S>>| {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };
-        let places = self.waiting.iter().enumerate().filter(|(_, entry)| entry.is_queued());
+        let is_due = |entry: &Arc<Entry<S>>| entry.retry().is_none_or(|retry| now >= retry.not_before);
+        let places = self.waiting.iter().enumerate().filter(|(_, entry)| entry.is_queued() && is_due(entry));
         let Some((first, _)) = places.take(SCAN).min_by_key(|(_, entry)| urgency(entry)) else {
             return Vec::new();
         };
         let mut batch: Vec<_> = self.take(first).into_iter().collect();
+        let Some(retry) = batch.first().map(|first| first.retry()) else { return batch };
+        let most = retry.map_or(inner.bounds.batch, |retry| retry.most.min(inner.bounds.batch));
         let mut rest = Vec::new();
         for _ in 0..SCAN.min(self.waiting.len()) {
-            if batch.len() >= inner.bounds.batch {
+            if batch.len() >= most {
                 break;
             }
-            let fits = |entry: &Arc<Entry<S>>| service.shares(&batch[0].request, &entry.request);
+            let fits = |entry: &Arc<Entry<S>>| {
+                let is_alike = match (retry, entry.retry()) {
+                    (None, None) => true,
+                    (Some(first), Some(other)) => now >= other.not_before && other.most == first.most,
+                    _ => false,
+                };
+                is_alike && service.shares(&batch[0].request, &entry.request)
+            };
             match self.waiting.front() {
                 Some(entry) if entry.is_queued() && !fits(entry) => rest.extend(self.waiting.pop_front()),
                 _ => batch.extend(self.take(0)),
@@ -131,7 +145,27 @@ impl<S: Service> Queues<S> {
         true
     }
 
-    /// Removes a request that was not sent.
+    /// Puts a request that was sent into the front of its queue, where it was taken from.
+    pub(super) fn put_back(&mut self, entry: &Arc<Entry<S>>) {
+        let Some(queue) = self.queues.get_mut(&entry.key) else { return };
+        self.waiting += 1;
+        entry.queued.store(true, Ordering::Relaxed);
+        queue.waiting.push_front(Arc::clone(entry));
+    }
+
+    /// Notes that a request which was sent then has its answer.
+    pub(super) fn note_answer(&mut self, key: &S::Key, sent: Moment) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.answered = Some(queue.answered.map_or(sent, |last| last.max(sent)));
+        }
+    }
+
+    /// When the last request of this key was sent that has its answer.
+    pub(super) fn answered(&self, key: &S::Key) -> Option<Moment> {
+        self.queues.get(key)?.answered
+    }
+
+    /// Removes a request that is not under way.
     pub(super) fn withdraw(&mut self, entry: &Arc<Entry<S>>) {
         if !entry.queued.swap(false, Ordering::Relaxed) {
             return;
@@ -162,6 +196,10 @@ impl<S: Service> Queues<S> {
         }
         queue.settling = false;
         let batch = queue.take_batch(inner);
+        if batch.is_empty() {
+            // All of them pause.
+            return Part::Wait;
+        }
         self.waiting -= batch.len();
         let flight = Flight::new(inner, batch);
         queue.flights.push(Arc::clone(&flight));

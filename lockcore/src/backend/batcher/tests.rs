@@ -26,6 +26,7 @@ struct Server {
 const PANICS: u32 = 666;
 const BLOCKS: u32 = 777;
 const UNWANTED: u32 = 888;
+const CLOSES: u32 = 999;
 
 impl Service for Server {
     type Key = u8;
@@ -70,7 +71,9 @@ impl Service for Server {
         }
         let is_blocked = batch.len() > 1 && batch.contains(&&BLOCKS);
         let outcome = |one: &&u32| match **one {
-            _ if fails => Outcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke")),
+            _ if fails || batch.contains(&&CLOSES) => {
+                Outcome::Unknown(Error::new(ErrorKind::Unreachable, "the connection broke"))
+            }
             _ if is_blocked => Outcome::Blocked,
             one => Outcome::Answered(one * 10),
         };

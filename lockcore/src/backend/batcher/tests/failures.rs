@@ -110,3 +110,27 @@ async fn nothing_is_tried_again_for_a_caller_that_has_left() {
     assert_eq!(answer(stays.await), 40);
     assert_eq!(calls(&batcher), [vec![2, 4], vec![4]]);
 }
+
+/// The server closes the connection at one request, each time. Those that were sent with it are answered all the same, and
+/// those that come later never travel with it.
+#[tokio::test]
+async fn a_request_that_closes_its_connection_fails_alone() {
+    let batcher = batcher(Server::default(), Bounds::default());
+    let closes = tokio::spawn(batcher.call(0, CLOSES, Duration::from_secs(2)));
+    let ask = |number: u32| tokio::spawn(batcher.call(0, number * 2 + 1, LONG));
+    let with_it: Vec<_> = (0..20).map(ask).collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let later: Vec<_> = (100..120).map(ask).collect();
+    for (number, task) in (0..20).zip(with_it) {
+        assert_eq!(answer(task.await.unwrap()), (number * 2 + 1) * 10);
+    }
+    for (number, task) in (100..120).zip(later) {
+        let reply = task.await.unwrap().unwrap();
+        assert_eq!(reply.into_parts(), ((number * 2 + 1) * 10, false));
+    }
+    assert!(!closes.is_finished(), "it is tried until its caller gives up");
+    let batches: Vec<_> = calls(&batcher).into_iter().filter(|batch| batch.contains(&CLOSES)).collect();
+    assert!(batches.iter().flatten().all(|number| *number == CLOSES || *number < 200), "{batches:?}");
+    assert!(batches[0].len() == 21 && batches.last().unwrap().len() == 1, "{batches:?}");
+    assert_eq!(closes.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+}
