@@ -84,7 +84,8 @@ pub(super) async fn calls_into_a_black_hole_end(stage: Stage) {
     let error = done("try_now", limit, one.lock(&name).try_now()).await.expect_err("no answer can come");
     assert!(is_honest(&error), "{error:#}");
     let error = done("release", limit, guard.release()).await.expect_err("no answer can come");
-    assert!(is_honest(&error), "{error:#}");
+    // Its deadline may have passed meanwhile.
+    assert!(is_honest(&error) || error.kind() == ErrorKind::Lost, "{error:#}");
     assert_eq!(error.operation(), Some(Operation::Release), "{error:#}");
     let error = done("inspect", limit, one.inspect(&name)).await.expect_err("no answer can come");
     assert!(is_honest(&error), "{error:#}");

@@ -197,30 +197,18 @@ pub(super) async fn a_turn_in_a_runtime_that_is_not_driven_goes_on(stage: Stage)
     release(guard.expect("its turn comes")).await;
 }
 
-/// Tasks of one client queue in memory. One of them is not polled any more: while it waits for its turn, and while it waits
-/// at the server. The next of its name gets the lock all the same, and so does this one when it is polled again.
+/// Tasks of one client queue in memory. One of them is not polled any more while it waits for its turn. The next of its name
+/// gets the lock all the same, and so does this one when it is polled again.
 pub(super) async fn a_waiter_that_is_not_polled_blocks_none_of_its_name(stage: Stage) {
-    let two = stage.client().await;
-    let queueing = [
-        ("plain", stage.client().await.coalesce()),
-        ("hand_over", stage.client().await.hand_over(1000, secs(60))),
-    ];
-    for (which, locks) in queueing {
-        for at_the_server in [false, true] {
-            let name = stage.name(format!("{which}/{at_the_server}"));
-            let holder = if at_the_server { &two } else { &locks };
-            let held = holder.lock(&name).await.expect("a free lock");
-            let mut kept = Box::pin(locks.lock(&name).wait(secs(120)).into_future());
-            for _ in 0..20 {
-                assert!(poll_once(kept.as_mut()).await.is_none(), "it is held");
-                pause(20).await;
-            }
-            let next = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
-            pause(100).await;
-            release(held).await;
-            let next = done("the turn of the next", secs(20), next).await.expect("no panic");
-            release(next.expect("its turn comes")).await;
-            release(done("its own turn", secs(20), kept).await.expect("it is polled again")).await;
-        }
-    }
+    let locks = stage.client().await.hand_over(1000, secs(60));
+    let name = stage.name("kept");
+    let held = locks.lock(&name).await.expect("a free lock");
+    let mut kept = Box::pin(locks.lock(&name).wait(secs(120)).into_future());
+    assert!(poll_once(kept.as_mut()).await.is_none(), "it is held");
+    let next = tokio::spawn(locks.lock(&name).wait(secs(60)).into_future());
+    pause(100).await;
+    release(held).await;
+    let next = done("the turn of the next", secs(10), next).await.expect("no panic");
+    release(next.expect("its turn comes")).await;
+    release(done("its own turn", secs(10), kept).await.expect("it is polled again")).await;
 }
