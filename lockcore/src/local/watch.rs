@@ -92,9 +92,15 @@ impl<T: Send + 'static> LocalQueues<T> {
             goes_on
         };
         // Outside of the lock, which all of them take.
-        late.iter().for_each(|(_, delivery)| drop(delivery.take_back()));
-        quiet.iter().for_each(|pulse| pulse.wake());
-        unused.iter().for_each(|(name, turn)| self.pass_on(name, *turn));
+        for (_, delivery) in late {
+            drop(delivery.take_back());
+        }
+        for pulse in quiet {
+            pulse.wake();
+        }
+        for (name, turn) in unused {
+            self.pass_on(&name, turn);
+        }
         goes_on
     }
 }

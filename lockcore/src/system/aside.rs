@@ -19,6 +19,12 @@ thread_local! {
     static MUST_NOT_WAIT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether the calling thread has to hand calls of the application's code to others.
+#[cfg(feature = "metrics")]
+pub(crate) fn must_not_wait() -> bool {
+    MUST_NOT_WAIT.get()
+}
+
 /// From now on the calling thread hands calls of the application's code to others.
 pub(super) fn never_wait_here() {
     MUST_NOT_WAIT.set(true);
@@ -36,12 +42,6 @@ pub(crate) struct Aside {
 impl Aside {
     pub(crate) const fn new(name: &'static str) -> Self {
         Self { name, calls: PerProcess::new(), dropped: AtomicU64::new(0) }
-    }
-
-    /// Whether the calling thread has to hand its calls to this one.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn is_needed(&self) -> bool {
-        MUST_NOT_WAIT.get()
     }
 
     /// Runs this on the thread, after all earlier ones. It is dropped if too many wait already.

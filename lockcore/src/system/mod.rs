@@ -13,7 +13,7 @@ mod test_time;
 mod unique;
 
 #[cfg(feature = "metrics")]
-pub(crate) use aside::Aside;
+pub(crate) use aside::{Aside, must_not_wait};
 pub use clock::{Clock, TestClock};
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
 use super::{Outcome, Renewed};
-use crate::system::Aside;
+use crate::system::{Aside, must_not_wait};
 use crate::{Clock, Loss, Moment};
 
 const ACQUIRES: &str = "lockwell_acquires_total";
@@ -65,7 +65,7 @@ fn key(name: &'static str, backend: &'static str, label: Option<(&'static str, &
 /// Calls the recorder, on the calling thread if that may wait for it.
 fn record(key: &Key, on: impl FnOnce(&dyn Recorder, &Key) + Send + 'static) {
     static METRICS: Aside = Aside::new("lockwell-metrics");
-    if METRICS.is_needed() {
+    if must_not_wait() {
         let key = key.clone();
         METRICS.run(move || with_recorder(|recorder| on(recorder, &key)));
     } else {

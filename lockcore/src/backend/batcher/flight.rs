@@ -278,7 +278,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
                 Outcome::Blocked => blocked.push(entry),
             }
         }
-        put_back(inner, &key, unknown, sent, size);
+        put_back(inner, &key, &unknown, sent, size);
         if !blocked.is_empty() {
             let mut parts = apart(service, blocked);
             parts.extend((!again.is_empty()).then_some(again));
@@ -296,7 +296,7 @@ async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) ->
 fn put_back<S: Service>(
     inner: &Inner<S>,
     key: &S::Key,
-    entries: Vec<Arc<Entry<S>>>,
+    entries: &[Arc<Entry<S>>],
     sent: Moment,
     size: usize,
 ) {
@@ -313,7 +313,7 @@ fn put_back<S: Service>(
             queues.put_back(entry);
         }
     }
-    for entry in &entries {
+    for entry in entries {
         // So that it knows when to go on.
         entry.wake();
     }
