@@ -27,17 +27,15 @@ impl Acquires {
         Ok(())
     }
 
-    /// An acquire begins. After the close its claim is cancelled at once.
-    pub(super) fn enter(self: &Arc<Self>, claim: &Claim) -> AcquireEntry {
+    /// An acquire begins. It is refused after the close.
+    pub(super) fn enter(self: &Arc<Self>, claim: &Claim) -> Result<AcquireEntry> {
         let mut claims = lock(&self.claims);
         // Under the mutex: a close comes either before this, or finds the claim on the list.
-        if self.closed.load(Ordering::Acquire) {
-            claim.cancel();
-        }
-        AcquireEntry { acquires: Arc::clone(self), key: claims.insert(claim.clone()) }
+        self.check_open()?;
+        Ok(AcquireEntry { acquires: Arc::clone(self), key: claims.insert(claim.clone()) })
     }
 
-    /// Cancels all acquires, those that begin later as well.
+    /// Cancels all acquires, and refuses new ones.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         // Copied: to cancel a claim wakes a task of the application.

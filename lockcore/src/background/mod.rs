@@ -77,8 +77,8 @@ impl Background {
         self.acquires.check_open()
     }
 
-    /// An acquire begins. [`close`](Self::close) cancels it until the entry is dropped.
-    pub(crate) fn enter(&self, claim: &Claim) -> AcquireEntry {
+    /// An acquire begins. [`close`](Self::close) cancels it until the entry is dropped. It is refused after a close.
+    pub(crate) fn enter(&self, claim: &Claim) -> Result<AcquireEntry> {
         self.acquires.enter(claim)
     }
 

@@ -97,7 +97,7 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
 pub(super) async fn a_short_stop_of_the_server_costs_nothing(stage: Stage) {
     let [one, two] = stage.clients().await;
     let name = stage.name("short");
-    let ttl = ttl_of(&one, 6000);
+    let ttl = ttl_of(&one, 10_000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;

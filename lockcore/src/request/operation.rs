@@ -51,8 +51,14 @@ pub(crate) fn acquire(
     let entry = shared.enter(&asked);
     let (closing, name) = (Arc::clone(&shared), asked.name().clone());
     let watched = async move {
-        let answer = unless_closed(&closing, &name, watch.over(work).await);
-        drop(entry);
+        let answer = match entry {
+            Ok(entry) => {
+                let answer = unless_closed(&closing, &name, watch.over(work).await);
+                drop(entry);
+                answer
+            }
+            Err(closed) => Err(closing.decorate(closed, Operation::Acquire, Some(&name))),
+        };
         end(watch, answer)
     };
     UnderWay::new(&shared, Vec::new(), watched).cancelling(asked, next)
@@ -68,8 +74,20 @@ pub(crate) fn acquire_each(
         claims.iter().map(|claim| Armed::new(Arc::clone(background), claim.clone())).collect();
     let backend = Arc::clone(&background.backend);
     let watches: Vec<_> = claims.iter().map(|claim| background.telemetry.watch(claim)).collect();
-    let entries: Vec<_> = claims.iter().map(|claim| background.enter(claim)).collect();
+    let entries: Result<Vec<_>> = claims.iter().map(|claim| background.enter(claim)).collect();
     UnderWay::new(background, claims.clone(), async move {
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(closed) => {
+                // Nothing was sent.
+                let refused = armed.into_iter().map(|armed| {
+                    let error = decorate(&armed, closed.duplicate());
+                    armed.disarm();
+                    Err(error)
+                });
+                return refused.zip(watches).map(|(refused, watch)| end(watch, refused)).collect();
+            }
+        };
         let answers = backend.acquire_each(&claims).await;
         let settled = armed.into_iter().zip(answers).zip(watches);
         let answers =
