@@ -316,7 +316,10 @@ async fn a_release_after_the_deadline_is_sent_all_the_same() {
 async fn a_closed_client_keeps_no_backend() {
     let (server, locks) = chosen([]);
     server.repeats.store(true, Ordering::SeqCst);
-    locks.lock("a").ttl(LEASE * 60).await.unwrap().release().await.unwrap();
+    let guard = locks.lock("a").ttl(LEASE * 60).await.unwrap();
+    // The keeper sleeps until the first renewal.
+    tokio::time::sleep(millis(200)).await;
+    guard.release().await.unwrap();
     locks.close().await.unwrap();
     let began = Moment::now();
     while Arc::strong_count(&server) > 1 {
