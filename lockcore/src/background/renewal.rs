@@ -86,6 +86,7 @@ impl Renewer {
             let event = match answers.next() {
                 Some(Renewal::Renewed(deadline)) => {
                     held.set_batch_limit(usize::MAX);
+                    held.note_failure(None);
                     Event::Renewed(sent, deadline)
                 }
                 Some(Renewal::Lost) => Event::Gone,
@@ -141,6 +142,7 @@ impl Renewer {
     /// A renewal that says nothing about the lock.
     pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str) -> Event {
         self.telemetry.renewal_failed();
+        held.note_failure(Some(why));
         tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
         Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
     }

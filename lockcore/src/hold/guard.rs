@@ -136,15 +136,23 @@ impl LockGuard {
     ///
     /// An error of kind [`Lost`](ErrorKind::Lost) means that the lock was not held any more: the work under it may have
     /// overlapped with that of another holder. That is so if the deadline had passed when the release began, whatever the
-    /// server answers to it, or if the server says that the claim holds nothing. Any other error means that the answer is
-    /// missing; the keeper goes on trying in the background, and the lease is not renewed.
+    /// server answers to it, or if the server says that the claim holds nothing. Its source is the failure of the last
+    /// renewal, if there was one. Any other error means that the answer is missing; the keeper goes on trying in the
+    /// background, and the lease is not renewed.
     ///
     /// # Cancel safety
     /// The release goes on in the background when this future is dropped; only the answer is lost.
     pub async fn release(mut self) -> Result<()> {
         let Some((armed, left)) = self.end_or_hand_on() else { return Ok(()) };
         let background = Arc::clone(armed.background());
-        let lost = || Error::new(ErrorKind::Lost, "the lock was lost before it was released");
+        let failure = self.handle.lock().failure();
+        let lost = || {
+            let lost = Error::new(ErrorKind::Lost, "the lock was lost before it was released");
+            match &failure {
+                Some(why) => lost.with_source(format!("the last renewal failed: {why}")),
+                None => lost,
+            }
+        };
         let answer = if left.is_none() && !armed.claim().lock_delay().is_zero() {
             armed.release_ended(left);
             Ok(Released::NotHeld)

@@ -39,6 +39,8 @@ pub(crate) struct HeldLock {
     /// When the first renewal was sent of those in a row that have failed.
     failed_since: AtomicU64,
     changed: Notify,
+    /// Why the last renewal failed; none if it succeeded.
+    failure: Mutex<Option<String>>,
     /// When the lease is due for the first time.
     first_due: Moment,
 }
@@ -72,6 +74,7 @@ impl HeldLock {
             batch_limit: AtomicUsize::new(usize::MAX),
             failed_since: AtomicU64::new(0),
             changed: Notify::new(),
+            failure: Mutex::default(),
         }
     }
 
@@ -125,6 +128,19 @@ impl HeldLock {
 
     pub(crate) fn set_failed_since(&self, sent: Moment) {
         self.failed_since.store(sent.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Notes why a renewal failed, or that one succeeded: a loss names its cause.
+    pub(crate) fn note_failure(&self, why: Option<&str>) {
+        let mut failure = lock(&self.failure);
+        if failure.as_deref() != why {
+            *failure = why.map(str::to_owned);
+        }
+    }
+
+    /// Why the last renewal failed; none if it succeeded.
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
     }
 
     /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be
@@ -183,7 +199,10 @@ impl HeldLock {
         }
         let (name, token) = (self.grant.claim().name(), self.grant.token());
         match state {
-            LeaseState::Lost(loss) => tracing::warn!(lock = %name, %token, ?loss, "lock lost"),
+            LeaseState::Lost(loss) => {
+                let cause = self.failure();
+                tracing::warn!(lock = %name, %token, ?loss, cause, "lock lost");
+            }
             LeaseState::Suspect => tracing::info!(lock = %name, %token, "lock in doubt"),
             LeaseState::Held => tracing::info!(lock = %name, %token, "lock sure again"),
             LeaseState::Released => (),
