@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,13 @@ impl Grant {
         grant.with_deadline(lease::valid_until(sent, claim.ttl()))
     }
 
+    /// The same grant if it has fewer tokens than the claim wants: this many, of which the last is the same.
+    #[must_use]
+    pub fn with_tokens(self, tokens: NonZeroU32) -> Self {
+        let many = tokens.min(self.claim.tokens()).get();
+        Self { token: FencingToken::new(self.last_token.get().saturating_sub(u64::from(many - 1))), ..self }
+    }
+
     /// Attaches data that the backend needs to find its record at the server.
     #[must_use]
     pub fn with_record(mut self, record: Arc<dyn Any + Send + Sync>) -> Self {
@@ -74,8 +82,8 @@ impl Grant {
         Self { claim: self.claim.downgraded(), ..self.clone() }
     }
 
-    /// The grant for the next task of this process: with the next token of the block, or with the same one if there
-    /// is none left.
+    /// The grant for the next task of this process: with the next token of the block, or with the same one on a backend
+    /// without blocks.
     #[must_use]
     pub(crate) fn successor(&self) -> Self {
         let token = FencingToken::new(self.token.get() + u64::from(self.token < self.last_token));

@@ -33,7 +33,9 @@ impl HandOff {
     /// Gives a lock whose hold has ended, with what is left of its lease, to the next task. If no task takes it, its claim
     /// is returned, and is to be released.
     pub(crate) fn to_next(&self, grant: &Grant, left: Left, armed: Armed) -> Option<Armed> {
-        if self.times == 0 || grant.claim().clock().has_passed(self.until) {
+        // The backend may have reserved fewer tokens than the claim wants: each task needs its own.
+        let is_last = grant.claim().tokens().get() > 1 && grant.token() == grant.last_token();
+        if self.times == 0 || is_last || grant.claim().clock().has_passed(self.until) {
             return Some(armed);
         }
         let Some((turn, waiter)) = self.turn.to_first(|waiter| fits(waiter, grant)) else {
