@@ -4,11 +4,11 @@ mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 use async_trait::async_trait;
 
-use self::store::{Answer, Place, Store};
+use self::store::{Answer, Place, Store, Tokens};
 use crate::system::lock;
 use crate::{
     Capabilities, Claim, Clock, DistributedLock, Error, ErrorKind, Grant, LockName, LockStatus, Moment,
@@ -36,15 +36,18 @@ impl MemoryLock {
         Self { store: Arc::default(), clock }
     }
 
-    /// The server of this process with the given name. It exists as long as it is used.
+    /// The server of this process with the given name. It exists as long as it is used. One that is made again goes on
+    /// with higher tokens: all named servers of the process have one counter.
     pub fn named(name: &str) -> Self {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<Mutex<Store>>>>> = OnceLock::new();
+        static TOKENS: LazyLock<Tokens> = LazyLock::new(Tokens::default);
         let mut named = lock(NAMED.get_or_init(Mutex::default));
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = named.get(name).and_then(Weak::upgrade) {
             return Self { store, clock: Clock::system() };
         }
-        let new = Self::new();
+        let store = Arc::new(Mutex::new(Store::counting(&TOKENS)));
+        let new = Self { store, clock: Clock::system() };
         named.insert(name.to_owned(), Arc::downgrade(&new.store));
         new
     }
@@ -152,5 +155,28 @@ impl DistributedLock for MemoryLock {
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {
         Ok(lock(&self.store).force_release(name, self.clock.now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{FencingToken, Mode, Wait};
+
+    #[tokio::test]
+    async fn tokens_rise_over_the_end_of_a_named_server() {
+        let mut last = FencingToken::new(0);
+        for many in [5, 1, 100, 2] {
+            let server = MemoryLock::named("that comes and goes");
+            let name = LockName::new("a").unwrap();
+            let claim = Claim::new(name, Mode::Exclusive, Duration::from_secs(10), Wait::No, "test".into());
+            let claim = claim.reserving(NonZeroU32::new(many).unwrap());
+            let grant = server.acquire(&claim).await.unwrap().expect("a new server");
+            assert!(grant.token() > last, "{} after {last}", grant.token());
+            last = grant.last_token();
+        }
     }
 }

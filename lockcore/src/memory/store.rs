@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -27,11 +28,14 @@ pub(super) struct Place {
     pub(super) recheck: Arc<Notify>,
 }
 
+/// A counter of tokens, which may outlive the servers that use it.
+pub(super) type Tokens = Arc<AtomicU64>;
+
 #[derive(Default)]
 pub(super) struct Store {
     locks: HashMap<LockName, Entry>,
-    /// One counter for all names: tokens rise for each name even though entries come and go.
-    last_token: u64,
+    /// The last token. One counter for all names: tokens rise for each name even though entries come and go.
+    tokens: Tokens,
 }
 
 #[derive(Default)]
@@ -73,14 +77,14 @@ impl Entry {
     }
 
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
-    fn promote(&mut self, last_token: &mut u64, now: Moment) {
+    fn promote(&mut self, tokens: &Tokens, now: Moment) {
         self.drop_expired(now);
         while let Some(waiter) = self.queue.front() {
             if !self.admits(waiter.claim.mode()) {
                 break;
             }
             let Some(Waiter { claim, turn, .. }) = self.queue.pop_front() else { break };
-            let token = next(last_token, &claim);
+            let token = next(tokens, &claim);
             let grant = self.grant(&claim, token, now);
             if turn.send(grant).is_err() {
                 // The waiter has left; its place stays until it is removed.
@@ -107,19 +111,24 @@ impl Entry {
     }
 }
 
-fn next(last_token: &mut u64, claim: &Claim) -> FencingToken {
-    *last_token += u64::from(claim.tokens().get());
-    FencingToken::new(*last_token)
+fn next(tokens: &Tokens, claim: &Claim) -> FencingToken {
+    let many = u64::from(claim.tokens().get());
+    FencingToken::new(tokens.fetch_add(many, Ordering::Relaxed) + many)
 }
 
 impl Store {
+    /// An empty server that takes its tokens from this counter.
+    pub(super) fn counting(tokens: &Tokens) -> Self {
+        Self { locks: HashMap::new(), tokens: Arc::clone(tokens) }
+    }
+
     pub(super) fn acquire(&mut self, claim: &Claim, now: Moment) -> Result<Answer> {
         // Names that come again are the usual case: only a new one is worth a copy.
         let entry = match self.locks.get_mut(claim.name()) {
             Some(entry) => entry,
             None => self.locks.entry(claim.name().clone()).or_default(),
         };
-        entry.promote(&mut self.last_token, now);
+        entry.promote(&self.tokens, now);
         if let Some(mode) = entry.mode().filter(|mode| !mode.is_same_kind(claim.mode())) {
             return Err(Mode::clash(mode, claim.mode()));
         }
@@ -127,7 +136,7 @@ impl Store {
             return Ok(Answer::Granted(Grant::new(claim, entry.holders[at].token, entry.holders[at].since)));
         }
         if entry.queue.is_empty() && entry.admits(claim.mode()) {
-            return Ok(Answer::Granted(entry.grant(claim, next(&mut self.last_token, claim), now)));
+            return Ok(Answer::Granted(entry.grant(claim, next(&self.tokens, claim), now)));
         }
         if claim.wait() == Wait::No {
             return Ok(Answer::Refused);
@@ -142,7 +151,7 @@ impl Store {
     /// Ends leases that have run out, and grants to the head of the queue for as long as it fits.
     pub(super) fn promote(&mut self, name: &LockName, now: Moment) {
         let Some(entry) = self.locks.get_mut(name) else { return };
-        entry.promote(&mut self.last_token, now);
+        entry.promote(&self.tokens, now);
         self.forget_if_idle(name);
     }
 
@@ -177,7 +186,7 @@ impl Store {
         };
         let grant = grant.downgraded();
         entry.holders[at].claim = grant.claim().clone();
-        entry.promote(&mut self.last_token, now);
+        entry.promote(&self.tokens, now);
         Ok(grant)
     }
 
@@ -188,7 +197,7 @@ impl Store {
         let mut left = false;
         if !entry.queue.is_empty() {
             left = leave(&mut entry.queue, claim);
-            entry.promote(&mut self.last_token, now());
+            entry.promote(&self.tokens, now());
         }
         if self.locks.len() > IDLE_KEPT {
             self.forget_if_idle(claim.name());
