@@ -1,9 +1,10 @@
 //! The scripts' answers.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockcore::backend::PushedGrant;
-use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Result};
+use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result};
 use redis::Value;
 
 use crate::calls::unexpected;
@@ -12,13 +13,32 @@ use crate::error::of_claim;
 /// The answer to a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ClaimAnswer {
-    Granted(FencingToken),
+    Granted(Tokens),
     Busy(Busy),
+}
+
+/// The tokens of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub(crate) last: FencingToken,
+    /// How many they are: perhaps fewer than the claim wants.
+    pub(crate) many: NonZeroU32,
+}
+
+impl Tokens {
+    pub(crate) fn one(token: FencingToken) -> Self {
+        Self { last: token, many: NonZeroU32::MIN }
+    }
+
+    /// The grant that answers a request sent at `sent`.
+    pub(crate) fn grant(self, claim: &Claim, sent: Moment) -> Grant {
+        Grant::new(claim, self.last, sent).with_tokens(self.many)
+    }
 }
 
 impl ClaimAnswer {
     /// Another holds it. Nothing more is known.
-    pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false });
+    pub(crate) const HELD: Self = Self::Busy(Busy { left: None, first: false, foreign: false, place: None });
 }
 
 /// The answer to a claim that may leave no trace.
@@ -65,10 +85,12 @@ impl Notification {
 pub(crate) struct Busy {
     /// The time left of the holder's lease, if it ends.
     pub(crate) left: Option<Duration>,
-    /// Whether the claim is the first in the queue.
+    /// Whether the claim is the first in the queue, or is to ask again soon, since it is not known yet who is.
     pub(crate) first: bool,
     /// Whether the holder is another program, which notifies nobody of its release.
     pub(crate) foreign: bool,
+    /// Where the place in the queue is, if it is new.
+    pub(crate) place: Option<u64>,
 }
 
 pub(crate) fn acquired(value: &Value) -> Result<AcquireAnswer> {
@@ -92,12 +114,19 @@ pub(crate) fn released(value: &Value) -> Result<ReleaseAnswer> {
 pub(crate) fn claimed(value: &Value, asked: Mode) -> Result<(ClaimAnswer, u64)> {
     let parts = parts(value)?;
     match (int(parts.first())?, parts.get(1)) {
-        (1, token) => Ok((ClaimAnswer::Granted(FencingToken::new(number(token)?)), 0)),
+        (1, token) => {
+            // A node of Redlock does not say how many: it gives as many as are asked for.
+            let many = parts.get(2).map(|many| int(Some(many)).map(u32::try_from));
+            let many = many.transpose()?.map_or(Ok(1), |many| many.map_err(|_| unexpected()))?;
+            let many = NonZeroU32::new(many).ok_or_else(unexpected)?;
+            Ok((ClaimAnswer::Granted(Tokens { last: FencingToken::new(number(token)?), many }), 0))
+        }
         (0, left) => {
             let busy = Busy {
                 left: u64::try_from(int(left)?).ok().map(Duration::from_millis),
                 first: int(parts.get(2))? == 1,
                 foreign: int(parts.get(3))? == 1,
+                place: parts.get(5).and_then(|place| u64::try_from(int(Some(place)).ok()?).ok()),
             };
             Ok((ClaimAnswer::Busy(busy), u64::try_from(int(parts.get(4))?).map_err(|_| unexpected())?))
         }

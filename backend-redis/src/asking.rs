@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use lockcore::backend::{Heartbeat, Waiter};
+use lockcore::backend::Heartbeat;
 use lockcore::{Claim, Moment, Released, Result};
 
-use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer};
+use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
 use crate::calls::{Answer, Item};
 use crate::lock::Client;
 use crate::requests::{Requests, is_simple};
+use crate::waiting::Place;
 use crate::wire::Wire;
 
 /// When the call that brought an answer was sent, and on which connection.
@@ -40,7 +41,9 @@ impl Client {
             let Some(first) = first else { unreachable!("one of the two") };
             let answer = first.await?;
             match answers::acquired(&answer.value)? {
-                AcquireAnswer::Granted(token) => Ok((ClaimAnswer::Granted(token), answered(answer))),
+                AcquireAnswer::Granted(token) => {
+                    Ok((ClaimAnswer::Granted(Tokens::one(token)), answered(answer)))
+                }
                 AcquireAnswer::Held => Ok((ClaimAnswer::HELD, answered(answer))),
                 AcquireAnswer::Unclear => self.claim(claim, None).await,
             }
@@ -52,19 +55,22 @@ impl Client {
     pub(crate) fn claim(
         &self,
         claim: &Claim,
-        place: Option<&Waiter>,
+        place: Option<&Place>,
     ) -> impl Future<Output = Result<(ClaimAnswer, Answered)>> {
-        let place = place.map(|waiter| (waiter, waiter.next_heartbeat()));
-        let call = self.calls.call(self.requests().claim(claim, place));
+        let place = place.map(|place| (place, place.waiter.next_heartbeat()));
+        let listens = self.calls.route().is_listening(self.slot(claim));
+        let call = self.calls.call(self.requests().claim(claim, place, listens));
         let mode = claim.mode();
         async move {
             let answer = call.await?;
             let (claimed, clock) = answers::claimed(&answer.value, mode)?;
-            // After a request was repeated, it is unknown which copy the server has seen last.
-            if let (Some((waiter, number)), ClaimAnswer::Busy(_), false) = (place, &claimed, answer.in_doubt)
-            {
+            if let (Some((place, number)), ClaimAnswer::Busy(busy)) = (place, &claimed) {
                 let Answer { sent, generation, .. } = answer;
-                waiter.note_heartbeat(Heartbeat::new(number, sent, clock).over(generation));
+                place.note_kept(busy.place, sent);
+                // After a request was repeated, it is unknown which copy the server has seen last.
+                if !answer.in_doubt {
+                    place.waiter.note_heartbeat(Heartbeat::new(number, sent, clock).over(generation));
+                }
             }
             Ok((claimed, answered(answer)))
         }

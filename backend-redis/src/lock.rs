@@ -181,7 +181,7 @@ impl DistributedLock for RedisLock {
         // All are in the queue before the first is polled.
         let asked: Vec<_> = claims.iter().map(|claim| client.acquire(claim)).collect();
         let answers = claims.iter().zip(asked).map(async |(claim, asked)| match asked.await? {
-            (ClaimAnswer::Granted(token), call) => client.granted(claim, token, call).await,
+            (ClaimAnswer::Granted(tokens), call) => client.granted(claim, tokens, call).await,
             (ClaimAnswer::Busy(_), _) => Ok(None),
         });
         join_all(answers).await

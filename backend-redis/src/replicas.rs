@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Result};
+use lockcore::{Claim, Error, ErrorKind, Grant, Result};
 use redis::Value;
 
-use crate::answers::ClaimAnswer;
+use crate::answers::{ClaimAnswer, Tokens};
 use crate::asking::Answered;
 use crate::calls::unexpected;
 use crate::error::{ErrorClass, classify, fatal};
@@ -69,12 +69,12 @@ impl Client {
     pub(crate) async fn granted(
         &self,
         claim: &Claim,
-        token: FencingToken,
+        tokens: Tokens,
         call: Answered,
     ) -> Result<Option<Grant>> {
         match self.common.settings.wait_replicas {
-            0 => Ok(Some(Grant::new(claim, token, call.sent))),
-            _ => Box::pin(self.confirmed(claim, token, call)).await,
+            0 => Ok(Some(tokens.grant(claim, call.sent))),
+            _ => Box::pin(self.confirmed(claim, tokens, call)).await,
         }
     }
 
@@ -83,17 +83,17 @@ impl Client {
     async fn confirmed(
         &self,
         claim: &Claim,
-        mut token: FencingToken,
+        mut tokens: Tokens,
         mut call: Answered,
     ) -> Result<Option<Grant>> {
         for _ in 0..CONFIRMATIONS {
             match self.confirm(&call.wire, call.generation, time_to_confirm(claim)).await? {
-                Confirmed::Yes => return Ok(Some(Grant::new(claim, token, call.sent))),
+                Confirmed::Yes => return Ok(Some(tokens.grant(claim, call.sent))),
                 Confirmed::Replaced if claim.is_cancelled() => break,
                 Confirmed::Replaced => (),
             }
             match self.claim(claim, None).await? {
-                (ClaimAnswer::Granted(again), answered) => (token, call) = (again, answered),
+                (ClaimAnswer::Granted(again), answered) => (tokens, call) = (again, answered),
                 (ClaimAnswer::Busy(_), _) => return Ok(None),
             }
         }

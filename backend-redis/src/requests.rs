@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{PLACE_TTL, Waiter};
+use lockcore::backend::PLACE_TTL;
 use lockcore::{Claim, LockName};
 
 use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner};
 use crate::keys::{Keys, LockKeys};
 use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
+use crate::waiting::Place;
 
 /// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is gone
 /// delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the time between
@@ -37,6 +38,11 @@ pub(crate) fn wanted(claim: &Claim) -> [String; 5] {
     [owner(claim), millis(claim.ttl()), claim.label().to_owned(), tokens, mode]
 }
 
+/// Tells a server that a waiter receives no notifications, and polls.
+pub(crate) fn polls(listens: bool) -> String {
+    if listens { String::new() } else { "1".to_owned() }
+}
+
 impl Requests<'_> {
     /// Takes an exclusive lock that is free. A refused claim leaves no record.
     pub(crate) fn acquire(&self, claim: &Claim) -> Item {
@@ -52,21 +58,24 @@ impl Requests<'_> {
         Item { script: &ACQUIRE, slot, keys: keys.into(), args: args.into(), takes }
     }
 
-    /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number.
-    pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Waiter, u64)>) -> Item {
+    /// Takes a lock in any mode. With a place the claim queues, and gives a heartbeat of this number. `listens`: whether its
+    /// client receives notifications.
+    pub(crate) fn claim(&self, claim: &Claim, place: Option<(&Place, u64)>, listens: bool) -> Item {
         // Waiters of this client that are granted the lock along with the claim are notified by messages, as others are.
         let mut args = self.lead("");
         args.extend(wanted(claim));
-        if let Some((waiter, sign)) = place {
+        if let Some((place, sign)) = place {
             // With a lock delay, a short lease would have no validity.
             let lease = claim.lock_delay().is_zero().then(|| millis(claim.ttl().min(PROVISIONAL)));
             args.extend([
-                format!("{}:{}", self.channel, waiter.ticket()),
+                format!("{}:{}", self.channel, place.waiter.ticket()),
                 lease.unwrap_or_default(),
                 sign.to_string(),
+                polls(listens),
+                place.last().map_or_else(String::new, |place| place.to_string()),
             ]);
         } else {
-            args.extend([const { String::new() }; 3]);
+            args.extend([const { String::new() }; 5]);
         }
         Item { takes: Some(claim.clone()), ..self.all_of(&CLAIM, claim.name(), args) }
     }

@@ -68,7 +68,8 @@ macro_rules! parts {
 }
 
 parts! {
-    "clock.lua" "each.lua" "group.lua" "grant_next.lua" "value_of.lua" "raise.lua" "record.lua" "tokens.lua" "waiters.lua"
+    "clock.lua" "each.lua" "group.lua" "grant_next.lua" "value_of.lua" "raise.lua" "record.lua" "tokens.lua" "vote.lua"
+    "waiters.lua"
 }
 
 macro_rules! scripts {

@@ -1,9 +1,10 @@
 //! Waits for the turn of a claim at a server, a master or a cluster.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{Answer, Queue, Waiter};
+use lockcore::backend::{Answer, PLACE_TTL, Queue, Waiter};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 
 use crate::answers::ClaimAnswer;
@@ -12,9 +13,42 @@ use crate::items::recheck;
 use crate::lock::Client;
 use crate::route::Route;
 
+/// A place in the queue at the server.
+pub(crate) struct Place {
+    pub(crate) waiter: Waiter,
+    kept: Mutex<Option<Kept>>,
+}
+
+/// What the last answers said of a place.
+#[derive(Clone, Copy)]
+struct Kept {
+    place: u64,
+    /// When the last heartbeat that was answered was sent.
+    sent: Moment,
+}
+
+impl Place {
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the answer to a heartbeat, and where the place is if it is new.
+    pub(crate) fn note_kept(&self, new: Option<u64>, sent: Moment) {
+        let mut kept = self.kept();
+        let place = new.or(kept.map(|kept| kept.place));
+        *kept = place.map(|place| Kept { place, sent });
+    }
+
+    /// Where the place is or was, for a server that does not have it any more. A waiter that was silent for as long as a
+    /// place is kept begins again at the end.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.kept().filter(|kept| !kept.sent.after(PLACE_TTL).has_passed()).map(|kept| kept.place)
+    }
+}
+
 /// A claim queues by the same script call that asks for the lock, and each call is a heartbeat.
 impl Queue for Client {
-    type Place = Waiter;
+    type Place = Place;
 
     async fn subscribe(&self) {
         // In a cluster that depends on the claim.
@@ -23,7 +57,7 @@ impl Queue for Client {
         }
     }
 
-    async fn ask(&self, claim: &Claim, place: Option<&Waiter>) -> Result<Answer> {
+    async fn ask(&self, claim: &Claim, place: Option<&Place>) -> Result<Answer> {
         if place.is_some() && !self.calls.route().is_listening(self.slot(claim)) {
             Box::pin(self.calls.route().listen(self.slot(claim))).await;
         }
@@ -38,9 +72,9 @@ impl Queue for Client {
             Route::Cluster(_) => Box::pin(self.within_wait(claim, call)).await,
         };
         match answer {
-            Ok((ClaimAnswer::Granted(token), call)) => {
+            Ok((ClaimAnswer::Granted(tokens), call)) => {
                 claim.note_left_queue();
-                Ok(match self.granted(claim, token, call).await? {
+                Ok(match self.granted(claim, tokens, call).await? {
                     Some(grant) => Answer::Granted(grant),
                     None => Answer::Undecided { pause: Duration::ZERO },
                 })
@@ -55,23 +89,24 @@ impl Queue for Client {
         }
     }
 
-    async fn enter(&self, claim: &Claim) -> Result<Waiter> {
+    async fn enter(&self, claim: &Claim) -> Result<Place> {
         self.hot.note(claim.name());
-        Ok(self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed)))
+        let waiter = self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed));
+        Ok(Place { waiter, kept: Mutex::default() })
     }
 
     /// If a grant counts only when it is confirmed, the claim asks the server, which extends the lease.
-    fn taken(&self, claim: &Claim, place: &Waiter) -> Option<Grant> {
+    fn taken(&self, claim: &Claim, place: &Place) -> Option<Grant> {
         if self.common.settings.confirms() {
             return None;
         }
-        let (granted, sent, deadline) = place.granted(Moment::now())?;
+        let (granted, sent, deadline) = place.waiter.granted(Moment::now())?;
         claim.note_left_queue();
         Some(Grant::new(claim, granted.token(), sent).provisional(deadline))
     }
 
-    async fn notified(&self, place: &Waiter) {
-        place.notified().await;
+    async fn notified(&self, place: &Place) {
+        place.waiter.notified().await;
     }
 
     async fn leave(&self, claim: &Claim) -> Result<()> {

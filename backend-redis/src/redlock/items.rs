@@ -11,7 +11,7 @@ use super::NodesContext;
 use crate::calls::Item;
 use crate::items::{is_exclusive, millis, owner, renewal};
 use crate::keys::LockKeys;
-use crate::requests::{Requests, wanted};
+use crate::requests::{Requests, polls, wanted};
 use crate::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
 
 /// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may come late, and
@@ -40,7 +40,34 @@ impl Round {
     }
 }
 
+/// How far claims for several tokens may bring the counters ahead of the client's clock, in microseconds. If all nodes lose
+/// their counters, tokens go on from the clock.
+const AHEAD: u64 = 100_000;
+
+/// The numbers that a round asks all nodes for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    /// A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
+    floor: u64,
+    pub(super) many: NonZeroU32,
+}
+
+impl Numbers {
+    /// For this number of tokens, or fewer, by the client's clock and the highest token that it knows.
+    fn new(tokens: NonZeroU32, clock: u64, known: u64) -> Self {
+        let fit = AHEAD.saturating_sub(known.saturating_sub(clock));
+        let fit = u32::try_from(fit).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        Self { floor: clock.max(known), many: tokens.min(fit) }
+    }
+}
+
 impl NodesContext {
+    pub(super) fn numbers(&self, claim: &Claim) -> Numbers {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let clock = u64::try_from(clock).unwrap_or_default();
+        Numbers::new(claim.tokens(), clock, self.common.highest.load(Ordering::Relaxed))
+    }
+
     /// The requests that a node serves as a single server does.
     pub(super) fn requests(&self) -> Requests<'_> {
         Requests { keys: &self.common.keys, channel: &self.channel, exact: true }
@@ -54,11 +81,13 @@ impl NodesContext {
     }
 
     /// Phase 1.
-    pub(super) fn ballot(self: &Arc<Self>, claim: &Claim, round: Round, ticket: Option<i64>) -> Ballot {
-        // A hint that is the same for all nodes makes their answers agree. Safety does not depend on it.
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let known = self.common.highest.load(Ordering::Relaxed) + 1;
-        let floor = u64::try_from(clock).unwrap_or(known).max(known).to_string();
+    pub(super) fn ballot(
+        self: &Arc<Self>,
+        claim: &Claim,
+        round: Round,
+        numbers: Numbers,
+        ticket: Option<i64>,
+    ) -> Ballot {
         let keys = &self.common.keys;
         let short = (is_exclusive(claim) && ticket.is_none()).then(|| Item {
             script: &VOTE,
@@ -68,18 +97,17 @@ impl NodesContext {
                 owner(claim),
                 millis(claim.ttl()),
                 claim.label().to_owned(),
-                floor.clone(),
+                numbers.floor.to_string(),
                 round.text(),
-                claim.tokens().to_string(),
+                numbers.many.to_string(),
             ]),
             takes: Some(claim.clone()),
         });
-        Ballot { shared: Arc::clone(self), claim: claim.clone(), round, floor, ticket, short }
+        Ballot { shared: Arc::clone(self), claim: claim.clone(), round, numbers, ticket, short }
     }
 
     /// Phase 2.
-    pub(super) fn install(&self, claim: &Claim, round: Round, token: u64) -> Item {
-        let many: NonZeroU32 = claim.tokens();
+    pub(super) fn install(&self, claim: &Claim, round: Round, token: u64, many: NonZeroU32) -> Item {
         let args = vec![owner(claim), round.text(), token.to_string(), many.to_string()];
         let keys = self.keys_of_holder(claim).to_vec();
         Item { script: &INSTALL, slot: 0, keys: keys.into(), args: args.into(), takes: None }
@@ -113,7 +141,7 @@ pub(super) struct Ballot {
     shared: Arc<NodesContext>,
     pub(super) claim: Claim,
     round: Round,
-    floor: String,
+    numbers: Numbers,
     /// The waiter to notify, if the claim queues.
     ticket: Option<i64>,
     short: Option<Item>,
@@ -125,16 +153,20 @@ impl Ballot {
         self.short.clone()
     }
 
-    /// The request that serves all claims, of the node with this number: each node notifies a waiter apart.
-    pub(super) fn full(&self, node: usize) -> Item {
+    /// The request that serves all claims, of the node with this number: each node notifies a waiter apart. `listens`:
+    /// whether the client receives the node's notifications.
+    pub(super) fn full(&self, node: usize, listens: bool) -> Item {
         let (claim, keys) = (&self.claim, &self.shared.common.keys);
         let LockKeys { lock, queue, waiters, .. } = keys.of(claim.name());
         let [members, details] = keys.group(claim.name());
         let counter = keys.token_of_bucket(claim.name());
         let waiter = |ticket| format!("{}:{}", self.shared.channel, ticket_at(ticket, node));
         let mut args = self.shared.requests().lead("");
-        args.extend(wanted(claim));
-        args.extend([self.ticket.map_or_else(String::new, waiter), self.floor.clone(), self.round.text()]);
+        let [owner, ttl, label, _, mode] = wanted(claim);
+        let waiter = self.ticket.map_or_else(String::new, waiter);
+        let Numbers { floor, many } = self.numbers;
+        args.extend([owner, ttl, label, many.to_string(), mode, waiter]);
+        args.extend([floor.to_string(), self.round.text(), polls(listens)]);
         let keys = vec![lock, queue, waiters, members, details, counter];
         Item {
             script: &CLAIM_VOTE,

@@ -9,7 +9,7 @@ use redis::Value;
 use super::items::Ballot;
 use super::settings::Settings;
 use crate::address::Address;
-use crate::answers::{self, AcquireAnswer, ClaimAnswer};
+use crate::answers::{self, AcquireAnswer, ClaimAnswer, Tokens};
 use crate::calls::{Item, OneServer};
 use crate::check::{self, Info};
 use crate::error::{no_answer, no_link};
@@ -162,12 +162,14 @@ impl Node {
         let answer = async {
             if let Some(item) = ballot.short() {
                 match answers::acquired(&self.call_on(generation, item, limit).await?)? {
-                    AcquireAnswer::Granted(vote) => return Ok(ClaimAnswer::Granted(vote)),
+                    AcquireAnswer::Granted(vote) => return Ok(ClaimAnswer::Granted(Tokens::one(vote))),
                     AcquireAnswer::Held => return Ok(ClaimAnswer::HELD),
                     AcquireAnswer::Unclear => (),
                 }
             }
-            let answer = self.call_on(generation, ballot.full(index), end.remaining()).await?;
+            let answer = self
+                .call_on(generation, ballot.full(index, self.calls.wire().is_listening()), end.remaining())
+                .await?;
             Ok(answers::claimed(&answer, ballot.claim.mode())?.0)
         };
         answer.await.map_or_else(Vote::Unknown, Vote::Answered)

@@ -42,6 +42,7 @@ struct Round<'a> {
     nodes: &'a [Arc<Node>],
     claim: &'a Claim,
     number: items::Round,
+    numbers: items::Numbers,
     limit: Duration,
     tally: Tally,
     /// The nodes where the lock is ours.
@@ -68,6 +69,7 @@ pub(crate) async fn run(
         nodes,
         claim,
         number: items::Round::next(),
+        numbers: shared.numbers(claim),
         limit,
         tally: Tally::new(nodes.len()),
         voted: Vec::new(),
@@ -106,7 +108,7 @@ impl Round<'_> {
         if let Step::Granted(token) = step {
             self.shared.common.highest.fetch_max(token, Ordering::Relaxed);
             let grant = Grant::new(self.claim, FencingToken::new(token), began);
-            let grant = grant.with_record(Arc::new(self.number));
+            let grant = grant.with_tokens(self.numbers.many).with_record(Arc::new(self.number));
             if !grant.deadline().has_passed() {
                 self.finish(replies, ticket.is_some());
                 return Outcome::Granted(grant);
@@ -136,7 +138,7 @@ impl Round<'_> {
     }
 
     fn ask_for_votes(&self, ticket: Option<i64>) -> Replies {
-        let ballot = Arc::new(self.shared.ballot(self.claim, self.number, ticket));
+        let ballot = Arc::new(self.shared.ballot(self.claim, self.number, self.numbers, ticket));
         let (limit, longest) = (self.limit, self.shared.common.settings.longest_ttl);
         let replies = Replies::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -156,7 +158,7 @@ impl Round<'_> {
         let answer = match vote {
             Vote::Answered(ClaimAnswer::Granted(vote)) => {
                 self.voted.push(node);
-                Answer::Vote(vote.get())
+                Answer::Vote(vote.last.get())
             }
             Vote::Answered(ClaimAnswer::Busy(busy)) => {
                 self.busy.push((node, busy));
@@ -200,7 +202,7 @@ impl Round<'_> {
     fn ask_to_install(&self, token: u64, nodes: &[usize], replies: &Replies) {
         for &index in nodes {
             let (node, limit) = (Arc::clone(&self.nodes[index]), self.limit);
-            let item = self.shared.install(self.claim, self.number, token);
+            let item = self.shared.install(self.claim, self.number, token, self.numbers.many);
             replies.push(Box::pin(async move {
                 let done = node.numbers(item, limit).await;
                 Reply::Install(index, matches!(done, Ok((numbers, _)) if numbers == [1]))
@@ -285,6 +287,7 @@ impl Round<'_> {
             left: left.get(needed - 1).copied(),
             first: self.busy.iter().any(|(_, busy)| busy.first),
             foreign: self.busy.iter().any(|(_, busy)| busy.foreign),
+            place: None,
         }
     }
 

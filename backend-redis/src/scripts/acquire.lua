@@ -10,29 +10,20 @@
 --       0        nothing was done: claim.lua must decide, since somebody waits, or a group or the owner itself holds the
 --                lock (a repeated request after a lost answer)
 --
--- The lock's value is OWNER:TOKEN:SINCE:ROUND:LABEL; the round is Redlock's. While a group holds it, the value is another.
+-- The lock's value is OWNER:TOKEN:SINCE:ROUND:LABEL; in the place of Redlock's round, a single server has how many tokens the
+-- owner has, of which the token is the last. While a group holds it, the value is another.
+
+-- include clock.lua
+-- include raise.lua
+-- include tokens.lua
 
 local call, keys, args = redis.call, KEYS, ARGV
-local time = call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
-local counter, life = keys[1], args[1]
-
--- A token is above all before it, and not below the clock, so that tokens rise over a flush or a lost counter. No command
--- lowers the counter, not even for a moment.
-local function raise_to(token)
-  if life == '' then call('SET', counter, token) else call('SET', counter, token, 'EX', life) end
-end
 
 -- One claim for a free lock. Below are the same steps for all cases.
 local lock = keys[2]
 if not keys[4] and call('EXISTS', lock, keys[3]) == 0 then
-  local last, token = call('GET', counter), stamp
-  -- Of one length, as they are until the year 2286, texts compare like numbers, at less cost.
-  if last and (#last ~= #stamp or last >= stamp) and tonumber(last) >= tonumber(stamp) then
-    token = string.format('%.0f', tonumber(last) + 1)
-  end
-  raise_to(token)
-  call('SET', lock, args[2] .. ':' .. token .. ':' .. stamp .. ':0:' .. args[4], 'NX', 'PX', args[3])
+  local token = take_tokens(keys[1], 1)
+  call('SET', lock, args[2] .. ':' .. token .. ':' .. stamp .. ':1:' .. args[4], 'NX', 'PX', args[3])
   return token
 end
 
@@ -43,12 +34,12 @@ for claim = 1, (#keys - 1) / 2 do
   if call('EXISTS', lock, keys[2 * claim + 1]) == 0 then
     if not last then
       -- For all claims of the call at once; numbers may stay unused.
-      last = math.max(tonumber(call('GET', counter) or 0), tonumber(stamp) - 1)
-      raise_to(string.format('%.0f', last + (#keys - 1) / 2))
+      local many = (#keys - 1) / 2
+      last = tonumber(raise(keys[1], last_token(keys[1]), now, many, args[1])) - many
     end
     last = last + 1
     local token = string.format('%.0f', last)
-    call('SET', lock, owner .. ':' .. token .. ':' .. stamp .. ':0:' .. args[a + 2], 'NX', 'PX', args[a + 1])
+    call('SET', lock, owner .. ':' .. token .. ':' .. stamp .. ':1:' .. args[a + 2], 'NX', 'PX', args[a + 1])
     answers[claim] = token
   else
     answers[claim] = 0

@@ -6,12 +6,15 @@
 --       be trusted (not in a cluster); 4: how long a place is kept, in microseconds;
 --       then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0: exclusive, -1: reader, otherwise
 --       how many permits there are), waiter ('CLIENT:TICKET'; '' to leave no record if refused), the length of a provisional
---       lease in milliseconds ('' if no release may grant to it), the number of this heartbeat
+--       lease in milliseconds ('' if no release may grant to it), the number of this heartbeat, '1' if it receives no
+--       notifications, the place that it had ('' if none)
 -- Answer for each claim, in order:
---       {1, token}                          granted, now or by an earlier call of the same owner; the last of its tokens
---       {0, left, first, foreign, clock}    busy: milliseconds left of the holder's lease, for a semaphore of the one that
---                                           ends first (-1 endless, -2 nothing to wait for), whether the claim is the first in the queue,
---                                           whether the holder is another program; the server's time in microseconds
+--       {1, token, many}                    granted, now or by an earlier call of the same owner; the last of its tokens, and
+--                                           how many it has
+--       {0, left, first, foreign, clock, place}  busy: milliseconds left of the holder's lease, for a semaphore of the one that
+--                                           ends first (-1 endless, -2 nothing to wait for), whether the claim is the first in the
+--                                           queue or is to ask at once, whether the holder is another program; the server's time
+--                                           in microseconds; its place if it is new
 --       {2, text}                           this claim failed, and has changed nothing that matters
 --       {3, mode}                           the lock is in use in this mode, which is of another kind
 --       {4, text}                           the lock's key holds something that is no lock
@@ -19,6 +22,7 @@
 -- Idempotent for the owner: a repeated call finds what the first one did.
 
 -- include clock.lua
+-- include raise.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
@@ -42,31 +46,34 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
   -- validity does.
   if value and string.sub(value, 1, 32) == owner then
     redis.call('PEXPIRE', lock, ttl)
-    return {1, string.match(value, '^%x+:(%d+):')}
+    local token, many = string.match(value, '^%x+:(%d+):%d+:(%d+):')
+    return {1, token, tonumber(many)}
   end
   local mine = group and redis.call('HGET', details, owner)
   if mine then
     set_lease(members, owner, ttl * 1000)
     span(lock, members, details)
-    return {1, string.match(mine, '^%d+')}
+    local token, many = string.match(mine, '^(%d+):%d+:(%d+):')
+    return {1, token, tonumber(many)}
   end
   if value then
     local other = clash(mode, group or '0')
     if other then return other end
   else
-    drop_lapsed(queue, waiters)
+    note_lapsed(waiters)
   end
   local first, first_waiter = first_of(queue, waiters)
   local others_first = first and first ~= owner
-  if others_first then
+  local unknown = first_waiter == UNKNOWN
+  if others_first and not unknown then
     local other = clash(mode, first_waiter.mode)
     if other then return other end
   end
   local room = not value or (group == mode and has_room(members, mode))
-  if room and not others_first then
-    local token = take_tokens(KEYS[1], tonumber(tokens))
+  if room and not others_first and not unknown then
+    local token, many = take_tokens(KEYS[1], tonumber(tokens))
     if first then leave(queue, waiters, owner) end
-    local record = token .. ':' .. stamp .. ':0:' .. label
+    local record = token .. ':' .. stamp .. ':' .. many .. ':' .. label
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. record, 'NX', 'PX', ttl)
       if not first then redis.call('DEL', waiters) end
@@ -77,28 +84,33 @@ local function claim(a, value, lock, queue, waiters, members, details, again)
       span(lock, members, details)
       grant_next(KEYS[1], lock, queue, waiters, members, details, mode)
     end
-    return {1, token}
+    return {1, token, many}
   end
   -- Waiters ahead of this claim can be granted the lock, and this claim may join them.
   if room and not again then
     grant_next(KEYS[1], lock, queue, waiters, members, details, value and group)
     return claim(a, redis.call('GET', lock), lock, queue, waiters, members, details, true)
   end
-  local left = -2
+  local left = unknown and 0 or -2
   if value and not group then
     left = redis.call('PTTL', lock)
   elseif value and not room then
     local ends = redis.call('ZRANGE', members, 0, 0, 'WITHSCORES')[2]
-    left = math.ceil((tonumber(ends) - now) / 1000)
+    left = math.max(math.ceil((tonumber(ends) - now) / 1000), 0)
   end
   local foreign = value and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
-  local is_first = 0
+  local is_first, place = 0, nil
   if waiter ~= '' then
-    local lease = ARGV[a + 6]
-    local form = lease ~= '' and 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label or ''
-    is_first = keep_place(queue, waiters, owner, mode .. ':' .. waiter, form)
+    local lease, form = ARGV[a + 6], ''
+    if ARGV[a + 8] == '1' then
+      form = 'p'
+    elseif lease ~= '' then
+      form = 'g' .. tokens .. ':' .. lease .. ':' .. ARGV[a + 7] .. ':' .. label
+    end
+    is_first, place = keep_place(queue, waiters, owner, mode .. ':' .. waiter, form, ARGV[a + 9])
   end
-  return {0, left, is_first, foreign, now}
+  if unknown then is_first = 1 end
+  return {0, left, is_first, foreign, now, place}
 end
 
-return each(1, 5, 8, claim)
+return each(1, 5, 10, claim)

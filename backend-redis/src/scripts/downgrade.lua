@@ -8,6 +8,7 @@
 -- Readers at the head of the queue are granted the lock; at a node of Redlock the first is notified.
 
 -- include clock.lua
+-- include raise.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua

@@ -8,6 +8,7 @@
 -- Answer: {how many were freed, notifications for waiters of the caller's client..}
 
 -- include clock.lua
+-- include raise.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua

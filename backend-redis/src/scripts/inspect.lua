@@ -10,25 +10,23 @@
 
 local lock, queue, members, details = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 
--- Whether a waiter with these fields has given a heartbeat in time.
-local function lives(waiter)
-  local ends = string.match(waiter or '', '^(%d+):')
-  local left = ends and tonumber(ends) - now
-  return left and left > 0 and left <= 60000000
-end
+-- Of a long queue only the head is looked at: those behind it are counted as they are.
+local LOOKED_AT = 200
 
 local waiters, since = 0, -1
-for _, waiter in ipairs(redis.call('HVALS', KEYS[3])) do
-  if lives(waiter) then waiters = waiters + 1 end
-end
-if waiters > 0 then
-  local came = redis.call('ZRANGE', queue, 0, -1, 'WITHSCORES')
-  for i = 1, #came, 2 do
-    if lives(redis.call('HGET', KEYS[3], came[i])) then
-      since = tonumber(came[i + 1])
-      break
-    end
+local came = redis.call('ZRANGE', queue, 0, LOOKED_AT - 1, 'WITHSCORES')
+for i = 1, #came, 2 do
+  local ends = string.match(redis.call('HGET', KEYS[3], came[i]) or '', '^(%d+):')
+  local left = ends and tonumber(ends) - now
+  -- It has given a heartbeat in time.
+  if left and left > 0 and left <= 60000000 then
+    waiters = waiters + 1
+    if since < 0 then since = tonumber(came[i + 1]) end
   end
+end
+if #came == 2 * LOOKED_AT then
+  local last = redis.call('ZRANGE', queue, -1, -1)[1]
+  waiters = waiters + redis.call('ZRANK', queue, last) + 1 - LOOKED_AT
 end
 local answer = {now, waiters, since, 0}
 local value = redis.call('GET', lock)

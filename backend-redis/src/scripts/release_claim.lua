@@ -19,6 +19,7 @@
 -- room. A node of Redlock grants nothing here: it notifies the first waiter, which asks all nodes.
 
 -- include clock.lua
+-- include raise.lua
 -- include tokens.lua
 -- include waiters.lua
 -- include group.lua
@@ -29,7 +30,7 @@
 local function release_claim(a, value, lock, queue, waiters, members, details)
   local owner, mode, queued, round = unpack(ARGV, a, a + 3)
   local group = value and mode_of(value)
-  local released, lapsed = 0, not value
+  local released, was_free = 0, not value
   if group then
     local alive = is_alive(members, details)
     -- After a downgrade the member is the reader's: the writer's claim does not release it.
@@ -52,7 +53,7 @@ local function release_claim(a, value, lock, queue, waiters, members, details)
   end
   if queued == '1' and leave(queue, waiters, owner) == 1 then released = 1 end
   if value and not group then return {released} end
-  if lapsed then drop_lapsed(queue, waiters) end
+  if was_free then note_lapsed(waiters) end
   local notifications = grant_next(KEYS[1], lock, queue, waiters, members, details, group or nil)
   return {released, unpack(notifications)}
 end

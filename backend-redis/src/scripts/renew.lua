@@ -30,7 +30,11 @@ if #KEYS == many then return answers end
 local function extend(lock, members, details, owner, ttl, round)
   local alive = is_alive(members, details)
   local mine = is_of(record_of(nil, true, details, owner), owner, round)
-  if mine then set_lease(members, owner, ttl * 1000) end
+  if mine then
+    -- First a write that needs no memory: a server that is full (maxmemory) refuses ZADD, unless the script has written.
+    redis.call('PEXPIRE', lock, ttl)
+    set_lease(members, owner, ttl * 1000)
+  end
   if alive then span(lock, members, details) end
   return mine and 1 or 0
 end

@@ -17,7 +17,7 @@ for _, call in ipairs({
   {'EVALSHA', 'x', '0'}, {'SUBSCRIBE', channel}, {'PUBLISH', channel, ''}, {'TIME'}, {'EXISTS', key}, {'GET', key},
   {'SET', key, ''}, {'DEL', key}, {'PTTL', key}, {'PEXPIRE', key, '1'}, {'ZADD', key, '0', ''},
   {'ZRANGE', key, '0', '0'}, {'ZRANK', key, ''}, {'ZREM', key, ''}, {'HSET', key, '', ''}, {'HGET', key, ''},
-  {'HDEL', key, ''}, {'HVALS', key},
+  {'HDEL', key, ''},
 }) do
   if not may(call) then missing[#missing + 1] = call[1] end
 end

@@ -48,6 +48,17 @@ pub(crate) fn calls(server: &Redis, command: &str) -> usize {
     line.map_or(0, |rest| rest.split(',').next().and_then(|number| number.parse().ok()).expect("a number"))
 }
 
+/// How many commands a server has carried out since then, those of scripts included, and those without meaning here left out.
+pub(crate) fn all_calls(server: &Redis) -> usize {
+    let stats = tell(server, &["INFO", "commandstats"]);
+    let counted = |line: &&str| {
+        let other = ["info", "config", "slowlog", "eval:", "ping", "client", "hello", "subscribe", "zcard"];
+        line.starts_with("cmdstat_") && !other.iter().any(|name| line[8..].starts_with(name))
+    };
+    let calls = |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<usize>().ok();
+    stats.lines().filter(counted).filter_map(calls).sum()
+}
+
 /// The parts of an answer that is a list of texts.
 pub(crate) fn parts(answer: &str) -> Vec<&str> {
     answer.split("\r\n").skip(1).filter(|line| !line.is_empty() && !line.starts_with('$')).collect()

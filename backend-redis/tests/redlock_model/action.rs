@@ -126,6 +126,8 @@ pub(crate) enum Action {
     Forget {
         node: usize,
     },
+    /// All nodes lose all they have, and with them ends what was under way.
+    Restart,
     /// A node that forgot has waited long enough and votes again, without a repair.
     Return {
         node: usize,
@@ -208,6 +210,7 @@ impl Action {
             Self::Extend { claim } => format!("{} extends its leases", name(claim)),
             Self::Stranger { node } => format!("a claim for another name raises node {}", number(node)),
             Self::Write { claim } => format!("{} writes", name(claim)),
+            Self::Restart => "all nodes lose their memory".to_owned(),
             Self::Forget { node } => format!("node {} loses its memory", number(node)),
             Self::Return { node } => format!("node {} votes again", number(node)),
             Self::BeginRepair { node } => format!("a repair of node {} begins", number(node)),

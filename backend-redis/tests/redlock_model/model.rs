@@ -35,6 +35,9 @@ pub(crate) struct Redlock {
     /// How many renewals are sent, and how many times an operator frees a lock by force.
     pub(crate) renewals: u8,
     pub(crate) forces: u8,
+    /// How many times all nodes lose their counters at once. The floor of a claim is then the clock, which is not below what
+    /// was granted.
+    pub(crate) restarts: u8,
     /// Whether a claim may stop waiting for a node.
     pub(crate) timeouts: bool,
     /// Whether granted claims write to the resource.
@@ -90,6 +93,8 @@ pub(crate) enum Twist {
     OldVotesCount,
     /// Phase 2 raises a counter also by less than the tokens that are wanted.
     RaiseByLess,
+    /// Phase 1 raises a counter to the floor, and not by the tokens that are wanted from there.
+    FloorIsEnough,
     /// A request of an earlier round that comes late makes the lock one of that round again.
     LateVoteIsOfItsRound,
     /// What gives a vote back does not say of which round.
@@ -120,6 +125,7 @@ impl Redlock {
             rounds: 0,
             renewals: 0,
             forces: 0,
+            restarts: 0,
             timeouts: false,
             writes: false,
             forgetting: None,
@@ -214,6 +220,7 @@ impl Model for Redlock {
                 losses: self.forgetting.map_or(0, |it| it.losses),
                 renewals: self.renewals,
                 forces: self.forces,
+                restarts: self.restarts,
                 sweeps: Set::default(),
             };
             state.tidy();
@@ -245,6 +252,9 @@ impl Model for Redlock {
             actions.extend(gone.map(|holder| Action::Expire { node, claim: holder.claim }));
             actions.extend(state.sweeps.has(node).then_some(Action::Sweep { node }));
         }
+        if state.restarts > 0 {
+            actions.push(Action::Restart);
+        }
         if let Some(forgetting) = self.forgetting {
             forgetting.actions(state, actions);
         }
@@ -263,6 +273,7 @@ impl Model for Redlock {
             | Action::Renew { .. }
             | Action::ReceiveRenewal { .. }
             | Action::Reinstate { .. } => state.renewal(action, self.twist),
+            Action::Restart => state.restart(),
             Action::Stranger { node } => {
                 state.nodes[node].counter += 1;
                 state.strangers -= 1;

@@ -1,7 +1,7 @@
 //! Rules that look right and are wrong. They prove that the search can find something.
 
 use crate::memory::{Check, Forgetting};
-use crate::model::{Clocks, DISTINCT, EXCLUSIVE, FENCED, RISING, Redlock, Twist};
+use crate::model::{Clocks, DISTINCT, EXCLUSIVE, FENCED, Kinds, RISING, Redlock, Twist};
 use crate::search::finds;
 
 fn twisted(twist: Twist) -> Redlock {
@@ -66,8 +66,20 @@ fn a_late_request_must_not_bring_its_round_back() {
     assert_eq!(finds(&two_rounds(Twist::LateVoteIsOfItsRound), EXCLUSIVE).len(), 15);
 }
 
+/// The block ends at the clock then, and begins below what was granted before the counters were lost.
+#[test]
+fn a_block_of_tokens_must_begin_at_the_floor() {
+    let twist = Some(Twist::FloorIsEnough);
+    let world = Redlock { restarts: 1, blocks: &[1, 2], floors: &[0], twist, ..Redlock::lean(3, 2) };
+    for property in [DISTINCT, RISING] {
+        let steps = finds(&world, property);
+        assert_eq!(steps.len(), 9, "{steps:?}");
+    }
+}
+
 #[test]
 fn a_block_of_tokens_must_fit_above_the_counter() {
-    let world = Redlock { blocks: &[1, 2], ..twisted(Twist::RaiseByLess) };
-    assert_eq!(finds(&world.with_readers(), DISTINCT).len(), 14);
+    let world = Redlock { blocks: &[1, 2], floors: &[0], ..twisted(Twist::RaiseByLess) };
+    let world = Redlock { counters: &[0, 2], kinds: Kinds::Readers(2), ..world };
+    assert_eq!(finds(&world, DISTINCT).len(), 12);
 }

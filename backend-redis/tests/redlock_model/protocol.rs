@@ -3,7 +3,7 @@
 use crate::action::{Action, Tardy};
 use crate::memory::Check;
 use crate::model::{Detail, Kinds, Redlock, Twist};
-use crate::state::{Claim, Holder, INSTALLED, Line, Phase, REFUSED, Set, State};
+use crate::state::{Claim, Holder, INSTALLED, Line, Node, Phase, REFUSED, Set, State};
 use crate::tally::{Answer, Step, Tally};
 
 impl Redlock {
@@ -78,6 +78,8 @@ impl State {
         let twist = world.twist;
         match action {
             Action::Begin { claim, floor, reads, block } => {
+                let clock = self.claims.iter().filter_map(Claim::token).max().unwrap_or(0);
+                let floor = if world.restarts > 0 { clock } else { floor };
                 (self.claims[claim].reads, self.claims[claim].block) = (reads, block);
                 self.begin(claim, floor);
             }
@@ -136,6 +138,20 @@ impl State {
                 it.phase = it.token().map_or(Phase::Failed, Phase::Ended);
             }
             _ => unreachable!("{action:?} is no part of the protocol"),
+        }
+    }
+
+    /// All nodes restart without what they had. Requests and answers that were under way ended with their connections, and
+    /// no node votes before the leases that were held are over.
+    pub(crate) fn restart(&mut self) {
+        self.restarts -= 1;
+        self.nodes.fill(Node::default());
+        for it in &mut self.claims {
+            it.phase = match it.phase {
+                Phase::Idle => Phase::Idle,
+                _ => it.token().map_or(Phase::Failed, Phase::Ended),
+            };
+            it.lines.fill(Line::default());
         }
     }
 
@@ -198,7 +214,10 @@ impl State {
             }
             None if !it.holders.is_empty() && !joins => return Answer::Held,
             _ => {
-                let number = (it.counter + block).max(floor);
+                let number = match twist {
+                    Some(Twist::FloorIsEnough) => (it.counter + block).max(floor),
+                    _ => it.counter.max(floor) + block,
+                };
                 if twist != Some(Twist::VoteWithoutRaise) {
                     it.counter = number;
                 }

@@ -239,6 +239,8 @@ pub(crate) struct State {
     pub(crate) losses: u8,
     pub(crate) renewals: u8,
     pub(crate) forces: u8,
+    /// How many times all nodes may still lose all they have.
+    pub(crate) restarts: u8,
     /// An operator's request without a name, under way: it frees whoever holds the lock when it comes.
     pub(crate) sweeps: Set,
 }

@@ -38,6 +38,13 @@ fn tokens_rise_on_five_nodes() {
     holds(Redlock::lean(5, 2));
 }
 
+/// All counters are lost, and the tokens go on from the clock: single ones, and blocks of them.
+#[test]
+fn tokens_rise_from_the_clock_when_all_counters_are_lost() {
+    holds(Redlock { restarts: 1, blocks: &[1, 3], floors: &[0], ..Redlock::lean(3, 2) });
+    holds(Redlock { restarts: 2, blocks: &[1, 2], floors: &[0], ..Redlock::lean(3, 2) }.with_readers());
+}
+
 #[test]
 fn the_lean_world_reaches_the_same_grants() {
     let full = outcomes(&Redlock::new(3, 2));

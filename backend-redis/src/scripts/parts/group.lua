@@ -11,15 +11,17 @@ local function mode_of(value)
   return string.match(value, '^\31group:(-?%d+)$')
 end
 
--- Removes members whose leases have ended. Returns whether any is left.
+-- Removes members whose leases have ended, a bounded number of them. Returns whether any member is alive.
 local function is_alive(members, details)
-  while true do
+  for _ = 1, 50 do
     local first = redis.call('ZRANGE', members, 0, 0, 'WITHSCORES')
     if not first[1] then return false end
     if tonumber(first[2]) > now then return true end
     redis.call('ZREM', members, first[1])
     redis.call('HDEL', details, first[1])
   end
+  local longest = redis.call('ZRANGE', members, -1, -1, 'WITHSCORES')[2]
+  return longest and tonumber(longest) > now
 end
 
 -- Sets the expiry of the lock to the end of its longest lease.

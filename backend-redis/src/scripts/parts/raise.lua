@@ -1,11 +1,13 @@
--- Redlock: raises a token counter by this number, or to the floor, which is the same at all nodes. Returns the new value. The
--- lock is set afterwards: a failure in between leaves numbers unused, but no lock without its number.
-local function raise(counter, floor, many)
-  local raised = tonumber(redis.call('GET', counter) or 0) + many
-  -- A floor from a clock that is far ahead would use the numbers up for everybody.
-  floor = math.min(tonumber(floor), now + 60000000)
-  if raised < floor then raised = floor end
-  local token = string.format('%.0f', raised)
-  redis.call('SET', counter, token)
+-- Raises a token counter by this number, from the floor if that is higher, and returns the new value: the last of as many
+-- numbers, which are all above the counter and the floor. No command lowers a counter, not even for a moment. `life`: after
+-- how many seconds an unused counter goes, '' for never. The lock is set afterwards: a failure in between leaves numbers
+-- unused, but no lock without its number.
+local function raise(counter, last, floor, many, life)
+  local token = string.format('%.0f', math.max(last, floor) + many)
+  if life == '' then
+    redis.call('SET', counter, token)
+  else
+    redis.call('SET', counter, token, 'EX', life)
+  end
   return token
 end

@@ -4,7 +4,8 @@
 -- KEYS  for each claim: the lock, its queue, its waiters, the members of the group that holds the lock,
 --       their details, the lock's token counter
 -- ARGV  1 to 4: as in claim.lua; then for each claim: owner, ttl in milliseconds, label, how many tokens, mode (0:
---       exclusive, -1: reader), waiter ('CLIENT:TICKET'; '' to leave no record if refused), floor of the token, round
+--       exclusive, -1: reader), waiter ('CLIENT:TICKET'; '' to leave no record if refused), floor of the token, round, '1' if it
+--       receives no notifications
 -- Answer for each claim, in order:
 --       {1, vote}   the lock is the owner's, by this round; it raised the counter to exactly this number, by as many as it
 --                   wants at least
@@ -15,13 +16,14 @@
 
 -- include clock.lua
 -- include raise.lua
+-- include vote.lua
 -- include waiters.lua
 -- include group.lua
 -- include record.lua
 -- include each.lua
 
 local function claim(a, value, lock, queue, waiters, members, details, counter)
-  local owner, ttl, label, tokens, mode, waiter, floor, round = unpack(ARGV, a, a + 7)
+  local owner, ttl, label, tokens, mode, waiter, floor, round, polls = unpack(ARGV, a, a + 8)
   local group = value and mode_of(value)
   if group and not is_alive(members, details) then
     redis.call('DEL', lock)
@@ -41,16 +43,21 @@ local function claim(a, value, lock, queue, waiters, members, details, counter)
     local held = value and not (group and alike)
     local first, first_waiter
     if mode == '-1' then first, first_waiter = first_of(queue, waiters) end
-    if held or (first and first ~= owner and first_waiter.mode == '0') then
+    local unknown = first_waiter == UNKNOWN
+    if held or unknown or (first and first ~= owner and first_waiter.mode == '0') then
       local foreign = held and not group and not string.find(value, '^%x+:%d+:%d+:') and 1 or 0
-      local left = held and redis.call('PTTL', lock) or -2
-      return {0, left, waiter ~= '' and keep_place(queue, waiters, owner, mode .. ':' .. waiter, '') or 0, foreign, now}
+      local left = held and redis.call('PTTL', lock) or unknown and 0 or -2
+      local is_first = 0
+      if waiter ~= '' then
+        is_first = keep_place(queue, waiters, owner, mode .. ':' .. waiter, polls == '1' and 'p' or '', '')
+      end
+      return {0, left, unknown and 1 or is_first, foreign, now}
     end
   end
   if its_round ~= round then
     -- Each round gets a vote of its own. The number of an earlier one may be from before the node lost its counters; and a
     -- reader that was granted in between has not ended the vote of the last round, and must not have the lower token.
-    token = raise(counter, floor, tokens)
+    token = vote(counter, floor, tokens)
     local rest = token .. ':' .. (since or stamp) .. ':' .. round .. ':' .. label
     if mode == '0' then
       redis.call('SET', lock, owner .. ':' .. rest, 'PX', ttl)
@@ -78,4 +85,4 @@ local function claim(a, value, lock, queue, waiters, members, details, counter)
   return {1, token}
 end
 
-return each(0, 6, 8, claim)
+return each(0, 6, 9, claim)

@@ -14,13 +14,14 @@
 
 -- include clock.lua
 -- include raise.lua
+-- include vote.lua
 
 local answers = {}
 for claim = 1, #KEYS / 2 do
   local lock, a = KEYS[2 * claim - 1], 6 * claim - 5
   local owner, value = ARGV[a], redis.pcall('GET', lock)
   if not value then
-    local token = raise(KEYS[2 * claim], ARGV[a + 3], ARGV[a + 5])
+    local token = vote(KEYS[2 * claim], ARGV[a + 3], ARGV[a + 5])
     local record = owner .. ':' .. token .. ':' .. stamp .. ':' .. ARGV[a + 4] .. ':' .. ARGV[a + 2]
     redis.call('SET', lock, record, 'PX', ARGV[a + 1])
     answers[claim] = token
