@@ -96,3 +96,15 @@ async fn a_slow_answer_takes_its_time_by_the_clock_of_the_test() {
     .await;
     assert!(never.await.unwrap().unwrap_err().is_retryable());
 }
+
+#[tokio::test]
+async fn a_loss_is_the_error_of_several_releases() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let all = locks.lock_all(["a", "b"]).await.unwrap();
+    server.lose("b").await.unwrap();
+    assert_eq!(all.lost().await.1, Loss::Taken);
+    server.fail(Operation::Release, ErrorKind::Unreachable);
+    // Both fail: the first has no answer.
+    assert_eq!(all.release().await.unwrap_err().kind(), ErrorKind::Lost);
+}
