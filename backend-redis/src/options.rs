@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn defaults_and_bounds() {
-        let read = |url: &str| Options::read(&url.parse().unwrap(), &["wait_replicas"]);
+        let read = |url: &str| Options::read(&url.parse()?, &["wait_replicas"]);
         let options = read("redis://a").unwrap();
         assert_eq!((options.namespace.as_str(), options.strict), ("lockwell:", false));
         assert_eq!(read("redis://a?namespace=").unwrap().namespace, "");
