@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lockcore::backend::Backoff;
 use lockcore::{Error, ErrorKind, Moment, Result};
 use tokio::net::lookup_host;
 use zookeeper_client as zk;
@@ -63,6 +64,20 @@ pub(crate) async fn addresses(hosts: &[Host]) -> Vec<SocketAddr> {
         found.ok()?.ok().map(Vec::from_iter)
     });
     join_all(finding).await.into_iter().flatten().flatten().collect()
+}
+
+/// Repeats a request that the servers refuse because they have too many. The caller limits the time.
+pub(crate) async fn until_served<T, F>(ask: impl Fn() -> F) -> Result<T, zk::Error>
+where
+    F: Future<Output = Result<T, zk::Error>>,
+{
+    let mut pauses = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
+    loop {
+        match ask().await {
+            Err(zk::Error::Throttled) => pauses.pause().await,
+            answer => return answer,
+        }
+    }
 }
 
 async fn connect_within(

@@ -8,6 +8,8 @@ use zookeeper_client as zk;
 pub(crate) enum ErrorClass {
     /// The server refused it. Nothing was done.
     Refused,
+    /// The server refused it because it has too many requests. Nothing was done, and the request can be repeated.
+    Throttled,
     /// The session is over; its nodes are deleted, or will be soon.
     SessionOver,
     /// It may have been executed, or may still be.
@@ -32,8 +34,8 @@ pub(crate) fn class_of(error: &zk::Error) -> ErrorClass {
         | NoChildrenForEphemerals
         | NotReadOnly
         | QuotaExceeded
-        | Throttled
         | Unimplemented => ErrorClass::Refused,
+        Throttled => ErrorClass::Throttled,
         // Among these errors are `ConnectionLoss`, `Custom` for a connection that was closed because it was silent, and
         // `SessionMoved`, which a server returns on an old connection after the session has moved to another server.
         _ => ErrorClass::Unknown,

@@ -100,7 +100,7 @@ impl GuardedWrite {
                 ErrorClass::SessionOver => {
                     Error::new(ErrorKind::Lost, "the session is over, and with it the lock")
                 }
-                ErrorClass::Refused => explain(&source),
+                ErrorClass::Refused | ErrorClass::Throttled => explain(&source),
                 ErrorClass::Unknown => unknown(),
             }),
             Err(_) => Err(unknown()),

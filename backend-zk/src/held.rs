@@ -154,7 +154,7 @@ pub(crate) async fn downgrade(inner: &Inner, grant: &Grant) -> Result<Grant> {
             Err(error) => match class_of(&error) {
                 ErrorClass::SessionOver => break,
                 ErrorClass::Refused => return Err(explain(&error)),
-                ErrorClass::Unknown => pauses.pause().await,
+                ErrorClass::Throttled | ErrorClass::Unknown => pauses.pause().await,
             },
         }
     }

@@ -3,10 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use lockcore::{FencingToken, Finding, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
 use crate::child::{Child, Data, Kind};
+use crate::connect::until_served;
 use crate::error::explain;
 use crate::lock::Inner;
 use crate::names::lock_path;
@@ -136,15 +138,14 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
     let queue = list(&session, &folder).await?;
     let entries = read(inner, &session, &folder, &queue, may_hold(&queue)).await?;
     // All requests are sent before the wait for the first answer.
-    let deleting: Vec<_> = queue
+    let deleting = queue
         .iter()
         .zip(entries)
         .filter(|(_, entry)| entry.as_ref().is_some_and(|entry| entry.holds))
-        .map(|(child, _)| session.client.delete(&format!("{folder}/{}", child.name), None))
-        .collect();
+        .map(|(child, _)| delete(&session, format!("{folder}/{}", child.name)));
     let mut freed = 0;
-    for answer in deleting {
-        match answer.await {
+    for answer in join_all(deleting).await {
+        match answer {
             Ok(()) => freed += 1,
             // The holder has released the lock meanwhile.
             Err(zk::Error::NoNode) => (),
@@ -152,6 +153,10 @@ pub(crate) async fn force_release(inner: &Inner, name: &LockName) -> Result<usiz
         }
     }
     Ok(freed)
+}
+
+async fn delete(session: &Session, path: String) -> Result<(), zk::Error> {
+    until_served(|| session.client.delete(&path, None)).await
 }
 
 /// The server's clock, to show how long a lock has been held. No decision depends on it.

@@ -24,6 +24,7 @@
 
 mod child;
 mod connect;
+mod enter;
 mod error;
 mod examine;
 mod four_letters;

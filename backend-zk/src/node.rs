@@ -31,6 +31,8 @@ pub(crate) struct Node {
     proven: Mutex<Moment>,
     /// A deletion was sent, and its outcome is unknown.
     deleting: AtomicBool,
+    /// A task in the background deletes the node.
+    discarded: AtomicBool,
     /// A watch on the node itself, if one has been set.
     watch: Mutex<Option<Shared<Event>>>,
     /// A watch on the folder that is not needed any more.
@@ -55,6 +57,7 @@ impl Node {
             held: AtomicBool::new(false),
             proven: Mutex::new(Moment::now()),
             deleting: AtomicBool::new(false),
+            discarded: AtomicBool::new(false),
             watch: Mutex::default(),
             beside: Mutex::default(),
         })
@@ -111,6 +114,11 @@ impl Node {
         self.deleting.load(Ordering::Acquire)
     }
 
+    /// A task in the background is about to delete the node. `false`: another one does so already.
+    pub(crate) fn begin_discard(&self) -> bool {
+        !self.discarded.swap(true, Ordering::AcqRel)
+    }
+
     fn watch(&self) -> MutexGuard<'_, Option<Shared<Event>>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,7 +162,8 @@ impl Node {
         drop(SESSIONS.spawn(async move {
             let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
             while let Err(error) = node.session.bounded(saying).await {
-                if class_of(&error) != ErrorClass::Unknown || node.session.is_over() {
+                let is_answer = matches!(class_of(&error), ErrorClass::Refused | ErrorClass::SessionOver);
+                if is_answer || node.session.is_over() {
                     return;
                 }
                 pauses.pause().await;

@@ -62,6 +62,10 @@ impl Pool {
         self.limits
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.slots().closed
+    }
+
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

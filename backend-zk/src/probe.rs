@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
-use crate::connect::connect;
+use crate::connect::{connect, until_served};
 use crate::error::explain;
 use crate::four_letters::ask_conf;
 use crate::inspect::ServerClock;
@@ -51,7 +52,8 @@ pub(crate) async fn probe(options: &Options, clock: &ServerClock) -> Result<Limi
     let short = shortest(options).await?;
     let work = prepare(options, &long, clock);
     tokio::time::timeout(options.timeout, work).await.map_err(|_| crate::error::no_answer())??;
-    let ensemble = match tokio::time::timeout(options.timeout, long.get_config()).await {
+    let config = until_served(|| long.get_config());
+    let ensemble = match tokio::time::timeout(options.timeout, config).await {
         Ok(Ok((config, _))) => String::from_utf8_lossy(&config).contains("server."),
         // Without the right to read it, an ensemble is the safe assumption.
         _ => true,
@@ -109,19 +111,24 @@ async fn prepare(options: &Options, client: &zk::Client, clock: &ServerClock) ->
         ));
     }
     // This checks first: creating a node that exists needs a right that an application should not have.
-    if !base.is_empty() && client.check_stat(base).await.map_err(|error| explain(&error))?.is_none() {
+    let refused = |error: zk::Error| explain(&error);
+    let found = until_served(|| client.check_stat(base));
+    if !base.is_empty() && found.await.map_err(refused)?.is_none() {
         if !options.create {
             let text = format!("the base path {base} does not exist, and create=false forbids to make it");
             return Err(Error::new(ErrorKind::Misconfigured, text));
         }
         let directory = CreateMode::Persistent.with_acls(options.acls());
-        client.mkdir(base, &directory).await.map_err(|error| explain(&error))?;
+        until_served(|| client.mkdir(base, &directory)).await.map_err(refused)?;
     }
     // It ends with its session.
-    let sent = Moment::now();
     let passing = CreateMode::EphemeralSequential.with_acls(options.acls());
-    let (stat, _) =
-        client.create(&format!("{base}/{CLOCK}"), b"", &passing).await.map_err(|error| explain(&error))?;
+    let path = format!("{base}/{CLOCK}");
+    let making = until_served(|| {
+        let sent = Moment::now();
+        client.create(&path, b"", &passing).map_ok(move |(stat, _)| (sent, stat))
+    });
+    let (sent, stat) = making.await.map_err(refused)?;
     clock.saw(stat.ctime, sent);
     Ok(())
 }

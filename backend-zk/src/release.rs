@@ -11,11 +11,11 @@ use lockcore::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
 use zookeeper_client as zk;
 
 use crate::child::Child;
-use crate::error::{ErrorClass, class_of, explain};
+use crate::error::{ErrorClass, class_of, explain, no_answer};
 use crate::lock::Inner;
 use crate::names::lock_path;
 use crate::node::Node;
-use crate::session::SESSIONS;
+use crate::session::{SESSIONS, Session};
 
 /// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They end at
 /// 2^31.
@@ -33,36 +33,54 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
             None => delete_by_owner(inner, claim.name(), owner, claim.ttl()).await,
         }
     };
-    let answer = tokio::time::timeout(inner.options.timeout, work).await;
-    answer.unwrap_or_else(|_| {
-        if let Some(node) = node {
-            // A repeated release finds the node, and the note that an earlier deletion may have been executed.
-            node.note_deleting();
-            discard(inner, owner, node);
-        }
+    let answer = tokio::time::timeout(inner.options.timeout, work).await.unwrap_or_else(|_| {
+        // A repeated release finds the node, and the note that an earlier deletion may have been executed.
+        node.iter().for_each(|node| node.note_deleting());
         Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background"))
-    })
+    });
+    // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here the node
+    // stays as long as its session, which can be as long as the process lives.
+    if let (Err(_), Some(node)) = (&answer, node) {
+        discard(inner, owner, node);
+    }
+    answer
 }
 
-/// Deletes a node in the background, with any number of tries.
+/// Deletes a node in the background, with any number of tries: until it is gone, or its session is over.
+///
+/// This ends with the client, too. A session that no client and no lock needs any more is closed, which deletes its
+/// nodes, even if the server refuses to delete one of them by itself.
 pub(crate) fn discard(inner: &Arc<Inner>, owner: OwnerId, node: Arc<Node>) {
-    let inner = Arc::clone(inner);
+    if !node.begin_discard() {
+        return;
+    }
+    let inner = Arc::downgrade(inner);
     drop(SESSIONS.spawn(async move {
         let mut pauses = Backoff::new(Duration::from_millis(200), LONGEST * 5);
-        while let Err(error) = delete(&inner, owner, &node).await {
-            if node.session.is_over() {
-                break;
+        while let Some(inner) = inner.upgrade() {
+            let deleting = delete(&inner, owner, &node);
+            let error = match tokio::time::timeout(inner.options.timeout, deleting).await {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    node.note_deleting();
+                    no_answer()
+                }
+            };
+            if node.session.is_over() || inner.pool.is_closed() {
+                inner.leases.remove(owner);
+                return;
             }
             let error = format!("{error:#}");
             tracing::warn!(lock = %node.lock, error, "a node is not deleted; it is tried again");
+            drop(inner);
             pauses.pause().await;
         }
-        inner.leases.remove(owner);
     }));
 }
 
 /// Deletes the node of a claim. Ends with an answer, or with a permanent error of the server.
-async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
+async fn delete(inner: &Arc<Inner>, owner: OwnerId, node: &Arc<Node>) -> Result<Released> {
     let mut pauses = Backoff::new(Duration::from_millis(4), LONGEST);
     let released = loop {
         let Err(error) = node.session.bounded(node.session.client.delete(&node.path, None)).await else {
@@ -81,6 +99,7 @@ async fn delete(inner: &Inner, owner: OwnerId, node: &Arc<Node>) -> Result<Relea
                 node.note_deleting();
                 pauses.pause().await;
             }
+            ErrorClass::Throttled => pauses.pause().await,
         }
     };
     inner.leases.remove(owner);
@@ -107,7 +126,12 @@ fn rotate(node: &Arc<Node>) {
 ///
 /// On the session of the claim the deletion comes after the create of the claim, even if no task waits for that create
 /// any more: the requests of a session are executed in order.
-async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Duration) -> Result<Released> {
+async fn delete_by_owner(
+    inner: &Arc<Inner>,
+    lock: &LockName,
+    owner: OwnerId,
+    ttl: Duration,
+) -> Result<Released> {
     let path = lock_path(&inner.options.base, lock);
     let mut pauses = Backoff::new(Duration::from_millis(10), LONGEST);
     let mut released = Released::NotHeld;
@@ -129,7 +153,10 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
             match session.bounded(client.delete(&format!("{path}/{}", child.name), None)).await {
                 Ok(()) => released = Released::Released,
                 Err(zk::Error::NoNode) => (),
-                Err(error) if class_of(&error) == ErrorClass::Refused => return Err(explain(&error)),
+                Err(error) if class_of(&error) == ErrorClass::Refused => {
+                    adopt(inner, &session, lock, owner, &path, &child).await;
+                    return Err(explain(&error));
+                }
                 Err(error) => {
                     // The node exists. If it is gone at the next check, this client deleted it, or it ended with its
                     // session.
@@ -145,4 +172,27 @@ async fn delete_by_owner(inner: &Inner, lock: &LockName, owner: OwnerId, ttl: Du
     }
     inner.leases.remove(owner);
     Ok(released)
+}
+
+/// The server refuses to delete a node of this claim. If the node belongs to this session, it would stay as long as the
+/// session, so it is deleted in the background.
+async fn adopt(
+    inner: &Arc<Inner>,
+    session: &Arc<Session>,
+    lock: &LockName,
+    owner: OwnerId,
+    folder: &str,
+    child: &Child,
+) {
+    let path = format!("{folder}/{}", child.name);
+    let stat = session.bounded(session.client.check_stat(&path)).await;
+    if let Ok(Some(stat)) = stat
+        && stat.ephemeral_owner == session.id()
+    {
+        let node = Node::new(session, lock, path, child.sequence, stat.czxid);
+        // A repeated release finds it.
+        inner.leases.insert(owner, Arc::clone(&node));
+        inner.leases.end(owner);
+        discard(inner, owner, node);
+    }
 }

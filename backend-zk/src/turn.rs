@@ -20,6 +20,8 @@ use crate::waiter::Waiter;
 pub(crate) enum Stop {
     /// It is unknown whether the last request was executed.
     Unanswered,
+    /// The last request was not executed, since the server has too many.
+    Throttled,
     /// The session is over, and with it the place in the queue.
     SessionOver,
     /// The claim does not get the lock, and waits no longer.

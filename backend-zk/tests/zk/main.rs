@@ -6,13 +6,16 @@ mod downgrade;
 mod faults;
 #[cfg(target_os = "linux")]
 mod filtered;
+mod frames;
 mod herd;
 mod input;
 mod interop;
+mod kinds;
 mod lag;
 mod names;
 mod observer;
 mod other;
+mod refused;
 mod rights;
 mod rolling;
 #[cfg(feature = "sasl")]

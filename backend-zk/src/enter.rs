@@ -1,0 +1,132 @@
+//! How a claim enters the queue: it creates its node, and finds the node again after a lost answer.
+
+use std::sync::Arc;
+
+use lockcore::{Error, ErrorKind, Moment};
+use zookeeper_client::{self as zk, CreateMode};
+
+use crate::child::{Child, Data, prefix};
+use crate::error::{ErrorClass, class_of, explain};
+use crate::node::Node;
+use crate::release::release;
+use crate::turn::Stop;
+use crate::waiter::Waiter;
+
+/// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so claims are refused a million
+/// numbers earlier. That leaves time for the queue to become empty, which starts the numbers again.
+const LAST_SEQUENCE: i64 = (1 << 31) - 1_000_000;
+
+impl Waiter<'_> {
+    /// The queue.
+    ///
+    /// A server never shows a session an older state than before. If the create of a node has been answered, the list has all nodes before
+    /// it. It may still have a deleted node; the watch on that node fires as soon as the server learns of the deletion.
+    pub(crate) async fn list(&self) -> Result<Vec<Child>, Stop> {
+        let names = self.ask(self.session.client.list_children(&self.folder)).await?;
+        Ok(Child::queue(names.unwrap_or_default()))
+    }
+
+    /// Creates the node, and lists the queue.
+    ///
+    /// The requests of a session are executed in order, so all are sent before the first answer. The folder is created with the node only
+    /// if it is known to be missing: a request for it each time would be an unnecessary write.
+    pub(crate) async fn enter(&mut self) -> Result<Arc<Node>, Stop> {
+        if self.in_doubt
+            && let Some(node) = self.find().await?
+        {
+            return Ok(node);
+        }
+        let (session, options) = (Arc::clone(&self.session), &self.inner.options);
+        let client = &session.client;
+        let head = format!("{}/{}", self.folder, prefix(self.claim.owner(), self.kind, self.form));
+        let data = Data::write(self.claim, false);
+        let ephemeral = CreateMode::EphemeralSequential.with_acls(options.acls());
+        let folder = options.folder_mode().with_acls(options.acls());
+        loop {
+            let turn = session.under_way.acquire().await.map_err(|_| Stop::SessionOver)?;
+            let sent = Moment::now();
+            // Requests are sent when they are made, before a task waits for the answers.
+            let making = self.folder_missing.then(|| client.create(&self.folder, b"", &folder));
+            let creating = client.create(&head, &data, &ephemeral);
+            let listing = client.list_children(&self.folder);
+            self.in_doubt = true;
+            // Answers come in this order, so the first is there with the second, and the task is woken once.
+            let listed = self.bounded(listing).await;
+            let created = self.ask(creating).await;
+            self.in_doubt = matches!(created, Err(Stop::Unanswered));
+            drop(turn);
+            if let Some((stat, sequence)) = created? {
+                session.wrote(sent);
+                self.inner.clock.saw(stat.ctime, sent);
+                let node = self.settle(format!("{head}{sequence}"), sequence.into_i64(), stat.czxid).await?;
+                // The list request was sent after the create on the same session, so it has all nodes before ours. If it failed, it is
+                // repeated.
+                self.listed = listed.ok().map(Child::queue);
+                self.waited = self.listed.is_none();
+                return Ok(node);
+            }
+            if let Some(making) = making {
+                self.folder_made(self.bounded(making).await.err()).await?;
+            }
+            self.folder_missing = true;
+        }
+    }
+
+    /// The node could not be created because its folder is missing, although a request for the folder was sent just before. Returns the
+    /// reason, or creates the base path if that is missing.
+    async fn folder_made(&self, error: Option<zk::Error>) -> Result<(), Stop> {
+        let options = &self.inner.options;
+        match error {
+            Some(zk::Error::NoNode) if options.create && !options.base.is_empty() => {
+                let directory = CreateMode::Persistent.with_acls(options.acls());
+                let made = self.ask(self.session.client.mkdir(&options.base, &directory)).await?;
+                made.ok_or_else(|| Stop::Failed(explain(&zk::Error::NoNode)))
+            }
+            Some(error) if class_of(&error) == ErrorClass::Refused && error != zk::Error::NodeExists => {
+                Err(Stop::Failed(explain(&error)))
+            }
+            Some(zk::Error::Throttled) => Err(Stop::Throttled),
+            // The folder was deleted again, or its state is unknown: the next try shows it.
+            _ => Ok(()),
+        }
+    }
+
+    /// After a lost answer: looks for the node.
+    ///
+    /// The list comes after all requests that the leader had accepted from the old connection; it refuses the others, since the session has
+    /// moved. So a node that does not exist now will not be created later.
+    async fn find(&mut self) -> Result<Option<Arc<Node>>, Stop> {
+        let client = &self.session.client;
+        let names = self.ask(self.session.list_now(&self.folder)).await?.unwrap_or_default();
+        let owner = Some(self.claim.owner());
+        for child in Child::queue(names).into_iter().filter(|child| child.owner == owner) {
+            let path = format!("{}/{}", self.folder, child.name);
+            // A node of another session does not count. If it is before ours, it is handled later.
+            if let Some(stat) = self.ask(client.check_stat(&path)).await?.flatten()
+                && stat.ephemeral_owner == self.session.id()
+            {
+                let node = self.settle(path, child.sequence, stat.czxid).await?;
+                self.in_doubt = false;
+                return Ok(Some(node));
+            }
+        }
+        self.in_doubt = false;
+        Ok(None)
+    }
+
+    /// Notes the node.
+    pub(crate) async fn settle(&self, path: String, sequence: i64, czxid: i64) -> Result<Arc<Node>, Stop> {
+        let node = Node::new(&self.session, self.claim.name(), path, sequence, czxid);
+        self.inner.leases.insert(self.claim.owner(), Arc::clone(&node));
+        if (0..LAST_SEQUENCE).contains(&sequence) {
+            return Ok(node);
+        }
+        release(self.inner, self.claim).await?;
+        let text = format!(
+            "the server's sequence numbers for {} are nearly used up, and with them the order of its queue; let its \
+             queue run empty, or delete the node when nobody uses it",
+            self.folder
+        );
+        Err(Stop::Failed(Error::new(ErrorKind::Misconfigured, text)))
+    }
+}
