@@ -37,32 +37,38 @@ pub(crate) struct Waiting {
 /// claim's turn. When it is deleted, there is time to list the queue and to learn that no other node is left. So when
 /// the last node is deleted, no request is needed. The first waiting permit waits for any of the holders. Each other
 /// waiting permit waits until the claim before it leaves, or writes that it holds a permit. So a release wakes two
-/// mutexes, or two permits one after the other, however many wait.
+/// mutexes, or two permits one after the other, however many wait. A claim behind a node of another kind waits for that
+/// node.
 pub(crate) fn position(queue: &[Child], name: &str) -> Position {
     let Some(at) = queue.iter().position(|child| child.name == name) else { return Position::Gone };
     let (me, before) = (&queue[at], &queue[..at]);
     if let Some(older) = before.iter().find(|child| me.owner.is_some() && child.owner == me.owner) {
         return Position::Behind(older.clone());
     }
-    // The first node determines the kind of lock. Nodes of another kind will leave soon.
+    // The first node determines the kind of lock.
     if let Some(first) = before.first().filter(|first| !first.kind.is_akin(me.kind)) {
         return Position::Clash(first.kind);
     }
+    // The claim of a node of another kind fails. But its client may not know that yet, as after a lost answer. If the
+    // nodes before it leave first, its claim holds the lock. So it is waited for, like any other node.
+    if let Some(other) = before.iter().rfind(|child| !child.kind.is_akin(me.kind)) {
+        let watch = Some(other.name.clone());
+        return Position::Waiting(Waiting { watch, last: None, ahead: before.len() });
+    }
     let mut first = false;
-    let akin: Vec<&Child> = before.iter().filter(|child| child.kind.is_akin(me.kind)).collect();
     let mut last = None;
     let watch = match me.kind {
-        Kind::Exclusive => match akin[..] {
+        Kind::Exclusive => match before {
             [.., last_but_one, nearest] => {
                 last = Some(nearest.clone());
                 Some(last_but_one)
             }
-            _ => akin.last().copied(),
+            _ => before.last(),
         },
-        Kind::Shared => akin.iter().rfind(|child| child.kind == Kind::Exclusive).copied(),
+        Kind::Shared => before.iter().rfind(|child| child.kind == Kind::Exclusive),
         Kind::Permit(limit) => {
-            first = akin.len() == limit as usize;
-            akin.last().copied().filter(|_| akin.len() > limit as usize)
+            first = before.len() == limit as usize;
+            before.last().filter(|_| before.len() > limit as usize)
         }
     };
     if watch.is_none() && !first {
@@ -150,9 +156,27 @@ mod tests {
         assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
         let limits = queue("23");
         assert_eq!(position(&limits, &limits[1].name), Position::Clash(Kind::Permit(2)));
-        // A node of another kind, which will leave soon, does not matter.
-        let passing = queue("2w2");
-        assert_eq!(position(&passing, &passing[2].name), Position::First);
+    }
+
+    /// Whoever is behind a node of another kind waits for it, also if there are more nodes in between.
+    #[test]
+    fn a_node_of_another_kind_is_an_obstacle() {
+        for (letters, at, obstacle) in [
+            ("2w2", 2, 1),
+            ("232", 2, 1),
+            ("2w22", 3, 1),
+            ("2w2w2", 4, 3),
+            ("r2r", 2, 1),
+            ("rr2rr", 4, 2),
+            ("w2w", 2, 1),
+            ("w2ww", 3, 1),
+            ("wr2r", 3, 2),
+        ] {
+            assert_eq!(watches(letters, at), [obstacle], "{letters}");
+        }
+        // Its own claim fails, and leaves.
+        let mixed = queue("2w2");
+        assert_eq!(position(&mixed, &mixed[1].name), Position::Clash(Kind::Permit(2)));
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Readers, writers and semaphores.
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::network::is_honest;
 use super::stage::{
     Stage, assert_took, assert_within, claim, done, free_by, pause, queued, release, secs, ttl_of, within,
 };
-use super::time::now;
-use crate::{ErrorKind, LockName, Locks, Mode, Requirement};
+use super::time::{clock, now};
+use crate::conformance::Way;
+use crate::{ErrorKind, LockGuard, LockName, Locks, Mode, Requirement};
 
 async fn is_free_to_read(locks: &Locks, name: &LockName) -> bool {
     locks.read(name).try_now().await.expect("an answer").is_some()
@@ -163,5 +167,51 @@ pub(super) async fn a_clash_of_kinds_is_an_error(stage: Stage) {
     release(guard).await;
     let (guard, _) = free_by(&two, &name, secs(2), "after all clashes").await;
     assert_eq!(guard.mode(), Mode::Exclusive);
+    release(guard).await;
+}
+
+/// The answer to a claim of another kind is lost, so its client does not know that it was refused. When the kind that
+/// was in use has left, that claim must not hold the lock beside a newer one of the first kind.
+pub(super) async fn kinds_do_not_meet_after_a_lost_answer(stage: Stage) {
+    let link = stage.link().await;
+    let [one, two] = stage.clients().await;
+    let far = link.client().await.expect("a client behind the network");
+    let name = stage.name("clash");
+    release(far.lock(&name).await.expect("a free lock")).await;
+    let first = one.permit(&name, 2).await.expect("a free permit");
+    link.blackhole(Way::ToClient);
+    let other = tokio::spawn(far.lock(&name).wait(secs(20)).into_future());
+    pause(500).await;
+    let second = tokio::spawn(two.permit(&name, 2).wait(secs(20)).into_future());
+    pause(500).await;
+    release(first).await;
+    link.heal();
+    // Whoever gets the lock first keeps it for a while, in which the other one may wait or fail, but not get it.
+    let mut claims = FuturesUnordered::from_iter([other, second]);
+    let mut kept: Option<LockGuard> = None;
+    let began = now();
+    while !claims.is_empty() {
+        let wait = secs(if kept.is_some() { 4 } else { 20 });
+        match clock().timeout(wait, claims.next()).await {
+            Some(Some(answer)) => match answer.expect("no panic") {
+                Ok(guard) => {
+                    let meet = kept.as_ref().is_some_and(LockGuard::is_held) && guard.is_held();
+                    assert!(!meet, "a lock of one kind is held beside {:?}: {kept:?}", guard.mode());
+                    kept = Some(guard);
+                }
+                Err(error) => {
+                    assert!(is_honest(&error) || error.kind() == ErrorKind::KindClash, "{error:#}");
+                }
+            },
+            _ => match kept.take() {
+                Some(guard) => release(guard).await,
+                None => assert_within(began, secs(25), || "nobody gets the lock".to_owned()),
+            },
+        }
+    }
+    if let Some(guard) = kept {
+        release(guard).await;
+    }
+    let (guard, _) = free_by(&two, &name, secs(30), "after claims of two kinds").await;
     release(guard).await;
 }

@@ -11,7 +11,7 @@ use crate::conformance::Way;
 use crate::{Error, ErrorKind, LockGuard, LockName, Locks, Mode, Operation, Released};
 
 /// Whether an error correctly reports a failure of the network or the end of the time.
-fn is_honest(error: &Error) -> bool {
+pub(super) fn is_honest(error: &Error) -> bool {
     let honest = [ErrorKind::Unreachable, ErrorKind::UnknownOutcome, ErrorKind::TimedOut];
     honest.contains(&error.kind()) && error.is_retryable()
 }

@@ -162,6 +162,7 @@ const ALL: &[Case] = cases! {
         permits_are_counted: [Permits];
         a_permit_of_a_dead_holder_comes_back: [Permits];
         a_clash_of_kinds_is_an_error: [Permits];
+        kinds_do_not_meet_after_a_lost_answer: [Permits, Link];
     }
     downgrade {
         a_writer_becomes_a_reader_without_a_gap: [Downgrade];

@@ -144,6 +144,8 @@ pub(crate) enum Defect {
     ConfirmsWhatItRepeats,
     /// It repeats an acquire, and does not say that it is in doubt.
     ForgetsLateCopies,
+    /// An acquire that is repeated does not see the permits of its name.
+    MixesKindsWhenRepeated,
     /// A free lock takes three round trips.
     AsksThreeTimes,
     /// The connection is never replaced.

@@ -214,6 +214,7 @@ pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
         "another had taken the lock",
     ),
     (Defect::ForgetsLateCopies, "a_late_copy_of_an_acquire_does_not_block_the_lock", "after a late copy"),
+    (Defect::MixesKindsWhenRepeated, "kinds_do_not_meet_after_a_lost_answer", "of one kind is held beside"),
     (Defect::NeverReconnects, "a_client_comes_back_after_a_restart", "no retry can help"),
     (Defect::NeverReconnects, "a_waiter_outlives_a_restart", "the connection has ended"),
     (Defect::ForgetsAtRestart, "tokens_rise_over_a_restart", "token 1 after"),

@@ -138,12 +138,21 @@ impl DistributedLock for Remote {
             Wait::Until(end) => end,
             _ => Moment::NEVER,
         };
+        let mut asked = claim.clone();
         loop {
             self.check_connection()?;
-            let lost = match self.acquire_once(claim).await {
+            let lost = match self.acquire_once(&asked).await {
+                Ok(Ok(Some(grant))) if asked.name() != claim.name() => {
+                    return Ok(Some(Grant::new(claim, grant.last_token(), grant.sent())));
+                }
                 Ok(answer) => return answer,
                 Err(lost) => lost,
             };
+            if self.is(Defect::MixesKindsWhenRepeated) && asked.name() == claim.name() {
+                let name = LockName::new(format!("{}/again", claim.name())).expect("a little longer");
+                asked = Claim::new(name, claim.mode(), claim.ttl(), claim.wait(), claim.label().into())
+                    .with_clock(self.clock.clone());
+            }
             if self.is(Defect::KeepsAsking) {
                 self.keep_asking(claim);
             }
