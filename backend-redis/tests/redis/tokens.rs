@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use lockcore::{FencingToken, LockGuard, Locks, Loss};
+use lockcore::{FencingToken, LockGuard, Locks, Loss, Mode};
 use testbed::Redis;
 
-use crate::asking::{calls, claim};
-use crate::servers::{client, redis, tell};
+use crate::asking::{calls, claim, claim_as, permit};
+use crate::servers::{client, on_disk, redis, redis_with, redlock_url, tell};
 
 /// Where the server counts tokens.
 const COUNTER: &str = "lockwell:\u{1f}token";
@@ -86,7 +86,7 @@ async fn tokens_rise_over_a_restart_that_forgets_all() {
 }
 
 /// Sets the counter an hour ahead of the clock, and says to what.
-fn ahead_of(server: &Redis) -> u64 {
+fn set_ahead(server: &Redis) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let ahead = now + Duration::from_hours(1);
     tell(server, &["SET", COUNTER, &ahead.as_micros().to_string()]);
@@ -97,7 +97,7 @@ fn ahead_of(server: &Redis) -> u64 {
 async fn a_counter_that_is_ahead_of_the_clock_goes_on() {
     let Some(server) = redis().await else { return };
     let locks = client(&server.url()).await;
-    let counter = ahead_of(&server);
+    let counter = set_ahead(&server);
     for step in 1..=20 {
         assert_eq!(next(&locks).await, FencingToken::new(counter + step));
     }
@@ -107,11 +107,14 @@ async fn a_counter_that_is_ahead_of_the_clock_goes_on() {
 async fn block(locks: &Locks, many: u32) -> (FencingToken, FencingToken) {
     let mine = claim("b", Duration::from_secs(10)).reserving(NonZeroU32::new(many).expect("not 0"));
     let grant = locks.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
-    // A repeated request finds the same tokens.
-    let again = locks.backend().acquire(&mine).await.expect("an answer").expect("ours");
-    assert_eq!((again.token(), again.last_token()), (grant.token(), grant.last_token()));
     locks.backend().release(&mine).await.expect("an answer");
     (grant.token(), grant.last_token())
+}
+
+/// How many microseconds a token is ahead of the clock.
+fn lead(token: FencingToken) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    token.get().saturating_sub(now.as_micros().try_into().expect("not so far"))
 }
 
 /// A block begins above the clock, and with it above what was granted before the counter was lost.
@@ -131,35 +134,82 @@ async fn a_block_of_tokens_is_above_those_from_before_its_counter_was_lost() {
 }
 
 /// What is reserved stays near the clock: a counter that is lost goes on from there.
-#[tokio::test]
-async fn blocks_of_tokens_do_not_run_ahead_of_the_clock() {
-    let Some(server) = redis().await else { return };
-    let locks = client(&server.url()).await;
-    let (mut last, mut fewer) = (next(&locks).await, 0);
-    let ahead = |token: FencingToken| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        token.get().saturating_sub(now.as_micros().try_into().expect("not so far"))
-    };
+async fn stays_near_the_clock(locks: &Locks) {
+    let (mut last, mut fewer) = (next(locks).await, 0);
     for _ in 0..200 {
-        let (first, end) = block(&locks, 10_001).await;
+        let (first, end) = block(locks, 10_001).await;
         assert!(first > last && end >= first, "{first} to {end} after {last}");
-        assert!(ahead(end) <= 101_000, "{} µs ahead", ahead(end));
+        assert!(lead(end) <= 120_000, "{} µs ahead", lead(end));
         fewer += u32::from(end.get() - first.get() < 10_000);
         last = end;
     }
     println!("{fewer} of 200 blocks had fewer tokens");
-    assert!(last < next(&locks).await);
-    // A task that gets the lock next has a token of its own, also where no more are reserved.
-    let passing = locks.clone().hand_over(10_000, Duration::from_secs(5));
-    ahead_of(&server);
-    let turns = join_all((0..20).map(|_| async {
-        let guard = passing.lock("a").await.expect("its turn");
+    assert!(last < next(locks).await);
+}
+
+#[tokio::test]
+async fn blocks_of_tokens_do_not_run_ahead_of_the_clock() {
+    let Some(server) = redis().await else { return };
+    stays_near_the_clock(&client(&server.url()).await).await;
+}
+
+#[tokio::test]
+async fn blocks_of_tokens_at_the_nodes_of_redlock_do_not_run_ahead_of_the_clock() {
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        let Some(node) = redis_with(&on_disk()).await else { return };
+        nodes.push(node);
+    }
+    let locks = client(&redlock_url(&nodes)).await;
+    stays_near_the_clock(&locks).await;
+    // A floor from a clock that is far ahead, or from what was known once, counts as far as a second.
+    for node in &nodes {
+        tell(node, &["FLUSHALL"]);
+        for bucket in 0..256 {
+            tell(node, &["SET", &format!("{COUNTER}\u{1f}{bucket}"), "9000000000000000"]);
+        }
+    }
+    assert!(next(&locks).await > FencingToken::new(9_000_000_000_000_000), "the client knows it now");
+    nodes.iter().for_each(|node| drop(tell(node, &["FLUSHALL"])));
+    let token = next(&locks).await;
+    assert!((500_000..1_100_000).contains(&lead(token)), "{} µs ahead", lead(token));
+}
+
+/// A request that is repeated finds the tokens that it has, also where they are fewer than it wants.
+#[tokio::test]
+async fn a_claim_that_is_repeated_has_the_same_tokens() {
+    let Some(server) = redis().await else { return };
+    let locks = client(&server.url()).await;
+    for (mode, ahead) in [Mode::Exclusive, Mode::Shared, permit(2)].into_iter().zip([false, true, true]) {
+        if ahead {
+            set_ahead(&server);
+        }
+        let mine = claim_as(mode, "b", Duration::from_secs(10)).reserving(NonZeroU32::new(500).expect("not 0"));
+        let mut tokens = Vec::new();
+        for _ in 0..2 {
+            let grant = locks.backend().acquire(&mine).await.expect("an answer").expect("a free lock");
+            tokens.push((grant.token(), grant.last_token()));
+        }
+        let many = tokens[0].1.get() - tokens[0].0.get() + 1;
+        assert!(tokens[0] == tokens[1] && many == if ahead { 1 } else { 500 }, "{mode:?}: {tokens:?}");
+        locks.backend().release(&mine).await.expect("an answer");
+    }
+}
+
+/// A task that gets the lock from another has a token of its own, also where no more are reserved.
+#[tokio::test]
+async fn a_lock_that_is_handed_on_in_the_process_has_another_token() {
+    let Some(server) = redis().await else { return };
+    let locks = client(&server.url()).await.hand_over(10_000, Duration::from_secs(5));
+    set_ahead(&server);
+    let turns = (0..20).map(|_| async {
+        let guard = locks.lock("a").await.expect("its turn");
         let token = guard.token();
         guard.release().await.expect("held");
         token
-    }))
-    .await;
-    assert!(turns.is_sorted() && turns.windows(2).all(|pair| pair[0] < pair[1]), "{turns:?}");
+    });
+    let tokens = join_all(turns).await;
+    assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{tokens:?}");
 }
 
 /// Claims for many names that arrive together, while the server does not answer.
@@ -179,7 +229,7 @@ async fn claims_that_share_a_call_get_different_rising_tokens() {
     let mut last = next(&locks).await;
     for round in 0..6 {
         if round == 3 {
-            ahead_of(&server);
+            set_ahead(&server);
         }
         tell(&server, &["CONFIG", "RESETSTAT"]);
         let guards = meet(&server, &locks).await;
