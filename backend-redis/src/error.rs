@@ -167,7 +167,9 @@ fn of_server(code: &str, detail: &str, script: Option<&Script>) -> Error {
             "the server does not know a command that locks need: is it a sentinel (redis+sentinel://), or are commands \
              renamed?",
         ),
-        _ if detail.contains("attempt to") => (ErrorKind::Misconfigured, SPOILT),
+        _ if detail.contains("attempt to") || detail.contains("number expected, got nil") => {
+            (ErrorKind::Misconfigured, SPOILT)
+        }
         _ if detail.contains("cluster support disabled") => {
             (ErrorKind::Misconfigured, "the server is not part of a cluster: use redis:// to reach it")
         }

@@ -184,7 +184,8 @@ async fn a_claim_that_is_repeated_has_the_same_tokens() {
         if ahead {
             set_ahead(&server);
         }
-        let mine = claim_as(mode, "b", Duration::from_secs(10)).reserving(NonZeroU32::new(500).expect("not 0"));
+        let mine =
+            claim_as(mode, "b", Duration::from_secs(10)).reserving(NonZeroU32::new(500).expect("not 0"));
         let mut tokens = Vec::new();
         for _ in 0..2 {
             let grant = locks.backend().acquire(&mine).await.expect("an answer").expect("a free lock");

@@ -116,7 +116,10 @@ impl ServerUrl {
         } else {
             text.split_once(':').unwrap_or((text, ""))
         };
-        if name.is_empty() || name.contains(char::is_whitespace) || (!text.starts_with('[') && port.contains(':')) {
+        if name.is_empty()
+            || name.contains(char::is_whitespace)
+            || (!text.starts_with('[') && port.contains(':'))
+        {
             return Err(complaint());
         }
         let port = match port {

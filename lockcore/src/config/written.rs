@@ -72,7 +72,9 @@ pub(super) fn no_control(text: &str, what: &str) -> Result<()> {
     match text.chars().find(|c| c.is_control()) {
         Some(c) => {
             let code = u32::from(c);
-            Err(bad(format!("the {what} of the address has no control characters, this one has U+{code:04X}")))
+            Err(bad(format!(
+                "the {what} of the address has no control characters, this one has U+{code:04X}"
+            )))
         }
         None => Ok(()),
     }
@@ -81,7 +83,9 @@ pub(super) fn no_control(text: &str, what: &str) -> Result<()> {
 /// Refuses a fragment, which addresses of lock servers do not have: a part that begins with an unescaped `#`.
 pub(super) fn no_fragment(text: &str) -> Result<()> {
     if text.contains('#') {
-        return Err(bad("an address of a lock server has no fragment: remove # and what follows, or write # as %23"));
+        return Err(bad(
+            "an address of a lock server has no fragment: remove # and what follows, or write # as %23",
+        ));
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ async fn a_reader_gets_another_vote_in_its_next_round() {
     let Some(nodes) = three().await else { return };
     let vote = |owner: char, round: &str| {
         let owner = owner.to_string().repeat(32);
-        ask_for_vote(&nodes[0], "a", &[&owner, "10000", "x", "1", "-1", "", "0", round])
+        ask_for_vote(&nodes[0], "a", &[&owner, "10000", "x", "1", "-1", "", "0", round, ""])
     };
     assert_eq!([vote('a', "1"), vote('a', "1")], [Some(1); 2], "asked again");
     assert_eq!([vote('b', "1"), vote('a', "1"), vote('a', "2"), vote('a', "2")], [2, 1, 3, 3].map(Some));

@@ -36,7 +36,8 @@ async fn a_vote_that_is_repeated_late_does_not_bring_its_round_back() {
     let Some(nodes) = nodes(1, &on_disk()).await else { return };
     let node = &nodes[0];
     let owner = "0123456789abcdef0123456789abcdef";
-    let vote = |round: &str| ask_for_vote(node, "b", &[owner, "30000", "label", "1", "0", "", "5", round]);
+    let vote =
+        |round: &str| ask_for_vote(node, "b", &[owner, "30000", "label", "1", "0", "", "5", round, ""]);
     let round = || {
         let value = tell(node, &["GET", "b"]);
         value.rsplit(':').nth(1).expect("a round").to_owned()
