@@ -35,7 +35,9 @@ pub(crate) async fn release(inner: &Arc<Inner>, claim: &Claim) -> Result<Release
     };
     let answer = tokio::time::timeout(inner.options.timeout, work).await.unwrap_or_else(|_| {
         // A repeated release finds the node, and the note that an earlier deletion may have been executed.
-        node.iter().for_each(|node| node.note_deleting());
+        if let Some(node) = &node {
+            node.note_deleting();
+        }
         Err(Error::new(ErrorKind::UnknownOutcome, "no answer in time; the node is deleted in the background"))
     });
     // lockcore repeats a release for as long as the lease lasts, since the server then ends the lease. Here the node

@@ -50,17 +50,14 @@ async fn kinds_do_not_meet(server: &ZooKeeper, writer: bool) {
     proxy.heal();
     // The one in the middle is the first now.
     let guard = other.await.expect("no panic").expect("it is the first");
-    match tokio::time::timeout(secs(1), &mut second).await {
-        Ok(answer) => {
-            let error = answer.expect("no panic").expect_err("it is held beside a lock of another kind");
-            assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
-            guard.release().await.expect("held");
-        }
+    if let Ok(answer) = tokio::time::timeout(secs(1), &mut second).await {
+        let error = answer.expect("no panic").expect_err("it is held beside a lock of another kind");
+        assert_eq!(error.kind(), ErrorKind::KindClash, "{error:#}");
+        guard.release().await.expect("held");
+    } else {
         // It waits until the name is free for its kind.
-        Err(_) => {
-            guard.release().await.expect("held");
-            second.await.expect("no panic").expect("its turn comes").release().await.expect("held");
-        }
+        guard.release().await.expect("held");
+        second.await.expect("no panic").expect("its turn comes").release().await.expect("held");
     }
     let left = witness.list_children(&folder).await.expect("a folder");
     assert!(left.is_empty(), "{left:?}");
