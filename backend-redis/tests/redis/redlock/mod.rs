@@ -32,6 +32,7 @@ fn assembled(script: &str) -> String {
     [
         ("clock", include_str!("../../../src/scripts/parts/clock.lua")),
         ("raise", include_str!("../../../src/scripts/parts/raise.lua")),
+        ("vote", include_str!("../../../src/scripts/parts/vote.lua")),
         ("waiters", include_str!("../../../src/scripts/parts/waiters.lua")),
         ("group", include_str!("../../../src/scripts/parts/group.lua")),
         ("record", include_str!("../../../src/scripts/parts/record.lua")),
