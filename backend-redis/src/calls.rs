@@ -23,11 +23,11 @@ use crate::wire::Wire;
 const REDIRECTS: usize = 5;
 
 /// How many calls of a script are under way at a time: enough to fill the time of a round trip, few enough that
-/// requests share calls. And the most items in one call: enough to share its cost, few enough not to block the server.
-const BOUNDS: Bounds = Bounds::new().under_way(2).batch(128);
+/// requests share calls. The most items in one call: see [`Sharing`](crate::script::Sharing).
+const BOUNDS: Bounds = Bounds::new().under_way(2);
 
 /// One item of a script call. Its first keys and arguments may concern the whole call (see
-/// [`Script::lead`]).
+/// [`Script::sharing`]).
 #[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) script: &'static Script,
@@ -142,7 +142,11 @@ impl Service for Scripts {
     type Answer = Answer;
 
     fn shares(&self, first: &Item, _: &Item) -> bool {
-        first.script.lead.is_some()
+        first.script.sharing.is_some()
+    }
+
+    fn most(&self, first: &Item) -> usize {
+        first.script.sharing.map_or(1, |sharing| sharing.most)
     }
 
     fn is_wanted(&self, item: &Item) -> bool {
@@ -189,7 +193,7 @@ impl Service for Scripts {
             Outcome::Answered(Answer { value, sent, in_doubt: false, wire, generation })
         };
         match called {
-            CallOutcome::Answered(value) if script.lead.is_none() => vec![answer(value)],
+            CallOutcome::Answered(value) if script.sharing.is_none() => vec![answer(value)],
             // The shortest scripts answer to one item as it is.
             CallOutcome::Answered(value @ (Value::Int(_) | Value::BulkString(_))) if batch.len() == 1 => {
                 vec![answer(value)]

@@ -1,4 +1,4 @@
-//! Extends leases: in one call, or in a cluster in one for each slot.
+//! Extends leases: in few calls, or in a cluster in one for each slot.
 
 use futures_util::future::join_all;
 use lockcore::backend::valid_until;
@@ -14,6 +14,11 @@ impl Client {
     /// others are extended. It waits for all answers, so a hung node delays them, but until `until` at most; a
     /// lease counts from the sending of its own call.
     pub(crate) async fn renew(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
+        let calls = items::renewal_calls(grants).map(|grants| self.renew_by_slot(grants, until));
+        join_all(calls).await.into_iter().flatten().collect()
+    }
+
+    async fn renew_by_slot(&self, grants: &[Grant], until: Moment) -> Vec<Renewal> {
         let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
         for (place, grant) in grants.iter().enumerate() {
             let slot = self.common.keys.slot(grant.claim().name());

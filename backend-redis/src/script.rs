@@ -9,9 +9,21 @@ use redis::Cmd;
 pub(crate) struct Script {
     source: String,
     hash: String,
-    /// How many keys and arguments at the front concern the whole call and not one item of it. `None`: a call takes one
-    /// item.
-    pub(crate) lead: Option<(usize, usize)>,
+    /// How several items share a call. `None`: a call takes one item.
+    pub(crate) sharing: Option<Sharing>,
+}
+
+/// How several items share a call of a script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sharing {
+    /// How many keys and arguments at the front concern the whole call and not one item of it.
+    pub(crate) lead: (usize, usize),
+    /// The most items of a call: no call takes longer than about half a millisecond of the server's time.
+    pub(crate) most: usize,
+}
+
+const fn sharing(keys: usize, args: usize, most: usize) -> Option<Sharing> {
+    Some(Sharing { lead: (keys, args), most })
 }
 
 /// A call of Redis in a script: `redis.call('GET', lock)`, or `call` for short.
@@ -23,9 +35,9 @@ pub(crate) struct Call<'a> {
 }
 
 impl Script {
-    fn new(source: &str, lead: Option<(usize, usize)>) -> Self {
+    fn new(source: &str, sharing: Option<Sharing>) -> Self {
         let source = assemble(source);
-        Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, lead }
+        Self { hash: redis::Script::new(&source).get_hash().to_owned(), source, sharing }
     }
 
     /// The command that runs it: by its hash, or with its text when the server does not know it, as after a restart.
@@ -73,10 +85,10 @@ parts! {
 }
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal, $lead:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $file:literal, $sharing:expr;)*) => {
         $($(#[$doc])*
         pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), $lead));)*
+            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), $sharing));)*
 
         #[cfg(test)]
         const ALL: &[(&str, &LazyLock<Script>)] = &[$(($file, &$name)),*];
@@ -85,13 +97,13 @@ macro_rules! scripts {
 
 scripts! {
     /// Takes exclusive locks that nobody holds or waits for.
-    ACQUIRE = "acquire.lua", Some((1, 1));
+    ACQUIRE = "acquire.lua", sharing(1, 1, 128);
     /// Takes locks in any mode, or joins their queues.
-    CLAIM = "claim.lua", Some((1, 4));
+    CLAIM = "claim.lua", sharing(1, 4, 32);
     /// Releases exclusive locks that nobody waits for.
-    RELEASE = "release.lua", Some((0, 0));
+    RELEASE = "release.lua", sharing(0, 0, 128);
     /// Releases claims in any mode, and grants to waiters.
-    RELEASE_CLAIM = "release_claim.lua", Some((1, 4));
+    RELEASE_CLAIM = "release_claim.lua", sharing(1, 4, 32);
     /// Extends leases.
     RENEW = "renew.lua", None;
     /// Turns a writer into a reader.
@@ -101,13 +113,13 @@ scripts! {
     /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.
-    VOTE = "redlock/vote.lua", Some((0, 0));
+    VOTE = "redlock/vote.lua", sharing(0, 0, 128);
     /// Redlock, phase 1 in any mode, with a place in the queue.
-    CLAIM_VOTE = "redlock/claim.lua", Some((0, 4));
+    CLAIM_VOTE = "redlock/claim.lua", sharing(0, 4, 32);
     /// Redlock, phase 2.
-    INSTALL = "redlock/install.lua", Some((0, 0));
+    INSTALL = "redlock/install.lua", sharing(0, 0, 64);
     /// Redlock: sets a lock again at a node that has lost it.
-    REINSTATE = "redlock/reinstate.lua", Some((0, 0));
+    REINSTATE = "redlock/reinstate.lua", sharing(0, 0, 64);
     /// Redlock: reads the token counters.
     READ_COUNTERS = "redlock/read_counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.

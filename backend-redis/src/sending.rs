@@ -169,7 +169,7 @@ fn is_unknown(error: &RedisError) -> bool {
 }
 
 fn command(script: &Script, by_text: bool, items: &[&Item]) -> redis::Cmd {
-    let (lead_keys, lead_args) = script.lead.unwrap_or_default();
+    let (lead_keys, lead_args) = script.sharing.map_or((0, 0), |sharing| sharing.lead);
     // What concerns the whole call is taken from the first.
     let skip = |at: usize, lead: usize| if at == 0 { 0 } else { lead };
     let items = items.iter().enumerate();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::valid_until;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
@@ -13,6 +14,7 @@ use super::node::Node;
 use super::reinstate::reinstate;
 use super::tally::majority;
 use crate::error::no_answer;
+use crate::items::renewal_calls;
 
 /// A lease, and the round that it was granted in: only records of that round count.
 type Lease = (Grant, Round);
@@ -26,8 +28,19 @@ struct Votes {
     without: Vec<usize>,
 }
 
-/// Extends leases. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
+/// Extends leases, in calls that do not keep a node busy for long.
 pub(super) async fn renew(
+    shared: &Arc<NodesContext>,
+    nodes: &[Arc<Node>],
+    grants: &[Grant],
+    until: Moment,
+) -> Vec<Renewal> {
+    let calls = renewal_calls(grants).map(|grants| renew_together(shared, nodes, grants, until));
+    join_all(calls).await.into_iter().flatten().collect()
+}
+
+/// Extends leases by one call at each node. Each counts as extended only if a majority of nodes that have a vote says so within the validity.
+async fn renew_together(
     shared: &Arc<NodesContext>,
     nodes: &[Arc<Node>],
     grants: &[Grant],

@@ -4,16 +4,17 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use lockcore::{Locks, Mode};
+use lockcore::{Locks, Mode, Renewal};
 use testbed::Redis;
 
 use crate::asking::{all_calls, calls, claim_as, queued};
-use crate::servers::{backend, client, redis, tell, until};
+use crate::servers::{backend, client, redis, soon, tell, until};
 
 const MANY: usize = 10_000;
 
-/// The most commands that one script may carry out for one claim: 25 places with a few commands each.
-const COMMANDS: usize = 350;
+/// The most commands of one script: 25 places with a few commands each, or as many for several claims.
+/// On a machine that is not busy that is less than a millisecond.
+const COMMANDS: usize = 400;
 
 const LOCK: &str = "lockwell:a";
 const QUEUE: &str = "lockwell:\u{1f}queue\u{1f}a";
@@ -193,6 +194,35 @@ async fn a_place_a_heartbeat_a_hand_over_and_a_question_cost_the_same_in_every_q
         let cost = counted(&server);
         assert!(cost.commands < 12, "a refused claim: {cost:?}");
     }
+}
+
+/// Requests that meet share calls, as many as one script can serve in its time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_many_claims_and_renewals_are_bounded() {
+    let Some(server) = redis().await else { return };
+    let (one, two) = (backend(&server.url()).await.expect("a connection"), client(&server.url()).await);
+    bounded(&server, "heartbeats of 1,000 waiters", async || {
+        let holder = two.lock("a").await.expect("a free lock");
+        let waiting =
+            (0..1_000).map(|_| tokio::spawn(two.lock("a").wait(Duration::from_mins(1)).into_future()));
+        let waiting: Vec<_> = waiting.collect();
+        until("all wait", || tell(&server, &["ZCARD", QUEUE]) == ":1000\r\n").await;
+        count(&server);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        holder.release().await.expect("held");
+    })
+    .await;
+    bounded(&server, "renewals of 500 readers", async || {
+        let claims = (0..500).map(|n| claim_as(Mode::Shared, &format!("{n}"), Duration::from_secs(30)));
+        let claims: Vec<_> = claims.collect();
+        let grants = one.acquire_each(&claims).await.into_iter().map(|grant| grant.expect("an answer"));
+        let grants: Vec<_> = grants.map(|grant| grant.expect("a free lock")).collect();
+        count(&server);
+        let renewed = one.renew(&grants, soon()).await;
+        assert!(renewed.len() == 500 && renewed.iter().all(|it| matches!(it, Renewal::Renewed(_))));
+    })
+    .await;
 }
 
 /// Waiters of a client that is gone delay nobody: the release goes past them.

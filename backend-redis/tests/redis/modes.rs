@@ -188,7 +188,8 @@ async fn claims_of_all_modes_meet_in_calls() {
     for guard in meeting.await.expect("no panic") {
         guards.push(guard.expect("free for all of them"));
     }
-    assert!(calls(&server, "evalsha") <= 6, "they share calls");
+    // Up to 32 of them.
+    assert!(calls(&server, "evalsha") <= 9, "they share calls");
     let mut tokens: Vec<_> = guards.iter().map(LockGuard::token).collect();
     tokens.sort_unstable();
     tokens.dedup();

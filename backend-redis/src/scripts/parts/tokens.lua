@@ -4,7 +4,8 @@
 local AHEAD = 100000
 
 local function last_token(counter)
-  return tonumber(redis.call('GET', counter) or 0)
+  -- Arithmetic, which fails on something that is no number.
+  return (redis.call('GET', counter) or 0) + 0
 end
 
 -- Takes tokens, fewer than `many` if the counter would be too far ahead. Returns the last of them, and how many there are;

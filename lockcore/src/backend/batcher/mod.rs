@@ -41,6 +41,11 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Whether a request can share a call with the first of a batch. Both have the same key.
     fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
 
+    /// The most requests in a call that begins with this one, if that is fewer than the [bound](Bounds::batch).
+    fn most(&self, _first: &Self::Request) -> usize {
+        usize::MAX
+    }
+
     /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other is, too.
     fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
         false

@@ -100,8 +100,12 @@ impl<S: Service> KeyQueue<S> {
             return Vec::new();
         };
         let mut batch: Vec<_> = self.take(first).into_iter().collect();
-        let Some(retry) = batch.first().map(|first| first.retry()) else { return batch };
-        let most = retry.map_or(inner.bounds.batch, |retry| retry.most.min(inner.bounds.batch));
+        let Some((retry, limit)) =
+            batch.first().map(|first| (first.retry(), service.most(&first.request).min(inner.bounds.batch)))
+        else {
+            return batch;
+        };
+        let most = retry.map_or(limit, |retry| retry.most.min(limit));
         let mut rest = Vec::new();
         for _ in 0..SCAN.min(self.waiting.len()) {
             if batch.len() >= most {

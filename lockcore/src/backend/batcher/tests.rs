@@ -27,6 +27,8 @@ const PANICS: u32 = 666;
 const BLOCKS: u32 = 777;
 const UNWANTED: u32 = 888;
 const CLOSES: u32 = 999;
+/// From here on, few share a call.
+const LARGE: u32 = 5000;
 
 impl Service for Server {
     type Key = u8;
@@ -36,6 +38,10 @@ impl Service for Server {
     fn shares(&self, first: &u32, other: &u32) -> bool {
         self.looks.fetch_add(1, Ordering::SeqCst);
         first % 2 == other % 2
+    }
+
+    fn most(&self, first: &u32) -> usize {
+        if *first >= LARGE { 2 } else { usize::MAX }
     }
 
     fn is_about_one(&self, first: &u32, other: &u32) -> bool {
@@ -109,6 +115,20 @@ async fn requests_that_meet_share_a_call() {
     let calls = calls(&batcher);
     // The first to be polled sends all that is there: the most urgent one, with what can share its call.
     assert_eq!(calls, [vec![1002, 2, 4, 6, 8], vec![3]]);
+}
+
+#[tokio::test]
+async fn requests_that_take_long_share_calls_of_few() {
+    let go = Arc::new(Semaphore::new(0));
+    let batcher = batcher(Server { go: Some(Arc::clone(&go)), ..Server::default() }, Bounds::default());
+    let asked: Vec<_> =
+        (0..5).map(|number| tokio::spawn(batcher.call(0, LARGE + 2 * number, LONG))).collect();
+    tokio::task::yield_now().await;
+    go.add_permits(10);
+    for task in asked {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(calls(&batcher), [vec![5000, 5002], vec![5004, 5006], vec![5008]]);
 }
 
 #[tokio::test]
