@@ -30,11 +30,11 @@ async fn pair() -> Option<(Redis, Redis, String)> {
 async fn a_replica_confirms_a_grant() {
     let Some((_master, replica, url)) = pair().await else { return };
     let locks = client(&url).await;
-    let guard = locks.lock("a").ttl(Duration::from_secs(8)).await.expect("confirmed");
+    let guard = locks.lock("a").ttl(Duration::from_secs(16)).await.expect("confirmed");
     assert!(keys(&replica).contains(&"lockwell:a".to_owned()), "the replica has it");
     let waiting = tokio::spawn(locks.lock("a").into_future());
     // Longer than the lease.
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(18)).await;
     assert_eq!(guard.lease_state(), LeaseState::Held);
     guard.release().await.expect("held");
     waiting.await.expect("no panic").expect("its turn").release().await.expect("held");

@@ -298,15 +298,15 @@ async fn redlock_without_the_right_to_config_has_to_wait() {
     logs::keep();
     for more in [&["+info"][..], &[]] {
         let Some(nodes) = three().await else { return };
-        let url = redlock_url_of(&nodes, "app", &[&rights()[..], more].concat()) + "?longest_ttl=1s";
+        let url = redlock_url_of(&nodes, "app", &[&rights()[..], more].concat()) + "?longest_ttl=6s";
         let start = Instant::now();
         let locks = client(&url).await;
         let place = format!("{}", nodes[0].addr().port());
         assert!(logs::has("WARN", &["may have forgotten locks: no vote yet", &place]));
-        let request = || locks.lock("a").ttl(Duration::from_millis(800));
+        let request = || locks.lock("a").ttl(Duration::from_secs(5));
         let error = request().try_now().await.expect_err("no votes");
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:#}");
-        assert!(format!("{error:#}").contains("have no vote for 1 s more"), "{error:#}");
+        assert!(format!("{error:#}").contains("have no vote for "), "{error:#}");
         let guard = request().wait(Duration::from_mins(1)).await.expect("after the delay");
         assert!(start.elapsed() > Duration::from_millis(900), "{:?}", start.elapsed());
         guard.release().await.expect("held");

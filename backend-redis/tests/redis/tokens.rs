@@ -51,7 +51,7 @@ async fn tokens_rise_over_releases_and_ends_of_leases() {
 async fn tokens_rise_over_a_flush_and_the_holder_is_told() {
     let Some(server) = redis().await else { return };
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
-    let guard = one.lock("a").ttl(Duration::from_secs(3)).await.expect("a free lock");
+    let guard = one.lock("a").ttl(Duration::from_secs(12)).await.expect("a free lock");
     tell(&server, &["FLUSHALL"]);
     let next = two.lock("a").await.expect("free after the flush");
     assert!(next.token() > guard.token());
@@ -77,7 +77,7 @@ async fn tokens_rise_without_their_counter() {
 async fn tokens_rise_over_a_restart_that_forgets_all() {
     let Some(server) = redis().await else { return };
     let (one, two) = (client(&server.url()).await, client(&server.url()).await);
-    let guard = one.lock("a").ttl(Duration::from_secs(6)).await.expect("a free lock");
+    let guard = one.lock("a").ttl(Duration::from_secs(15)).await.expect("a free lock");
     server.kill().expect("it runs");
     server.restart().await.expect("it starts again");
     let next = two.lock("a").await.expect("forgotten by the server");
