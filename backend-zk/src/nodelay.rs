@@ -49,23 +49,27 @@ pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: State
 /// their number.
 fn set_towards(servers: &[SocketAddr]) -> io::Result<usize> {
     let mut changed = 0;
-    for socket in sockets_towards(servers)? {
-        if !tcp_nodelay(&socket)? {
-            set_tcp_nodelay(&socket, true)?;
+    for_each_socket(servers, |socket| {
+        if !tcp_nodelay(socket)? {
+            set_tcp_nodelay(socket, true)?;
             changed += 1;
         }
-    }
+        Ok(())
+    })?;
     Ok(changed)
 }
 
-/// Duplicates of the sockets of this process that are connected to one of these addresses.
-fn sockets_towards(servers: &[SocketAddr]) -> io::Result<Vec<OwnedFd>> {
+/// Calls `work` with a duplicate of each socket of this process that is connected to one of these addresses. There is one
+/// duplicate at a time: a process with many connections may have few files left.
+fn for_each_socket(
+    servers: &[SocketAddr],
+    mut work: impl FnMut(&OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
     if may_be_filtered() {
         let text = "the system calls of this process may be filtered";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -86,10 +90,10 @@ fn sockets_towards(servers: &[SocketAddr]) -> io::Result<Vec<OwnedFd>> {
         }
         let peer = getpeername(&socket).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
         if peer.is_some_and(|peer| servers.contains(&peer)) {
-            found.push(socket);
+            work(&socket)?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Whether there is a filter of system calls (seccomp), or that is not known. A filter may kill the process for a call
@@ -102,6 +106,7 @@ fn may_be_filtered() -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -112,7 +117,7 @@ mod tests {
 
     /// Why it cannot be set here.
     fn hindered() -> bool {
-        sockets_towards(&[]).inspect_err(|error| eprintln!("ignored: {error}")).is_err()
+        for_each_socket(&[], |_| Ok(())).inspect_err(|error| eprintln!("ignored: {error}")).is_err()
     }
 
     #[test]
@@ -130,6 +135,31 @@ mod tests {
         assert_eq!(set_towards(&address).unwrap(), 0);
     }
 
+    #[test]
+    fn one_socket_is_duplicated_at_a_time() {
+        if hindered() {
+            return;
+        }
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let sockets: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let link = |fd: i32| fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+        let ours: Vec<_> = sockets.iter().map(|socket| link(socket.as_raw_fd())).collect();
+        // How many files of this process are these sockets.
+        let open = || {
+            let files = fs::read_dir("/proc/self/fd").unwrap();
+            let links = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
+            links.filter(|link| ours.contains(link)).count()
+        };
+        let (mut seen, mut most) = (0, 0);
+        for_each_socket(&[address], |_| {
+            (seen, most) = (seen + 1, most.max(open()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((seen, most, open()), (20, 21, 20));
+    }
+
     #[tokio::test]
     async fn sessions_get_it() {
         if hindered() || !testbed::is_installed(testbed::ZooKeeper::installed()) {
@@ -141,9 +171,14 @@ mod tests {
         let _held = locks.lock("held").await.unwrap();
         let end = Moment::now().after(Duration::from_secs(20));
         loop {
-            let sockets = sockets_towards(&[server.addr()]).unwrap();
+            let mut sockets = Vec::new();
+            for_each_socket(&[server.addr()], |socket| {
+                sockets.push(tcp_nodelay(socket)?);
+                Ok(())
+            })
+            .unwrap();
             // Those that ask for limits only are closed soon.
-            if !sockets.is_empty() && sockets.iter().all(|socket| tcp_nodelay(socket).unwrap()) {
+            if !sockets.is_empty() && sockets.iter().all(|set| *set) {
                 return;
             }
             assert!(!end.has_passed(), "one of {} sockets lacks it", sockets.len());
