@@ -97,6 +97,10 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
         1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
         1020 | 1205 | 1213 => (ErrorKind::Conflict, CONFLICT),
+        1665 => (
+            ErrorKind::Misconfigured,
+            "the server writes statements into its binary log: set binlog_format to ROW or MIXED",
+        ),
         1021 | 1114 => (ErrorKind::Misconfigured, "the server is out of space"),
         1064 | 1128 | 1305 => {
             (ErrorKind::Misconfigured, "the server is too old: MariaDB 10.6 or MySQL 8.0.19 is needed")

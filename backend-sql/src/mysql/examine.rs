@@ -7,6 +7,7 @@ use sqlx::Row;
 
 use super::statements::Statements;
 use super::{Conn, MySql, number};
+use crate::error::misconfigured;
 use crate::examine::{Examine, persistence, time};
 use crate::table::{Sql, Table};
 
@@ -42,9 +43,23 @@ impl Examine for MySql {
             ]),
             replication(replicas, waits),
         ];
-        findings.extend(binary_log(logs, sync));
+        let format = sqlx::raw_sql(self.sql.log_format.get()).fetch_optional(&mut conn.inner).await?;
+        let format: String = format.map_or_else(|| Ok(String::new()), |row| row.try_get_unchecked(1))?;
+        findings.extend(binary_log(logs, sync, &format));
         Ok(findings)
     }
+}
+
+const STATEMENTS: &str = "the server writes statements into its binary log (binlog_format is STATEMENT), and refuses every \
+                          write at the isolation level that locks need";
+const ROWS: &str = "set binlog_format to ROW or MIXED";
+
+/// Fails where every write would fail.
+pub(super) fn refuse_statements(format: &str) -> sqlx::Result<()> {
+    if format == "STATEMENT" {
+        return Err(misconfigured(format!("{STATEMENTS}: {ROWS}")));
+    }
+    Ok(())
 }
 
 async fn semi_sync(conn: &mut Conn) -> sqlx::Result<bool> {
@@ -75,9 +90,10 @@ fn replication(replicas: i64, waits: bool) -> Finding {
 
 /// A server that has lost the end of its binary log in a crash has other grants than its replicas. `sync`: after how many commits
 /// it is on the disk; 0: when the operating system likes.
-fn binary_log(logs: bool, sync: i64) -> Option<Finding> {
+fn binary_log(logs: bool, sync: i64, format: &str) -> Option<Finding> {
     match (logs, sync) {
         (false, _) => None,
+        _ if format == "STATEMENT" => Some(Finding::bad("binlog", STATEMENTS, ROWS)),
         (true, 1) => {
             Some(Finding::good("binlog", "the binary log is on the disk before a grant is answered"))
         }
@@ -116,10 +132,11 @@ mod tests {
 
     #[test]
     fn a_binary_log_is_to_be_synced_with_each_commit() {
-        assert_eq!(binary_log(false, 0), None);
-        assert_eq!(binary_log(true, 1).map(|found| found.severity), Some(Severity::Good));
+        assert_eq!(binary_log(false, 0, ""), None);
+        assert_eq!(binary_log(true, 1, "ROW").map(|found| found.severity), Some(Severity::Good));
+        assert_eq!(binary_log(true, 1, "STATEMENT").map(|found| found.severity), Some(Severity::Bad));
         for sync in [0, 2, 100] {
-            let found = binary_log(true, sync).expect("a finding");
+            let found = binary_log(true, sync, "MIXED").expect("a finding");
             assert_eq!(found.severity, Severity::Doubtful);
             assert!(found.message.starts_with(&format!("sync_binlog is {sync}: ")), "{found:?}");
         }

@@ -19,9 +19,11 @@ mod statements;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use lockcore::backend::{Bounds, Hot};
 use lockcore::{Capabilities, Requirement, Result, ServerUrl};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
+use sqlx::{Either, Row};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
 
@@ -140,8 +142,19 @@ impl Database for MySql {
     }
 
     async fn check(&self, conn: &mut Conn) -> sqlx::Result<()> {
-        // In one message.
-        sqlx::raw_sql(self.sql.check.get()).execute(&mut conn.inner).await.map(drop)
+        // In one message. Only the first statement returns rows.
+        let mut answers = sqlx::raw_sql(self.sql.check.get()).fetch_many(&mut conn.inner);
+        let mut refused = Ok(());
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(Either::Right(row)) => {
+                    refused = examine::refuse_statements(&row.try_get_unchecked::<String, _>(1)?)
+                }
+                Ok(Either::Left(_)) => (),
+                Err(error) => return refused.and(Err(error)),
+            }
+        }
+        refused
     }
 
     async fn create(&self, conn: &mut Conn) -> sqlx::Result<()> {

@@ -22,7 +22,7 @@ statements! {
     join join_overdue may_join_one insert_members make lock are_members dead lock_members lock_dead delete_members shrink
     stale_groups mine downgrade downgraded due_waiters;
     renew: HeldSql<Statement>, unlocked: HeldSql<Statement>, verify: HeldSql,
-    locks: Sql, members: Sql, waiters: Sql, clients: Sql, check: Sql
+    locks: Sql, members: Sql, waiters: Sql, clients: Sql, check: Sql, log_format: Sql
 }
 
 impl Statements {

@@ -54,8 +54,16 @@ CREATE TABLE IF NOT EXISTS {clients} (
     last_sign BIGINT NOT NULL
 ) ENGINE = InnoDB
 
+-- part: log_format
+SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND @@log_bin
+
+-- name: log_format
+{log_format}
+
 -- name: check
--- Fails where a table or a column is missing.
+-- Returns the format of the binary log, where there is one, and fails where a table or a column is missing. MySQL may give the
+-- variable up, since it has been deprecated; then no row is returned.
+{log_format};
 SELECT name, owner, token, expires_at, acquired_at, label, mode, members, waited FROM {locks} LIMIT 0;
 SELECT name, owner, token, expires_at, acquired_at, label, mode FROM {members} LIMIT 0;
 SELECT ticket, name, owner, client, seat, label, mode, tokens, lease, entered_at, granted, granted_until, granted_sign

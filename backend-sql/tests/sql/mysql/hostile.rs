@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockcore::ErrorKind;
+use backend_sql::MySqlLock;
+use lockcore::{DistributedLock, ErrorKind, Severity};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::{RELEASES, options, servers, start};
@@ -86,6 +87,31 @@ async fn a_clock_that_stands_still_is_refused() {
         let error = backend(Kind::MariaDb, &server.url()).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
         assert!(format!("{error:#}").contains("sysdate-is-now"), "{release}: {error:#}");
+    }
+}
+
+/// With the isolation level of our sessions such a server refuses every write, although it creates the tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_binary_log_of_statements_is_refused() {
+    for release in RELEASES {
+        let logs = options(release).setting("log-bin", "binlog").setting("server-id", "1");
+        let Some(server) = start(release, logs).await else { continue };
+        // Those whose log has rows are not refused.
+        let lock = MySqlLock::connect(&server.url().parse().expect("an address")).await.expect("connects");
+        server.admin_sql("SET GLOBAL binlog_format = STATEMENT").await.expect("an administrator");
+        for url in [server.url(), server.url() + "?table=another"] {
+            let error = backend(Kind::MariaDb, &url).await.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
+            assert!(format!("{error:#}").contains("binlog_format"), "{release}: {error:#}");
+        }
+        // A client that has connected before, with a new session.
+        lock.close().await;
+        let findings = lock.examine().await.expect("an answer");
+        let found = findings.iter().find(|found| found.message.contains("binlog_format")).expect("a finding");
+        assert_eq!(found.severity, Severity::Bad, "{release}: {found:?}");
+        let claim = crate::servers::claim("a", lockcore::Mode::Exclusive, Duration::from_secs(5));
+        let error = lock.acquire(&claim).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{release}: {error:#}");
     }
 }
 
