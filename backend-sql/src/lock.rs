@@ -207,7 +207,7 @@ impl<D: Dialect> DistributedLock for SqlLock<D> {
             .map(|(grant, answer)| match answer {
                 Extension::Extended => Renewal::Renewed(valid_until(sent, grant.claim().ttl())),
                 Extension::Lost => Renewal::Lost,
-                Extension::Blocked => Renewal::Unknown(blocked()),
+                Extension::Blocked => Renewal::Unknown(blocked(None)),
             })
             .collect()
     }

@@ -148,10 +148,10 @@ impl<D: Dialect> Request<D> {
     }
 
     /// The answer when a transaction has locked a row.
-    pub(crate) fn blocked(&self) -> Outcome<(Answer, Moment)> {
+    pub(crate) fn blocked(&self, cause: &sqlx::Error) -> Outcome<(Answer, Moment)> {
         match self.taker() {
             Some(_) => Outcome::Answered((Answer::TryAcquire(TryAcquire::Blocked), Moment::now())),
-            None => Outcome::Failed(blocked()),
+            None => Outcome::Failed(blocked(Some(cause))),
         }
     }
 }
@@ -159,14 +159,20 @@ impl<D: Dialect> Request<D> {
 impl Answer {
     pub(crate) fn into_outcome(self, sent: Moment) -> Outcome<(Self, Moment)> {
         match self {
-            Self::Freed(Freed { blocked: true, .. }) => Outcome::Failed(blocked()),
+            Self::Freed(Freed { blocked: true, .. }) => Outcome::Failed(blocked(None)),
             answer => Outcome::Answered((answer, sent)),
         }
     }
 }
 
-pub(crate) fn blocked() -> Error {
-    Error::new(ErrorKind::Held, "a transaction that has verified this lock is still open")
+/// The row of a lock was locked: it was skipped, or the database did not get it in time. Who had locked it is not known.
+pub(crate) fn blocked(cause: Option<&sqlx::Error>) -> Error {
+    let text = "the row of this lock stayed locked: a transaction that has verified it is still open, or the database is slow";
+    let error = Error::new(ErrorKind::Held, text);
+    match cause {
+        Some(cause) => error.with_source(cause.to_string()),
+        None => error,
+    }
 }
 
 pub(crate) fn is_about_one<D: Dialect>(first: &Request<D>, other: &Request<D>) -> bool {

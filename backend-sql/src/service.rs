@@ -98,9 +98,9 @@ impl<D: Dialect> Statements<D> {
                 if batch.iter().all(|one| one.retries_while_blocked())
                     && !attempt.began().after(BLOCKED_RETRY_LIMIT).has_passed() =>
             {
-                (of_all(batch, || Outcome::Again(blocked())), true)
+                (of_all(batch, || Outcome::Again(blocked(Some(error)))), true)
             }
-            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked()).collect(), true),
+            ErrorClass::Blocked => (batch.iter().map(|one| one.blocked(error)).collect(), true),
             ErrorClass::Broken => {
                 tracing::debug!(%error, "a connection failed and is replaced");
                 (of_all(batch, || Outcome::Unknown(no_answer(Some(error)))), false)
