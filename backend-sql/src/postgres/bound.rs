@@ -39,6 +39,27 @@ impl<'a> BoundStatement<'a> {
         Self { sql, arguments }
     }
 
+    /// A statement whose arguments will be written into a text.
+    pub(super) fn written(sql: &'a Sql) -> Self {
+        Self::new(sql, Style::Inline)
+    }
+
+    /// The text of a [written](Self::written) statement.
+    pub(super) fn text(&self) -> String {
+        match &self.arguments {
+            Arguments::Prepared(_) => self.sql.text().to_owned(),
+            Arguments::Inline(texts) => written(self.sql, texts).0,
+        }
+    }
+
+    /// The arguments of a [written](Self::written) statement, for `EXECUTE`.
+    pub(super) fn list(&self) -> String {
+        match &self.arguments {
+            Arguments::Prepared(_) => String::new(),
+            Arguments::Inline(texts) => texts.join(", "),
+        }
+    }
+
     /// Adds the next argument.
     pub(super) fn bind<'t, T>(mut self, value: T) -> Self
     where

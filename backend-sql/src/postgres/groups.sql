@@ -170,7 +170,7 @@ WITH line AS (
     WINDOW line AS (ORDER BY q.ticket)
 )
 SELECT CASE {notify} END FROM line q LEFT JOIN {locks} l ON l.name = $1
-WHERE CASE WHEN l.expires_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
+WHERE {lazy} AND CASE WHEN l.expires_at > clock_timestamp() AND (l.mode = 0 OR l.mode <> q.mode) THEN false
     WHEN q.mode < 0 THEN NOT q.behind_others
     WHEN q.mode > 0 THEN coalesce(l.members, 0) + q.place <= q.mode
     ELSE q.place = 1 END

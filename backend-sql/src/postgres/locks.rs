@@ -7,6 +7,7 @@ use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::hand_over::NamedSql;
 use super::{Postgres, names, owners, ttls};
 use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
@@ -72,16 +73,13 @@ impl Postgres {
     async fn hand(
         &self,
         conn: &mut PgConnection,
-        sql: &crate::table::Sql,
+        sql: &NamedSql,
         claim: &Claim,
         waiters: &Waiters,
     ) -> sqlx::Result<Option<Handed>> {
-        self.statement(sql)
-            .bind(claim.name().as_str())
-            .bind(claim.owner().as_uuid())
-            .bind(waiters.client().as_uuid())
-            .row(conn)
-            .await
+        let bound = sql.call().bind(claim.name().as_str()).bind(claim.owner().as_uuid());
+        let bound = bound.bind(waiters.client().as_uuid());
+        Ok(self.commit_and_notify(conn, sql, bound).await?.pop())
     }
 
     /// The result of a release.
@@ -206,13 +204,10 @@ impl Dialect for Postgres {
                 None => Freed::default(),
             }]);
         }
-        let rows: Vec<HandedOne> = self
-            .statement(&self.sql.hand_over_many)
-            .bind(names(claims.iter()))
-            .bind(owners(claims.iter()))
-            .bind(waiters.client().as_uuid())
-            .rows(&mut *conn)
-            .await?;
+        let many = &self.sql.hand_over_many;
+        let bound = many.call().bind(names(claims.iter())).bind(owners(claims.iter()));
+        let bound = bound.bind(waiters.client().as_uuid());
+        let rows: Vec<HandedOne> = self.commit_and_notify(&mut *conn, many, bound).await?;
         let mut answers = Vec::with_capacity(claims.len());
         for (claim, (released, held, several, notification, again, durable)) in claims.iter().zip(rows) {
             answers.push(if released {

@@ -5,6 +5,7 @@ mod bound;
 mod claims;
 mod examine;
 mod groups;
+mod hand_over;
 mod locks;
 mod session;
 mod statements;

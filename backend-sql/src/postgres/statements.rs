@@ -1,5 +1,6 @@
 //! The statements of the three files beside this one, with the names of the tables in them.
 
+use super::hand_over::NamedSql;
 use crate::dialect::SEVERAL;
 use crate::library::statements;
 use crate::table::{HeldSql, Sql};
@@ -23,11 +24,11 @@ fn fill(name: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    take take_new take_many take_placed claim enter poll_waiters release hand_over hand_on hand_over_many leave notify_heads turns notify_client
+    take take_new take_many take_placed claim enter poll_waiters release send_notes leave notify_heads turns notify_client
     holders count_waiters names about force force_members portion purge purge_waiters purge_clients
     join_one join make leave_group_one leave_group reap stale_groups downgrade member due_waiters
     locks members waiters clients check_locks check_members check_waiters check_clients forgets;
-    renew: HeldSql, verify: HeldSql
+    hand_over: NamedSql, hand_on: NamedSql, hand_over_many: NamedSql, renew: HeldSql, verify: HeldSql
 }
 
 impl Statements {

@@ -14,6 +14,9 @@
 -- ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also makes
 -- all commits before it durable.
 -- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
+-- Transactions that notify commit one after the other: each keeps a lock of the whole server from before its commit waits for the
+-- disk until its end. So a durable statement notifies nobody. It leaves the notifications in a setting of the session
+-- (`lockwell.notes`, a line each), and `send_notes` sends them in a lazy transaction that follows in the same message.
 -- life that this server has not seen: waiters enter again with their next poll. `waited` may be wrong then. If it is set, the
 -- next statement reads the queue and clears it; if it is not, the next waiter sets it.
 
@@ -242,9 +245,11 @@ CASE WHEN head.lease IS NULL THEN head.seat::text
     END
 
 -- part: notified
--- A waiter of this client is notified by the answer. If it waits for a group, all waiters that can join are notified.
+-- A waiter of this client is notified by the answer, that of another client by a note. If the waiter waits for a group, all
+-- waiters that can join are notified.
 head.mode <> 0, CASE WHEN head.mode <> 0 THEN NULL WHEN head.client = $3 THEN {message}
-    WHEN head.client IS NOT NULL AND pg_notify('lockwell_' || replace(head.client::text, '-', ''), {message})::text IS NULL
+    WHEN head.client IS NOT NULL AND set_config('lockwell.notes', concat(current_setting('lockwell.notes', true),
+        'lockwell_', replace(head.client::text, '-', ''), ' ', {message}, chr(10)), false) IS NULL
     THEN NULL END
 
 -- part: choosing_holder
@@ -310,6 +315,11 @@ ORDER BY w.n
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
     WHERE {durable}
+-- name: send_notes
+-- Sends the notifications that hand-overs of this session have left, and forgets them. A note that is sent twice does no harm.
+SELECT count(pg_notify(split_part(n.note, ' ', 1), split_part(n.note, ' ', 2))::text), set_config('lockwell.notes', '', false)
+FROM unnest(string_to_array(current_setting('lockwell.notes', true), chr(10))) AS n(note) WHERE n.note <> '' AND {lazy}
+
 ), mine AS (
     SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
@@ -331,9 +341,11 @@ WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.seat::text)::t
 
 -- part: next
 -- Notifies the first waiter. A waiter for a group may not be the only one whose turn it is; a waiter that wants the lock
--- exclusively need not be notified while a group holds it.
-(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {notify} END
-    FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner ORDER BY q.ticket LIMIT 1)
+-- exclusively need not be notified while a group holds it. The snapshot may still show one that has left, so the row is locked:
+-- one that leaves later waits for this statement, and then notifies the next.
+(SELECT CASE WHEN q.mode <> 0 THEN {several} WHEN l.mode <> 0 THEN {elsewhere} {notify} END FROM (
+    SELECT q.mode, q.client, q.seat FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner
+    ORDER BY q.ticket LIMIT 1 FOR KEY SHARE OF q SKIP LOCKED) q)
 
 -- name: notify_heads
 -- Notifies the first waiters of locks that can be taken. $1 names, $2 client.
@@ -349,7 +361,7 @@ FROM {locks} l CROSS JOIN LATERAL (
 WHERE l.name = ANY($1) AND ({is_free} OR l.mode < 0 OR l.members < l.mode)
 
 -- name: notify_client
-SELECT pg_notify($1, $2)
+SELECT pg_notify($1, $2) WHERE {lazy}
 
 -- name: holders
 SELECT token, label, mode,

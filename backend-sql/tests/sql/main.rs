@@ -15,6 +15,7 @@ mod purge;
 mod queue;
 mod record;
 mod rights;
+mod notify;
 mod schema;
 mod servers;
 mod sqlite_child;
