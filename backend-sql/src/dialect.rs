@@ -12,6 +12,7 @@ use crate::examine::Examine;
 use crate::groups::Groups;
 use crate::places::{QueueRow, WaiterPoll};
 use crate::purge::Portion;
+use crate::sweep::Swept;
 
 /// The ticket of a claim that is not in the queue. It comes after all others.
 pub(crate) const NO_TICKET: i64 = i64::MAX;
@@ -305,8 +306,10 @@ pub trait Dialect: Groups + Examine {
         name: &LockName,
     ) -> impl Future<Output = Answer<usize>> + Send;
 
-    /// Deletes rows of locks that nobody has used for `idle`, among the first names after `after`. The first portion, with an
-    /// empty `after`, also deletes the places of waiters that are gone.
+    /// Deletes places of waiters that are gone: at most a portion of them.
+    fn sweep(&self, conn: &mut Self::Conn) -> impl Future<Output = Answer<Swept>> + Send;
+
+    /// Deletes rows of locks that nobody has used for `idle`, among the first names after `after`.
     fn purge(
         &self,
         conn: &mut Self::Conn,

@@ -39,6 +39,7 @@ mod requests;
 mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod sweep;
 mod table;
 mod turn;
 mod verify;

@@ -16,6 +16,8 @@ use crate::requests::{Context, Route};
 pub(crate) const PORTION: i64 = 500;
 /// From how many groups members whose leases have ended are removed at once.
 const GROUPS: usize = 64;
+/// How many portions of places of waiters that are gone are deleted at most.
+const SWEEPS: usize = 1000;
 /// If a portion takes longer than this, the database is busy.
 const BEHIND: Duration = Duration::from_millis(250);
 
@@ -37,6 +39,14 @@ pub(crate) async fn purge<D: Dialect>(client: &Client<D>, idle: Duration, stops:
 }
 
 async fn portions<D: Dialect>(client: &Client<D>, idle: Duration, stops: bool) -> Result<u64> {
+    for _ in 0..SWEEPS {
+        let sweep = client.run(Route::Purge, |Context { dialect, conn, .. }| {
+            Box::pin(async move { dialect.sweep(conn).await })
+        });
+        if !sweep.await?.more {
+            break;
+        }
+    }
     let stale_groups = client.run(Route::Purge, move |Context { dialect, conn, .. }| {
         Box::pin(async move { dialect.stale_groups(conn, idle).await })
     });

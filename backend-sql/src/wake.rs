@@ -25,6 +25,7 @@ use crate::dialect::{Dialect, Notification};
 use crate::ids::AsUuid;
 use crate::requests::{Context, Route};
 use crate::service::Statements;
+use crate::sweep::Swept;
 
 /// How long the task runs on when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
@@ -146,6 +147,7 @@ impl<D: Dialect> NotifierTask<D> {
         tokio::select! {
             () = self.keep_subscribed(&delivery, ready) => (),
             () = self.poll_while_unverified(received, ready) => (),
+            () = self.sweep_while_waiting() => (),
             () = async {
                 loop {
                     sleep(LINGER).await;
@@ -239,6 +241,28 @@ impl<D: Dialect> NotifierTask<D> {
                         Err(error) => return error,
                     },
                 }
+            }
+        }
+    }
+
+    /// Deletes places of waiters that are gone, over the connection for requests. See [`sweep`](crate::sweep).
+    async fn sweep_while_waiting(&self) {
+        let mut look = Ok(Swept::default());
+        loop {
+            sleep(Swept::pause(&look)).await;
+            if self.waiters.is_empty() {
+                continue;
+            }
+            let looking =
+                job(&self.requests, Route::Main, self.limit, None, |Context { dialect, conn, .. }| {
+                    Box::pin(async move { dialect.sweep(conn).await })
+                });
+            look = looking.await;
+            if let Err(error) = &look {
+                tracing::debug!(
+                    error = format!("{error:#}"),
+                    "places of waiters that are gone are not deleted"
+                );
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use lockcore::backend::{Hot, Waiters, unique_bits};
+use lockcore::backend::{Hot, PLACE_TTL, Waiters, unique_bits};
 use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
@@ -22,6 +22,7 @@ use crate::ids::AsUuid;
 use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
 use crate::queued::claim_each;
+use crate::sweep::Swept;
 
 impl MySql {
     /// Frees a lock. Returns the number of holders.
@@ -156,10 +157,24 @@ impl Dialect for MySql {
         end(conn, freed).await
     }
 
+    async fn sweep(&self, conn: &mut Conn) -> sqlx::Result<Swept> {
+        let dead_for = micros(PLACE_TTL);
+        let found = self.sql.dead_client.call().bind(dead_for);
+        let (clients, dead): (i64, Option<Uuid>) =
+            found.row(&mut conn.inner).await?.ok_or(sqlx::Error::RowNotFound)?;
+        if let Some(client) = dead {
+            let forget = self.sql.forget_places.call().bind(client).bind(PORTION);
+            if forget.execute(&mut conn.inner).await?.rows_affected() < PORTION.unsigned_abs() {
+                let forget = self.sql.forget_client.call().bind(client).bind(dead_for);
+                forget.execute(&mut conn.inner).await?;
+            }
+        }
+        Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
+    }
+
     async fn purge(&self, conn: &mut Conn, idle: Duration, after: &str) -> sqlx::Result<Portion> {
         if after.is_empty() {
             self.sql.purge_waiters.call().execute(&mut conn.inner).await?;
-            self.sql.purge_clients.call().execute(&mut conn.inner).await?;
         }
         let portion = self.sql.portion.call().bind(after.as_bytes()).bind(PORTION);
         let Some(last) = portion.only_value::<Option<Vec<u8>>>(&mut conn.inner).await? else {

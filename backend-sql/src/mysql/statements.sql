@@ -386,10 +386,21 @@ DELETE l FROM (SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name > $1 AN
 -- name: purge_waiters
 -- Places of clients that are gone, and grants that nobody has released.
 DELETE q FROM {waiters} AS q LEFT JOIN {clients} AS c ON c.client = q.client
-WHERE q.granted_until < {now} - 60000000 OR c.client IS NULL OR c.alive_until < {now} - 60000000
+WHERE q.granted_until < {now} - 60000000 OR c.client IS NULL
 
--- name: purge_clients
-DELETE FROM {clients} WHERE alive_until < {now} - 60000000
+-- name: dead_client
+-- How many clients there are, and one that has been dead for $1.
+SELECT COUNT(*), MIN(IF(alive_until < {now} - $1, client, NULL)) FROM {clients}
+
+-- name: forget_places
+-- Deletes some places of a client. $1 client, $2 how many.
+DELETE q FROM (SELECT owner FROM {waiters} FORCE INDEX (by_client) WHERE client = $1 LIMIT $2) AS f
+    STRAIGHT_JOIN {waiters} AS q FORCE INDEX (PRIMARY) ON q.owner = f.owner WHERE q.client = $1
+
+-- name: forget_client
+-- Deletes a client that is still dead. A place that it takes makes it alive again, in one transaction. $1 client, $2 for how long
+-- it has been dead.
+DELETE FROM {clients} WHERE client = $1 AND alive_until < {now} - $2
 
 -- name: verify
 -- In the user's session. A takeover updates the lock's row or deletes the member's, so it waits for the end of the transaction.

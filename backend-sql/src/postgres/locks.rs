@@ -20,6 +20,7 @@ use crate::ids::AsUuid;
 use crate::places::WaiterPoll;
 use crate::purge::{PORTION, Portion};
 use crate::queued::claim_each;
+use crate::sweep::Swept;
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);
@@ -294,10 +295,27 @@ impl Dialect for Postgres {
         ended(freed, sqlx::raw_sql(word).execute(conn).await.map(drop))
     }
 
+    async fn sweep(&self, conn: &mut PgConnection) -> sqlx::Result<Swept> {
+        let dead_for = micros(PLACE_TTL);
+        let (clients, dead): (i64, Option<Uuid>) = self
+            .statement(&self.sql.dead_client)
+            .bind(dead_for)
+            .row(&mut *conn)
+            .await?
+            .ok_or(sqlx::Error::RowNotFound)?;
+        if let Some(client) = dead {
+            let forget = self.statement(&self.sql.forget_places).bind(client).bind(PORTION);
+            if forget.execute(&mut *conn).await?.rows_affected() < PORTION.unsigned_abs() {
+                // A separate statement: it sees a place that the client has taken meanwhile, by which it is alive again.
+                self.statement(&self.sql.forget_client).bind(client).bind(dead_for).execute(conn).await?;
+            }
+        }
+        Ok(Swept { clients: clients.unsigned_abs(), more: dead.is_some() })
+    }
+
     async fn purge(&self, conn: &mut PgConnection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
         if after.is_empty() {
             self.statement(&self.sql.purge_waiters).execute(&mut *conn).await?;
-            self.statement(&self.sql.purge_clients).execute(&mut *conn).await?;
         }
         let last = self.statement(&self.sql.portion).bind(after).bind(PORTION);
         let Some(last) = last.only_value::<Option<String>>(&mut *conn).await? else {

@@ -411,11 +411,23 @@ DELETE FROM {locks} l USING (SELECT i.name FROM {locks} i WHERE i.name > $2 AND 
 WHERE l.name = idle.name AND {lazy}
 
 -- name: purge_waiters
-DELETE FROM {waiters} q WHERE NOT EXISTS (SELECT 1 FROM {clients} c
-    WHERE c.client = q.client AND c.alive_until > clock_timestamp() - interval '1 minute')
+-- Places whose clients are not known, after damage from outside.
+DELETE FROM {waiters} q WHERE NOT EXISTS (SELECT 1 FROM {clients} c WHERE c.client = q.client) AND {lazy}
 
--- name: purge_clients
-DELETE FROM {clients} WHERE alive_until < clock_timestamp() - interval '1 minute'
+-- name: dead_client
+-- How many clients there are, and one that has been dead for $1.
+SELECT count(*), (array_agg(client) FILTER (WHERE alive_until < clock_timestamp() - $1 * interval '1 microsecond'))[1]
+FROM {clients}
+
+-- name: forget_places
+-- Deletes some places of a client. $1 client, $2 how many.
+DELETE FROM {waiters} WHERE {lazy} AND ctid = ANY(ARRAY(
+    SELECT q.ctid FROM {waiters} q WHERE q.client = $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
+
+-- name: forget_client
+-- Deletes a client that is still dead, and has no places. $1 client, $2 for how long it has been dead.
+DELETE FROM {clients} c WHERE c.client = $1 AND c.alive_until < clock_timestamp() - $2 * interval '1 microsecond'
+    AND NOT EXISTS (SELECT 1 FROM {waiters} q WHERE q.client = c.client) AND {lazy}
 
 -- name: verify
 -- It runs in the user's session, whose search path may contain other operators. A takeover updates the lock's row or deletes the

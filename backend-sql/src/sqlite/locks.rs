@@ -19,6 +19,7 @@ use crate::dialect::{
 use crate::groups::Groups;
 use crate::ids::AsUuid;
 use crate::purge::{PORTION, Portion};
+use crate::sweep::Swept;
 
 /// The state of a lock, as one claim sees it.
 struct LockState {
@@ -252,12 +253,18 @@ impl Dialect for Sqlite {
         end(conn, freed).await
     }
 
-    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
-        if after.is_empty() {
-            while conn.write(&self.sql.purge_queue, |query| query.bind(PORTION)).await?.changed
-                >= PORTION.unsigned_abs()
-            {}
+    async fn sweep(&self, conn: &mut Connection) -> sqlx::Result<Swept> {
+        let dead_for = micros(PLACE_TTL);
+        // Read first: a write would be seen by all who wait.
+        let found = sqlx::query_as(self.sql.count_clients.get()).bind(dead_for);
+        let (clients, more): (i64, bool) = found.fetch_one(conn.get()).await?;
+        if more {
+            conn.write(&self.sql.forget_dead, |query| query.bind(PORTION).bind(dead_for)).await?;
         }
+        Ok(Swept { clients: clients.unsigned_abs(), more })
+    }
+
+    async fn purge(&self, conn: &mut Connection, idle: Duration, after: &str) -> sqlx::Result<Portion> {
         let last = sqlx::query_scalar(self.sql.portion.get()).bind(after).bind(PORTION);
         let Some(last): Option<String> = last.fetch_one(conn.get()).await? else {
             return Ok(Portion::default());

@@ -15,11 +15,11 @@ fn fill(_: &str, text: &str) -> String {
 
 statements! {
     each Sql:
-    lock_state next turns holders count_waiters names held force force_members portion
-    join insert_member member delete_member reap shrink stale_groups downgrade downgraded due_waiters
+    lock_state next turns holders count_waiters count_clients names held force force_members portion
+    join insert_member member delete_member reap shrink recount stale_groups downgrade downgraded due_waiters
     locks queue queue_index tickets members check_locks check_queue check_members;
     take: Synced, renew: HeldSql<Synced>, release: Written, enqueue: Written, keep_place: Written,
-    forget_place: Written, leave: Written, purge: Written, purge_queue: Written, verify: HeldSql
+    forget_place: Written, leave: Written, purge: Written, forget_dead: Written, verify: HeldSql
 }
 
 impl Statements {

@@ -116,9 +116,13 @@ SELECT max(name) FROM (SELECT name FROM {locks} WHERE name > ?1 ORDER BY name LI
 DELETE FROM {locks} WHERE name > ?2 AND name <= ?3
     AND coalesce(expires_at, acquired_at) < {now} - ?1 AND acquired_at < {now} - ?1 AND token < {now}
 
--- name: purge_queue
-DELETE FROM {queue}
-WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_until < {now} - 60000000 LIMIT ?1)
+-- name: count_clients
+-- How many clients there are, and whether a waiter has been dead for ?1.
+SELECT count(DISTINCT client), coalesce(min(alive_until) < {now} - ?1, 0) FROM {queue}
+
+-- name: forget_dead
+-- Deletes ?1 places of waiters that have been dead for ?2.
+DELETE FROM {queue} WHERE ticket IN (SELECT ticket FROM {queue} WHERE alive_until < {now} - ?2 LIMIT ?1)
 
 -- name: verify
 -- The write makes the transaction the only writer of the file until it ends, so nobody can take the lock meanwhile.

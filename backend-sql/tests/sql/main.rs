@@ -3,6 +3,7 @@
 mod connections;
 mod crash;
 mod deadlocks;
+mod dead_waiters;
 mod doubt;
 mod groups;
 mod hand_over;

@@ -1,0 +1,73 @@
+//! Places of waiters that are gone.
+
+use std::time::{Duration, Instant};
+
+use crate::servers::{ALL, Kind, admin, client, count, url, waiters};
+
+const DEAD: u32 = 3_000;
+
+/// Places of processes that have died, all for one lock, and one of a process that lives.
+fn fill(kind: Kind) -> String {
+    match kind {
+        Kind::Postgres => format!(
+            "INSERT INTO dead_clients SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid,
+                 now() - interval '1 minute', n FROM generate_series(1, 3) AS n;
+             INSERT INTO dead_clients VALUES ('00000000-0000-0000-0000-000000000009', now() + interval '1 hour', 1);
+             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens)
+                 SELECT 'a', gen_random_uuid(), ('00000000-0000-0000-0000-00000000000' || n % 3 + 1)::uuid, n, 'dead', 0, 1
+                 FROM generate_series(1, {DEAD}) AS n;
+             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens)
+                 VALUES ('a', gen_random_uuid(), '00000000-0000-0000-0000-000000000009', 1, 'alive', 0, 1)"
+        ),
+        Kind::MariaDb => format!(
+            "SET SESSION max_recursive_iterations = {DEAD};
+             INSERT INTO dead_clients VALUES (LPAD(1, 16, 'x'), 1000, 1), (LPAD(2, 16, 'x'), 1000, 1),
+                 (LPAD(0, 16, 'x'), 1000, 1), (LPAD(9, 16, 'x'), 9000000000000000, 1);
+             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
+                 WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {DEAD})
+                 SELECT 'a', LPAD(n, 16, 'o'), LPAD(n % 3, 16, 'x'), n, 'dead', 0, 1, 0 FROM s;
+             INSERT INTO dead_waiters (name, owner, client, seat, label, mode, tokens, entered_at)
+                 VALUES ('a', LPAD(9, 16, 'p'), LPAD(9, 16, 'x'), 1, 'alive', 0, 1, 0)"
+        ),
+        Kind::Sqlite => format!(
+            "INSERT INTO dead_queue (name, owner, client, alive_until, label, mode, entered_at)
+                 WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {DEAD})
+                 SELECT 'a', randomblob(16), zeroblob(16), 1000, 'dead', 0, 0 FROM s;
+             INSERT INTO dead_queue (name, owner, client, alive_until, label, mode, entered_at)
+                 VALUES ('a', randomblob(16), zeroblob(16), 9000000000000000, 'alive', 0, 0)"
+        ),
+    }
+}
+
+/// They go within seconds while anybody waits for any lock, although nothing is ever purged. Those of the living stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_go_within_seconds() {
+    for kind in ALL {
+        let Some(url) = url(kind, "dead").await else { continue };
+        let url = url + "&purge_after=0s";
+        let (holder, waiter) = (client(kind, &url).await, client(kind, &url).await);
+        admin(kind, &url, &fill(kind)).await;
+        let guard = holder.lock("other").await.expect("a free lock");
+        let waiting = tokio::spawn(waiter.lock("other").wait(Duration::from_mins(2)).into_future());
+        let dead = format!("{} WHERE label = 'dead'", waiters(kind, "dead"));
+        assert_eq!(count(kind, &url, &dead).await, DEAD.to_string(), "{kind:?}");
+        let began = Instant::now();
+        while count(kind, &url, &dead).await != "0" {
+            assert!(began.elapsed() < Duration::from_secs(30), "{kind:?}: they stay");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        println!("{kind:?}: {DEAD} places were gone after {:?}", began.elapsed());
+        let alive = format!("{} WHERE label = 'alive'", waiters(kind, "dead"));
+        assert_eq!(count(kind, &url, &alive).await, "1", "{kind:?}: the living wait");
+        if kind != Kind::Sqlite {
+            let end = Instant::now() + Duration::from_secs(10);
+            // The client of the waiter, and the one that the test plays.
+            while count(kind, &url, "dead_clients").await != "2" {
+                assert!(Instant::now() < end, "{kind:?}: dead clients stay");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        guard.release().await.expect("held");
+        waiting.await.expect("no panic").expect("its turn").release().await.expect("held");
+    }
+}
