@@ -38,7 +38,7 @@ pub struct QueueRow {
 pub struct WaiterPoll {
     /// The server's clock, in microseconds.
     pub clock: u64,
-    /// The numbers of entries that the database does not have.
+    /// The numbers of entries that the database does not have, or that no release would see. They must be taken anew.
     pub missing: Vec<i64>,
     /// The numbers of entries whose waiters should ask for their locks.
     pub turns: Vec<i64>,
@@ -53,7 +53,8 @@ pub(crate) enum WaiterStatus {
     Unchanged(Duration),
     /// The waiter should ask for its lock.
     MayAsk,
-    /// The entry is gone: the waiter was granted the lock, or the database has lost its queue.
+    /// The entry is gone: the waiter was granted the lock, or the database has lost its queue. Or the lock's row does not say
+    /// that somebody waits: while this client was stopped for longer than a heartbeat lasts, a release saw no waiter that is alive.
     Missing,
 }
 

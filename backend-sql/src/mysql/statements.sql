@@ -167,14 +167,15 @@ DELETE q FROM {waiters} AS q FORCE INDEX (PRIMARY) WHERE q.owner = $2 AND @lw_to
 COMMIT
 
 -- name: poll_waiters
--- Records a heartbeat. Returns the client's waiters that should ask: those without a place (the notification of a grant was
--- lost), and those whose lock is free or held by a group that they may join. $1 places, $2 to $4 as for `enter`.
+-- Records a heartbeat. Returns the client's waiters that should ask: those that must take a place, as they have none (the
+-- notification of a grant was lost) or the lock's row does not say that somebody waits; and those whose lock is free or held by a
+-- group that they may join. $1 places, $2 to $4 as for `enter`.
 {sign};
 SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.seat, NULL)), GROUP_CONCAT(IF(x.state = 1, x.seat, NULL)),
     CAST(MIN(x.ends) - {now} AS SIGNED)
 FROM (SELECT w.seat, IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
         IF(l.expires_at > {now}, l.expires_at, NULL)) AS ends,
-    IF(own.owner IS NULL, 0, IF(CASE
+    IF(own.owner IS NULL OR l.waited = 0, 0, IF(CASE
         WHEN l.name IS NULL THEN 1
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name) <= {now}

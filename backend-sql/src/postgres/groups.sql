@@ -4,6 +4,9 @@
 -- has locked: the snapshot of the statement may be older than the lock. A count of the members' rows would be, too; so the
 -- members are counted in the lock's row.
 --
+-- A free row holds no group, whatever its `mode` and `members` say after damage from outside. A group that begins deletes the
+-- members that it finds.
+--
 -- A release grants a lock only to a waiter that wants it exclusively. Waiters for groups are notified, and join.
 
 -- part: group
@@ -17,6 +20,10 @@ timestamptz '9999-12-31 00:00:00+00'
 -- part: grouped
 owner = {group}, expires_at = {never}, acquired_at = clock_timestamp(), label = ''
 
+-- part: present
+-- The members of the group that holds the lock.
+CASE WHEN {is_free} THEN 0 ELSE l.members END
+
 -- part: before_one
 {live_waiters} WHERE q.name = $1 AND q.owner <> $2 AND q.owner <> l.owner AND q.ticket < {ticket}
 
@@ -24,12 +31,14 @@ owner = {group}, expires_at = {never}, acquired_at = clock_timestamp(), label = 
 -- The usual case: one claim, and a lock that has a row. It is planned once, as the batch is not. $1 name, $2 owner, $3 ttl,
 -- $4 label, $5 how many tokens, $6 mode.
 WITH raised AS (
-    UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = l.members + 1
+    UPDATE {locks} l SET {grouped}, token = {next_token} + $5, mode = $6, members = {present} + 1
     WHERE l.name = $1 AND {durable} AND ({is_free} OR l.mode = $6 AND l.owner = {group})
         AND NOT EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
         AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before_one} AND q.mode >= 0)
-            ELSE l.members + (SELECT count(*) FROM {before_one}) < $6 END
-    RETURNING l.token
+            ELSE {present} + (SELECT count(*) FROM {before_one}) < $6 END
+    RETURNING l.token, l.members
+), others AS (
+    DELETE FROM {members} m USING raised r WHERE m.name = $1 AND r.members = 1
 ), made AS (
     INSERT INTO {members} (name, owner, token, expires_at, acquired_at, label, mode)
     SELECT $1, $2, r.token, clock_timestamp() + $3 * interval '1 microsecond', clock_timestamp(), $4, $6 FROM raised r
@@ -57,7 +66,7 @@ WITH want AS (
     SELECT w.*, row_number() OVER (PARTITION BY w.name ORDER BY w.ticket, w.n) AS place
     FROM want w WHERE NOT EXISTS (SELECT 1 FROM taken WHERE taken.n = w.n)
 ), open AS (
-    SELECT l.name, l.owner, l.mode, l.members FROM {locks} l
+    SELECT l.name, l.owner, CASE WHEN {is_free} THEN 0 ELSE l.mode END AS mode, {present} AS members FROM {locks} l
     WHERE l.name = ANY($1) AND ({is_free} OR l.owner = {group})
     ORDER BY l.name FOR NO KEY UPDATE OF l
 ), admitted AS (
@@ -66,10 +75,12 @@ WITH want AS (
     WHERE l.mode IN (0, $6) AND CASE WHEN $6 < 0 THEN NOT EXISTS (SELECT 1 FROM {before} AND q.mode >= 0)
         ELSE l.members + w.place + (SELECT count(*) FROM {before} AND q.owner <> ALL ($2)) <= $6 END
 ), raised AS (
-    UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = l.members + s.many
+    UPDATE {locks} l SET {grouped}, token = {next_token} + s.tokens, mode = $6, members = {present} + s.many
     FROM (SELECT name, sum(tokens)::bigint AS tokens, count(*) AS many FROM admitted GROUP BY name) s
     WHERE l.name = s.name
-    RETURNING l.name, l.token - s.tokens AS base
+    RETURNING l.name, l.token - s.tokens AS base, l.members = s.many AS begins
+), others AS (
+    DELETE FROM {members} m USING raised r WHERE m.name = r.name AND r.begins
 ), made AS (
     INSERT INTO {members} AS m (name, owner, token, expires_at, acquired_at, label, mode)
     SELECT s.name, s.owner, r.base + s.upto, clock_timestamp() + s.ttl * interval '1 microsecond',
@@ -90,52 +101,65 @@ INSERT INTO {locks} (name, owner, token, acquired_at, label)
 SELECT name, {group}, 0, clock_timestamp(), '' FROM unnest($1::text[]) AS name WHERE {lazy} ORDER BY name
 ON CONFLICT DO NOTHING
 
+-- part: mine
+SELECT l.name, l.members, {is_same} AS same FROM {locks} l
+
+-- part: fewer
+-- How many have left each lock.
+fewer AS (
+    SELECT mine.name, mine.same, count(*) AS many FROM gone JOIN mine USING (name) GROUP BY mine.name, mine.same
+)
+
 -- part: shrunk
 -- Subtracts the members that have left from the count. The last one leaves the lock free, unless an owner holds it: rows
 -- of members that somebody has restored must not free it.
 shrunk AS (
-    UPDATE {locks} l SET members = l.members - g.many, mode = CASE WHEN l.members > g.many THEN l.mode ELSE 0 END,
-        expires_at = CASE WHEN l.members > g.many OR l.owner <> {group} THEN l.expires_at END
-    FROM (SELECT name, count(*) AS many FROM gone GROUP BY name) g WHERE l.name = g.name
-    RETURNING l.name, coalesce({next}, CASE WHEN l.waited THEN {unseen} END) AS next
+    UPDATE {locks} l SET members = greatest(l.members - f.many, 0), mode = CASE WHEN l.members > f.many THEN l.mode ELSE 0 END,
+        expires_at = CASE WHEN l.members > f.many OR l.owner <> {group} THEN l.expires_at END,
+        waited = l.waited AND (NOT f.same OR EXISTS (
+            SELECT 1 FROM {live_waiters} WHERE q.name = l.name AND q.owner <> l.owner))
+    FROM fewer f WHERE l.name = f.name
+    RETURNING l.name, CASE WHEN l.waited THEN coalesce({next}, {unseen}) END AS next
 )
 
 -- name: leave_group
 -- Removes claims from their groups. $1 names, $2 owners, $3 client.
 WITH want AS (
     SELECT * FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS w(name, owner, n)
-), l AS (
-    SELECT l.name FROM {locks} l
-    WHERE l.name IN (SELECT m.name FROM {members} m JOIN want w ON m.name = w.name AND m.owner = w.owner) AND {lazy}
+), mine AS (
+    {mine} WHERE l.name IN (SELECT m.name FROM {members} m JOIN want w ON m.name = w.name AND m.owner = w.owner) AND {lazy}
     ORDER BY l.name FOR NO KEY UPDATE OF l
 ), gone AS (
-    DELETE FROM {members} m USING want w, l WHERE m.name = w.name AND m.owner = w.owner AND l.name = m.name
+    DELETE FROM {members} m USING want w, mine WHERE m.name = w.name AND m.owner = w.owner AND mine.name = m.name
     RETURNING w.n, m.name
-), {shrunk}
+), {fewer}, {shrunk}
 SELECT gone.n, shrunk.next FROM gone JOIN shrunk USING (name)
 
 -- name: leave_group_one
 -- The usual case, of one claim.
-WITH l AS (
-    SELECT l.name FROM {locks} l WHERE l.name = $1 AND {lazy}
-        AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
+WITH mine AS (
+    {mine} WHERE l.name = $1 AND {lazy} AND EXISTS (SELECT 1 FROM {members} m WHERE m.name = $1 AND m.owner = $2)
     FOR NO KEY UPDATE OF l
 ), gone AS (
-    DELETE FROM {members} m USING l WHERE m.name = l.name AND m.owner = $2 RETURNING m.name
-), {shrunk}
+    DELETE FROM {members} m USING mine WHERE m.name = mine.name AND m.owner = $2 RETURNING m.name
+), {fewer}, {shrunk}
 SELECT shrunk.next FROM shrunk
 
 -- name: reap
 -- Removes members whose leases have ended. A member whose row is locked by a transaction stays: the transaction has verified
--- its hold. $1 names, $2 client.
-WITH l AS (
-    SELECT l.name FROM {locks} l WHERE l.name = ANY($1) AND l.members > 0 AND {lazy}
-    ORDER BY l.name FOR NO KEY UPDATE OF l
+-- its hold. If nobody has joined or left since the snapshot, the rows are counted, so that a count that somebody has damaged
+-- is right again. $1 names, $2 client.
+WITH mine AS (
+    {mine} WHERE l.name = ANY($1) AND l.members > 0 AND {lazy} ORDER BY l.name FOR NO KEY UPDATE OF l
 ), dead AS (
-    SELECT m.name, m.owner FROM {members} m JOIN l USING (name) WHERE m.expires_at <= clock_timestamp()
+    SELECT m.name, m.owner FROM {members} m JOIN mine USING (name) WHERE m.expires_at <= clock_timestamp()
     ORDER BY m.name, m.owner FOR UPDATE OF m SKIP LOCKED
 ), gone AS (
     DELETE FROM {members} m USING dead d WHERE m.name = d.name AND m.owner = d.owner RETURNING m.name
+), fewer AS (
+    SELECT c.name, c.same, c.many FROM (SELECT mine.name, mine.same, (SELECT count(*) FROM gone WHERE gone.name = mine.name)
+        + CASE WHEN mine.same THEN mine.members - (SELECT count(*) FROM {members} m WHERE m.name = mine.name) ELSE 0 END AS many
+        FROM mine) AS c WHERE c.many <> 0
 ), {shrunk}
 SELECT shrunk.name, shrunk.next FROM shrunk
 

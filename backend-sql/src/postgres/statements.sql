@@ -8,7 +8,8 @@
 -- row is current. What it reads from other rows is as old as its snapshot. So `waited` in the row says that somebody may be
 -- waiting. A statement that enters the queue sets it in the same update of the row. It is cleared only by a statement that
 -- sees no waiter and whose row has the version of its own snapshot ({is_same}): then nobody has entered since, and the
--- statement has seen all places that were taken before.
+-- statement has seen all places that were taken before. A place of a client that is not alive counts for nothing, so the mark is
+-- cleared beside it; if the client gives a heartbeat again, `poll_waiters` says that the claim must take its place anew.
 --
 -- Each statement is a transaction. A statement that grants or extends a lease is durable ({durable}), any other is not
 -- ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also makes
@@ -206,16 +207,18 @@ SELECT taken.token, CASE WHEN NOT {is_free} THEN l.mode END, {left}
 FROM want w LEFT JOIN taken USING (n) LEFT JOIN {locks} l ON l.name = w.name ORDER BY w.n
 
 -- name: poll_waiters
--- Gives a heartbeat, and returns which waiters of the client should ask: those without a place, and those whose lock is
+-- Gives a heartbeat, and returns which waiters of the client should ask. First those that must take a place: they have none, or
+-- the lock's row does not say that somebody waits, so no release would see it. Then those whose lock is
 -- free. Waiters for groups ask whenever a group holds the lock. $1 seats, $2 owners, $3 client, $4 how long a sign lasts, $5 its number.
 WITH sign AS (
     {signing} VALUES ($3, clock_timestamp() + $4 * interval '1 microsecond', $5) {signed_already}
 ), own AS (
-    SELECT w.seat, q.name, q.ticket, q.mode FROM unnest($1::bigint[], $2::uuid[]) AS w(seat, owner)
-        LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3
+    SELECT w.seat, q.name, q.ticket, q.mode, q.name IS NULL OR coalesce(NOT l.waited, false) AS enters
+        FROM unnest($1::bigint[], $2::uuid[]) AS w(seat, owner)
+        LEFT JOIN {waiters} q ON q.owner = w.owner AND q.client = $3 LEFT JOIN {locks} l ON l.name = q.name
 )
-SELECT {clock}, ARRAY(SELECT own.seat FROM own WHERE own.name IS NULL),
-    ARRAY(SELECT own.seat FROM own LEFT JOIN {locks} l USING (name) WHERE own.name IS NOT NULL AND CASE
+SELECT {clock}, ARRAY(SELECT own.seat FROM own WHERE own.enters),
+    ARRAY(SELECT own.seat FROM own LEFT JOIN {locks} l USING (name) WHERE NOT own.enters AND CASE
         WHEN l.token IS NULL THEN true
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
         WHEN l.members > 0 THEN {left} <= 0

@@ -29,3 +29,4 @@ mod tls;
 mod variants;
 mod verify;
 mod wake_ups;
+mod waited;
