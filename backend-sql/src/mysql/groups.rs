@@ -146,6 +146,29 @@ impl MySql {
         Ok(found)
     }
 
+    /// Frees locks that groups hold whose members have no rows: somebody has changed them from outside.
+    async fn free_empty_groups(&self, conn: &mut Conn, names: &[LockName]) -> sqlx::Result<()> {
+        let empty = self.sql.empty_groups.call().bind(Rows::of_names(names.iter())?.json());
+        let empty: Vec<Vec<u8>> = empty.values(&mut conn.inner).await?;
+        for name in empty.iter().filter_map(|name| name_of(name)) {
+            begin(conn).await?;
+            let freed = self.free_empty_group(conn, &name).await;
+            end(conn, freed).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks again once the row is locked: a claim may have joined.
+    async fn free_empty_group(&self, conn: &mut Conn, name: &LockName) -> sqlx::Result<()> {
+        let count: Option<i64> = self.sql.count.call().bind(name).value(&mut conn.inner).await?;
+        let Some(count) = count else { return Ok(()) };
+        let empty = self.sql.empty_groups.call().bind(Rows::of_names(std::iter::once(name))?.json());
+        if empty.values::<Vec<u8>>(&mut conn.inner).await?.is_empty() {
+            return Ok(());
+        }
+        self.sql.shrink.call().bind(name).bind(count).execute(&mut conn.inner).await.map(drop)
+    }
+
     async fn downgrade_rows(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {
         let (name, owner) = (claim.name(), claim.owner().as_uuid());
         let shared = Mode::Shared.code();
@@ -165,6 +188,10 @@ impl MySql {
 
 fn member(claim: &Claim) -> Member {
     (claim.name().as_str().into(), claim.owner().as_uuid())
+}
+
+fn name_of(bytes: &[u8]) -> Option<LockName> {
+    LockName::new(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 /// A statement that adds a claim to a group, or says whether it may join.
@@ -234,6 +261,7 @@ impl Groups for MySql {
     async fn reap(&self, conn: &mut Conn, names: &[LockName], waiters: &Waiters) -> sqlx::Result<Vec<i64>> {
         let dead = self.members(conn, &self.sql.dead, &Rows::of_names(names.iter())?).await?;
         self.remove(conn, &dead, &self.sql.lock_dead).await?;
+        self.free_empty_groups(conn, names).await?;
         let mut next = Vec::new();
         for name in names {
             next.extend(self.next(conn, name, waiters).await?);
@@ -244,8 +272,7 @@ impl Groups for MySql {
     async fn stale_groups(&self, conn: &mut Conn, idle: Duration) -> sqlx::Result<Vec<LockName>> {
         let names: Vec<Vec<u8>> =
             self.sql.stale_groups.call().bind(micros(idle)).values(&mut conn.inner).await?;
-        let name = |bytes| String::from_utf8(bytes).ok().and_then(|name| LockName::new(name).ok());
-        Ok(names.into_iter().filter_map(name).collect())
+        Ok(names.iter().filter_map(|name| name_of(name)).collect())
     }
 
     async fn downgrade(&self, conn: &mut Conn, claim: &Claim) -> sqlx::Result<bool> {

@@ -13,11 +13,15 @@ x'00000000000000000000000000000000'
 -- The end of the lease of a lock that a group holds. The leases that count are those of its members.
 253402300799000000
 
+-- part: present
+-- The members of the group that holds the lock. A free row holds none, whatever it says after damage from outside.
+IF(expires_at IS NULL OR expires_at <= {now}, 0, members)
+
 -- part: joining
 -- Lets a claim in, or makes it the first of a group. The token comes back as the "last insert id". What is found without
--- a lock is looked at again once the row is locked. $1 name, $2 owner, $3 how many tokens, $4 mode.
-UPDATE {locks} SET token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + $3),
-    owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = $4, members = members + 1
+-- a lock is looked at again once the row is locked. Assignments are made from left to right: the count comes first. $1 name, $2 owner, $3 how many tokens, $4 mode.
+UPDATE {locks} SET members = {present} + 1, token = LAST_INSERT_ID(GREATEST(token, {now} - 1) + $3),
+    owner = {group}, expires_at = {never}, acquired_at = {now}, label = '', mode = $4
 
 -- part: ahead
 q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2 AND q.owner <> {locks}.owner
@@ -28,7 +32,7 @@ q.name = $1 AND q.ticket < {ticket} AND q.owner <> $2 AND q.owner <> {locks}.own
 name = $1 AND (expires_at IS NULL OR expires_at <= {now} OR (mode = $4 AND owner = {group}))
     AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1 AND m.owner = $2)
     AND IF($4 < 0, NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE {ahead} AND q.mode >= 0),
-        members + (SELECT COUNT(*) FROM {live_waiters} WHERE {ahead}) < $4)
+        {present} + (SELECT COUNT(*) FROM {live_waiters} WHERE {ahead}) < $4)
 
 -- name: join
 -- A lock that was released, or is held by a group. Its row is never locked for long, so it is waited for.
@@ -88,11 +92,25 @@ SELECT m.name, m.owner FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRI
 DELETE m FROM {want} STRAIGHT_JOIN {members} AS m FORCE INDEX (PRIMARY)
     ON m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)
 
+-- part: is_left
+-- Whether a member is left. If the count says no, its row is looked for: somebody may have changed the count.
+(members > $2 OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = $1))
+
 -- name: shrink
 -- So many have left. The last one leaves the lock free, unless an owner holds it: rows of members that somebody has
 -- restored must not free it. Assignments are made from left to right: the count comes last. $1 name, $2 how many.
-UPDATE {locks} SET mode = IF(members > $2, mode, 0),
-    expires_at = IF(members > $2 OR owner <> {group}, expires_at, NULL), members = members - $2 WHERE name = $1
+UPDATE {locks} SET mode = IF({is_left}, mode, 0),
+    expires_at = IF({is_left} OR owner <> {group}, expires_at, NULL),
+    members = IF({is_left}, GREATEST(members - $2, 1), 0) WHERE name = $1
+
+-- name: empty_groups
+-- The locks that groups hold whose members have no rows.
+SELECT l.name FROM {want} STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = UNHEX(w.name)
+WHERE l.members > 0 AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = l.name)
+
+-- name: count
+-- The members by the lock's row, which is locked.
+SELECT members FROM {locks} WHERE name = $1 AND members > 0 FOR UPDATE
 
 -- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - $1

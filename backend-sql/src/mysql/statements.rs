@@ -20,6 +20,7 @@ statements! {
     hand_over_and_wake owned release_many leave forget_all next turns park_asleep park_blocked holders count_waiters names about held force alive
     force_members portion purge purge_waiters dead_client forget_places forget_client
     join join_overdue may_join_one insert_members make lock are_members dead lock_members lock_dead delete_members shrink
+    empty_groups count
     stale_groups mine downgrade downgraded due_waiters;
     renew: HeldSql<Statement>, unlocked: HeldSql<Statement>, verify: HeldSql,
     locks: Sql, members: Sql, waiters: Sql, clients: Sql, check: Sql, log_format: Sql

@@ -60,7 +60,7 @@ COALESCE((SELECT o.ticket FROM {waiters} AS o WHERE o.owner = UNHEX(w.owner)), 9
 -- the owner and depends on the old one, so it makes no difference whether assignments see what earlier ones left or, with
 -- `SIMULTANEOUS_ASSIGNMENT`, the old row.
 UPDATE {locks} SET token = LAST_INSERT_ID(IF(owner = $2, token, GREATEST(token, {now} - 1) + $5)),
-    acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4
+    acquired_at = IF(owner = $2, acquired_at, {now}), owner = $2, expires_at = {now} + $3, label = $4, mode = 0, members = 0
 
 -- part: may_take
 (owner = $2 OR ((expires_at IS NULL OR expires_at <= {now})
@@ -100,7 +100,8 @@ UPDATE (SELECT l.name AS found, UNHEX(w.owner) AS owner, w.ttl, w.label, w.token
     STRAIGHT_JOIN {locks} FORCE INDEX (PRIMARY) ON {locks}.name = f.found SET
     {locks}.token = IF({locks}.owner = f.owner, {locks}.token, GREATEST({locks}.token, {now} - 1) + f.tokens),
     {locks}.acquired_at = IF({locks}.owner = f.owner, {locks}.acquired_at, {now}),
-    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl, {locks}.label = f.label
+    {locks}.owner = f.owner, {locks}.expires_at = {now} + f.ttl, {locks}.label = f.label,
+    {locks}.mode = 0, {locks}.members = 0
 WHERE {locks}.owner = f.owner
     OR (({locks}.expires_at IS NULL OR {locks}.expires_at <= {now}) AND {locks}.waited = 0)
 
@@ -112,7 +113,7 @@ ORDER BY w.name
 
 -- part: stands
 -- How each lock stands, as one claim sees it: the token if the claim holds it; how it is held or, if it is not, how the first
--- one ahead asks for it; when the first lease of its holders ends; whether there is a row; whether its last lease has
+-- one ahead asks for it; when the first lease of its holders ends (now, if a group holds it whose members have no rows); whether there is a row; whether its last lease has
 -- ended without a release; whether somebody may be waiting; and the server's clock.
 SELECT
     IF(w.mode <> 0, (SELECT m.token FROM {members} AS m WHERE m.name = UNHEX(w.name) AND m.owner = UNHEX(w.owner)),
@@ -120,7 +121,7 @@ SELECT
     IF(l.expires_at > {now}, l.mode, (SELECT q.mode FROM {live_waiters} WHERE q.name = UNHEX(w.name)
         AND q.owner <> UNHEX(w.owner) AND NOT (q.owner <=> l.owner) AND q.ticket < {ticket_of_row}
         ORDER BY q.ticket LIMIT 1)),
-    IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
+    IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), {now}),
         IF(l.expires_at > {now}, l.expires_at, NULL)) - {now},
     CAST(l.name IS NOT NULL AS SIGNED),
     CAST(COALESCE(l.expires_at <= {now}, 0) AS SIGNED),
@@ -173,12 +174,12 @@ COMMIT
 {sign};
 SELECT CAST({now} AS SIGNED), GROUP_CONCAT(IF(x.state = 0, x.seat, NULL)), GROUP_CONCAT(IF(x.state = 1, x.seat, NULL)),
     CAST(MIN(x.ends) - {now} AS SIGNED)
-FROM (SELECT w.seat, IF(l.members > 0, (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name),
+FROM (SELECT w.seat, IF(l.members > 0, COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), {now}),
         IF(l.expires_at > {now}, l.expires_at, NULL)) AS ends,
     IF(own.owner IS NULL OR l.waited = 0, 0, IF(CASE
         WHEN l.name IS NULL THEN 1
         WHEN own.mode <> 0 THEN l.mode <> 0 OR {is_free}
-        WHEN l.members > 0 THEN (SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name) <= {now}
+        WHEN l.members > 0 THEN COALESCE((SELECT MIN(m.expires_at) FROM {members} AS m WHERE m.name = l.name), 0) <= {now}
         ELSE {is_free} AND NOT EXISTS (SELECT 1 FROM {live_waiters} WHERE q.name = own.name AND q.ticket < own.ticket)
         END, 1, 2)) AS state
     FROM {want} LEFT JOIN {waiters} AS own ON own.owner = UNHEX(w.owner) AND own.client = $2 AND own.granted IS NULL
@@ -385,7 +386,7 @@ DELETE l FROM (SELECT name FROM {locks} FORCE INDEX (PRIMARY) WHERE name > $1 AN
     LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN {locks} AS l FORCE INDEX (PRIMARY) ON l.name = f.name
 
 -- name: purge_waiters
--- Places of clients that are gone, and grants that nobody has released.
+-- Grants that nobody has released, and places whose clients are not known, after damage from outside.
 DELETE q FROM {waiters} AS q LEFT JOIN {clients} AS c ON c.client = q.client
 WHERE q.granted_until < {now} - 60000000 OR c.client IS NULL
 

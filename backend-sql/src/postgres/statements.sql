@@ -14,10 +14,10 @@
 -- Each statement is a transaction. A statement that grants or extends a lease is durable ({durable}), any other is not
 -- ({lazy}): if a crash loses a release, the lock stays held until its lease ends. A commit that waits for the disk also makes
 -- all commits before it durable.
--- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
 -- Transactions that notify commit one after the other: each keeps a lock of the whole server from before its commit waits for the
 -- disk until its end. So a durable statement notifies nobody. It leaves the notifications in a setting of the session
 -- (`lockwell.notes`, a line each), and `send_notes` sends them in a lazy transaction that follows in the same message.
+-- The queue is UNLOGGED. After a crash, or on a promoted replica, it is empty, and no grant of a release names a sign of
 -- life that this server has not seen: waiters enter again with their next poll. `waited` may be wrong then. If it is set, the
 -- next statement reads the queue and clears it; if it is not, the next waiter sets it.
 
@@ -50,21 +50,23 @@ coalesce((SELECT o.ticket FROM {waiters} o WHERE o.owner = $2), 9223372036854775
 greatest(l.token, {clock} - 1)
 
 -- part: left
--- The time until the first lease of the holders ends.
-(extract(epoch from CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} m WHERE m.name = l.name)
+-- The time until the first lease of the holders ends. A group whose members have no rows, after damage from outside, has ended.
+(extract(epoch from CASE WHEN l.members > 0
+    THEN coalesce((SELECT min(m.expires_at) FROM {members} m WHERE m.name = l.name), clock_timestamp())
     WHEN l.expires_at > clock_timestamp() THEN l.expires_at END - clock_timestamp()) * 1000000)::bigint
 
 -- part: taking
--- A claim that holds the lock already, and asks again after a lost answer, keeps its token.
+-- A claim that holds the lock already, and asks again after a lost answer, keeps its token. What a free row says about a group
+-- is a leftover, and goes.
 token = CASE WHEN l.owner = $2 THEN l.token ELSE {next_token} + $5 END,
 acquired_at = CASE WHEN l.owner = $2 THEN l.acquired_at ELSE clock_timestamp() END,
-owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4
+owner = $2, expires_at = clock_timestamp() + $3 * interval '1 microsecond', label = $4, mode = 0, members = 0
 
 -- part: taking_row
 -- The same for the claim of a row `w`.
 token = CASE WHEN l.owner = w.owner THEN l.token ELSE {next_token} + w.tokens END,
 acquired_at = CASE WHEN l.owner = w.owner THEN l.acquired_at ELSE clock_timestamp() END,
-owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label
+owner = w.owner, expires_at = clock_timestamp() + w.ttl * interval '1 microsecond', label = w.label, mode = 0, members = 0
 
 -- name: take
 -- Takes a lock that is free and for which nobody may be waiting. A refusal has the mode of the lock, the time left of the
@@ -239,7 +241,7 @@ SELECT q.name, q.ticket, q.owner, q.client, q.seat, q.label, q.mode, q.tokens, q
 owner = coalesce(h.owner, l.owner), label = coalesce(h.label, l.label),
 token = CASE WHEN h.owner IS NULL THEN l.token ELSE {next_token} + h.tokens END,
 acquired_at = CASE WHEN h.owner IS NULL THEN l.acquired_at ELSE clock_timestamp() END,
-expires_at = clock_timestamp() + h.lease * interval '1 microsecond'
+expires_at = clock_timestamp() + h.lease * interval '1 microsecond', mode = 0, members = 0
 
 -- part: message
 -- The notification for the first waiter: its number, and what was granted to it.
@@ -313,16 +315,16 @@ SELECT done.n IS NOT NULL, coalesce(l.expires_at IS NOT NULL, false), {notified}
 FROM want w LEFT JOIN done USING (n) LEFT JOIN head USING (n) LEFT JOIN {locks} l ON l.name = w.name AND l.owner = w.owner
 ORDER BY w.n
 
--- name: renew
--- Extends leases of holders, or of members. $1 names, $2 owners, $3 ttls.
-WITH want AS (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
-    WHERE {durable}
 -- name: send_notes
 -- Sends the notifications that hand-overs of this session have left, and forgets them. A note that is sent twice does no harm.
 SELECT count(pg_notify(split_part(n.note, ' ', 1), split_part(n.note, ' ', 2))::text), set_config('lockwell.notes', '', false)
 FROM unnest(string_to_array(current_setting('lockwell.notes', true), chr(10))) AS n(note) WHERE n.note <> '' AND {lazy}
 
+-- name: renew
+-- Extends leases of holders, or of members. $1 names, $2 owners, $3 ttls.
+WITH want AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS w(name, owner, ttl, n)
+    WHERE {durable}
 ), mine AS (
     SELECT w.n FROM {held} l JOIN want w ON w.name = l.name AND w.owner = l.owner
     WHERE l.expires_at IS NOT NULL ORDER BY l.name, l.owner FOR NO KEY UPDATE OF l SKIP LOCKED
@@ -352,7 +354,7 @@ WHEN pg_notify('lockwell_' || replace(q.client::text, '-', ''), q.seat::text)::t
 
 -- name: notify_heads
 -- Notifies the first waiters of locks that can be taken. $1 names, $2 client.
-SELECT l.name, {next} FROM {locks} l WHERE l.name = ANY($1) AND ({is_free} OR l.mode <> 0)
+SELECT l.name, {next} FROM {locks} l WHERE l.name = ANY($1) AND ({is_free} OR l.mode <> 0) AND {lazy}
 
 -- name: turns
 -- The first waiters that belong to this client, for clients that receive no notifications. $1 names, $2 client.

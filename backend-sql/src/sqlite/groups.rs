@@ -87,8 +87,8 @@ impl Sqlite {
 
     async fn reap_each(&self, conn: &mut SqliteConnection, names: &[LockName]) -> sqlx::Result<()> {
         for name in names {
-            let reap = sqlx::query(self.sql.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
-            self.shrink(conn, name, reap.rows_affected()).await?;
+            sqlx::query(self.sql.reap.get()).bind(name.as_str()).execute(&mut *conn).await?;
+            sqlx::query(self.sql.recount.get()).bind(name.as_str()).execute(&mut *conn).await?;
         }
         Ok(())
     }

@@ -9,6 +9,10 @@ zeroblob(16)
 -- The end of the lease of a lock that a group holds. The leases that count are those of its members.
 253402300799000000
 
+-- part: present
+-- The members of the group that holds the lock ?1. A free row holds none, whatever it says after damage from outside.
+coalesce((SELECT CASE WHEN expires_at > {now} THEN members ELSE 0 END FROM {locks} WHERE name = ?1), 0)
+
 -- part: ahead
 -- Living waiters before the ticket ?4. A place of the last holder does not count.
 q.name = ?1 AND q.ticket < ?4 AND q.alive_until > {now}
@@ -21,11 +25,10 @@ INSERT INTO {locks} AS l (name, owner, token, expires_at, acquired_at, label, mo
 SELECT ?1, {group}, {now} + ?5 - 1, {never}, {now}, '', ?3, 1
 WHERE NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1 AND m.owner = ?2)
     AND CASE WHEN ?3 < 0 THEN NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE {ahead} AND q.mode >= 0)
-        ELSE coalesce((SELECT members FROM {locks} WHERE name = ?1), 0)
-            + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?3 END
+        ELSE {present} + (SELECT count(*) FROM {queue} AS q WHERE {ahead}) < ?3 END
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = max(l.token + ?5, excluded.token),
     expires_at = excluded.expires_at, acquired_at = excluded.acquired_at, label = excluded.label,
-    mode = excluded.mode, members = l.members + 1
+    mode = excluded.mode, members = {present} + 1
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR (l.mode = excluded.mode AND l.owner = excluded.owner)
 RETURNING token
 
@@ -43,13 +46,24 @@ DELETE FROM {members} WHERE name = ?1 AND owner = ?2
 -- name: reap
 DELETE FROM {members} WHERE name = ?1 AND expires_at <= {now}
 
+-- part: is_left
+-- Whether a member is left. If the count says no, its row is looked for: somebody may have changed the count.
+(members > ?2 OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = ?1))
+
 -- name: shrink
 -- ?2 members have left. The last one frees the lock, unless an owner holds it: rows of members that somebody has restored
 -- must not free it.
-UPDATE {locks} SET members = members - ?2,
-    mode = CASE WHEN members > ?2 THEN mode ELSE 0 END,
-    expires_at = CASE WHEN members > ?2 OR owner <> {group} THEN expires_at END
+UPDATE {locks} SET members = CASE WHEN {is_left} THEN max(members - ?2, 1) ELSE 0 END,
+    mode = CASE WHEN {is_left} THEN mode ELSE 0 END,
+    expires_at = CASE WHEN {is_left} OR owner <> {group} THEN expires_at END
 WHERE name = ?1
+
+-- name: recount
+-- Counts the members of a group by their rows, after those whose leases have ended were deleted.
+UPDATE {locks} SET members = c.many, mode = CASE WHEN c.many > 0 THEN mode ELSE 0 END,
+    expires_at = CASE WHEN c.many > 0 OR owner <> {group} THEN expires_at END
+FROM (SELECT count(*) AS many FROM {members} WHERE name = ?1) AS c
+WHERE name = ?1 AND members > 0 AND members <> c.many
 
 -- name: stale_groups
 SELECT DISTINCT name FROM {members} WHERE expires_at < {now} - ?1

@@ -23,17 +23,17 @@ WHERE NOT EXISTS (SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.ticket < ?5
 ON CONFLICT (name) DO UPDATE SET
     token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE max(l.token + ?6, excluded.token) END,
     acquired_at = CASE WHEN l.owner = excluded.owner THEN l.acquired_at ELSE excluded.acquired_at END,
-    owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label
+    owner = excluded.owner, expires_at = excluded.expires_at, label = excluded.label, mode = 0, members = 0
 WHERE l.expires_at IS NULL OR l.expires_at <= {now} OR l.owner = excluded.owner
 RETURNING token
 
 -- name: lock_state
 -- The mode of the lock's holder or, if the lock is free, of the first waiter before this claim; the time until the first lease
--- of its holders ends; and whether this claim was the last to take the lock exclusively.
+-- of its holders ends (none is left, if a group holds it whose members have no rows); and whether this claim was the last to take the lock exclusively.
 SELECT
     CASE WHEN l.expires_at > {now} THEN l.mode ELSE (SELECT q.mode FROM {queue} AS q WHERE q.name = w.name
         AND q.ticket < ?2 AND q.alive_until > {now} AND q.owner IS NOT l.owner ORDER BY q.ticket LIMIT 1) END,
-    CASE WHEN l.members > 0 THEN (SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}
+    CASE WHEN l.members > 0 THEN coalesce((SELECT min(m.expires_at) FROM {members} AS m WHERE m.name = l.name) - {now}, 0)
         WHEN l.expires_at > {now} THEN l.expires_at - {now} END,
     coalesce(l.owner = ?3, 0)
 FROM (SELECT ?1 AS name) AS w LEFT JOIN {locks} AS l ON l.name = w.name

@@ -2,7 +2,7 @@
 
 mod connections;
 mod crash;
-mod deadlocks;
+mod damage;
 mod dead_waiters;
 mod doubt;
 mod groups;
@@ -11,6 +11,8 @@ mod hot_names;
 mod inherited;
 mod many;
 mod mysql;
+mod killed;
+mod large;
 mod pooler;
 mod purge;
 mod queue;
