@@ -146,6 +146,8 @@ pub(crate) enum Defect {
     ForgetsLateCopies,
     /// An acquire that is repeated does not see the permits of its name.
     MixesKindsWhenRepeated,
+    /// A request is given up when the time of its wait has passed, answered or not.
+    EndsByTheClock,
     /// A free lock takes three round trips.
     AsksThreeTimes,
     /// The connection is never replaced.

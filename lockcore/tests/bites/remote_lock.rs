@@ -141,12 +141,19 @@ impl DistributedLock for Remote {
         let mut asked = claim.clone();
         loop {
             self.check_connection()?;
-            let lost = match self.acquire_once(&asked).await {
-                Ok(Ok(Some(grant))) if asked.name() != claim.name() => {
+            let answered = match claim.wait() {
+                Wait::Until(end) if self.is(Defect::EndsByTheClock) => {
+                    self.clock.timeout_at(end, self.acquire_once(&asked)).await
+                }
+                _ => Some(self.acquire_once(&asked).await),
+            };
+            let lost = match answered {
+                Some(Ok(Ok(Some(grant)))) if asked.name() != claim.name() => {
                     return Ok(Some(Grant::new(claim, grant.last_token(), grant.sent())));
                 }
-                Ok(answer) => return answer,
-                Err(lost) => lost,
+                Some(Ok(answer)) => return answer,
+                Some(Err(lost)) => lost,
+                None => return Err(Error::new(ErrorKind::TimedOut, "the wait ended")),
             };
             if self.is(Defect::MixesKindsWhenRepeated) && asked.name() == claim.name() {
                 let name = LockName::new(format!("{}/again", claim.name())).expect("a little longer");
