@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{Advice, Event, Lease, Left, Limits};
 use crate::system::lock;
 use crate::telemetry::{Since, Telemetry};
-use crate::{Clock, Grant, LeaseState, Moment};
+use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
 /// The next task in the local queue, which waits for the end of a hold.
 pub(crate) trait PassOn: Debug + Send + Sync {
@@ -47,6 +47,15 @@ pub(crate) struct HeldLock {
 
 /// The result of an event: what to do next, and the new state if that has changed.
 pub(crate) type Step = (Advice, Option<LeaseState>);
+
+/// The error of a loss while work was going on, with the failure of the last renewal, if it failed.
+pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
+    let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+    match failure {
+        Some(why) => error.with_source(format!("the last renewal failed: {why}")),
+        None => error,
+    }
+}
 
 impl HeldLock {
     pub(crate) fn new(
