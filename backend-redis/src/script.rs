@@ -22,8 +22,8 @@ pub(crate) struct Sharing {
     pub(crate) most: usize,
 }
 
-const fn sharing(keys: usize, args: usize, most: usize) -> Option<Sharing> {
-    Some(Sharing { lead: (keys, args), most })
+const fn sharing(keys: usize, args: usize, most: usize) -> Sharing {
+    Sharing { lead: (keys, args), most }
 }
 
 /// A call of Redis in a script: `redis.call('GET', lock)`, or `call` for short.
@@ -97,13 +97,13 @@ macro_rules! scripts {
 
 scripts! {
     /// Takes exclusive locks that nobody holds or waits for.
-    ACQUIRE = "acquire.lua", sharing(1, 1, 128);
+    ACQUIRE = "acquire.lua", Some(sharing(1, 1, 128));
     /// Takes locks in any mode, or joins their queues.
-    CLAIM = "claim.lua", sharing(1, 4, 32);
+    CLAIM = "claim.lua", Some(sharing(1, 4, 32));
     /// Releases exclusive locks that nobody waits for.
-    RELEASE = "release.lua", sharing(0, 0, 128);
+    RELEASE = "release.lua", Some(sharing(0, 0, 128));
     /// Releases claims in any mode, and grants to waiters.
-    RELEASE_CLAIM = "release_claim.lua", sharing(1, 4, 32);
+    RELEASE_CLAIM = "release_claim.lua", Some(sharing(1, 4, 32));
     /// Extends leases.
     RENEW = "renew.lua", None;
     /// Turns a writer into a reader.
@@ -113,13 +113,13 @@ scripts! {
     /// Frees a lock from the holders that it names.
     FORCE = "force.lua", None;
     /// Redlock, phase 1 of exclusive claims for a lock that is free.
-    VOTE = "redlock/vote.lua", sharing(0, 0, 128);
+    VOTE = "redlock/vote.lua", Some(sharing(0, 0, 128));
     /// Redlock, phase 1 in any mode, with a place in the queue.
-    CLAIM_VOTE = "redlock/claim.lua", sharing(0, 4, 32);
+    CLAIM_VOTE = "redlock/claim.lua", Some(sharing(0, 4, 32));
     /// Redlock, phase 2.
-    INSTALL = "redlock/install.lua", sharing(0, 0, 64);
+    INSTALL = "redlock/install.lua", Some(sharing(0, 0, 64));
     /// Redlock: sets a lock again at a node that has lost it.
-    REINSTATE = "redlock/reinstate.lua", sharing(0, 0, 64);
+    REINSTATE = "redlock/reinstate.lua", Some(sharing(0, 0, 64));
     /// Redlock: reads the token counters.
     READ_COUNTERS = "redlock/read_counters.lua", None;
     /// Redlock: raises the token counters of a node that lost them.

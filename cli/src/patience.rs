@@ -65,7 +65,7 @@ impl Patience {
         if left.is_zero() {
             if self.has_failed {
                 let waited = rounded(self.wait.unwrap_or_default());
-                failure.message += &format!("; tried again for {waited}");
+                failure.message = format!("{}; tried again for {waited}", failure.message);
             }
             return Err(failure);
         }
@@ -82,7 +82,7 @@ impl Patience {
 /// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address stays wrong, and a lock
 /// that is held has been waited for.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    use lockwell::ErrorKind::{Overloaded, Unreachable, UnknownOutcome};
+    use lockwell::ErrorKind::{Overloaded, UnknownOutcome, Unreachable};
     matches!(error.kind(), Unreachable | UnknownOutcome | Overloaded)
 }
 
@@ -93,7 +93,8 @@ mod tests {
     #[tokio::test]
     async fn it_ends_with_the_wait_and_without_one_at_once() {
         for wait in [None, Some(Duration::ZERO)] {
-            let failure = Patience::new(wait, Voice::Quiet).again(Failure::new(69, "away")).await.unwrap_err();
+            let failure =
+                Patience::new(wait, Voice::Quiet).again(Failure::new(69, "away")).await.unwrap_err();
             assert_eq!(failure.message, "away");
         }
         let mut patience = Patience::new(Some(Duration::from_millis(250)), Voice::Quiet);

@@ -148,7 +148,7 @@ impl Database for MySql {
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(Either::Right(row)) => {
-                    refused = examine::refuse_statements(&row.try_get_unchecked::<String, _>(1)?)
+                    refused = examine::refuse_statements(&row.try_get_unchecked::<String, _>(1)?);
                 }
                 Ok(Either::Left(_)) => (),
                 Err(error) => return refused.and(Err(error)),

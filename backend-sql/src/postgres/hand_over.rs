@@ -105,13 +105,13 @@ impl Postgres {
         } else {
             let text = format!("BEGIN; EXECUTE {}({}); COMMIT; {notes}", named.name, bound.list());
             let sent = send(&mut *conn, text.clone(), 3).await;
-            if !is_unprepared(&sent) {
-                sent
-            } else {
+            if is_unprepared(&sent) {
                 let NamedSql { sql, name } = named;
                 let (sql, notes) = (sql.text(), self.sql.send_notes.text());
                 let prepare = format!("ROLLBACK; PREPARE {name} AS {sql}; PREPARE {name}_notes AS {notes}");
                 send(&mut *conn, format!("{prepare}; {text}"), 6).await
+            } else {
+                sent
             }
         };
         match sent.error {

@@ -113,8 +113,10 @@ impl Lazy {
                 Ok(backend) => break backend,
                 Err(error) => error,
             };
-            let may_pass =
-                matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::Overloaded);
+            let may_pass = matches!(
+                error.kind(),
+                ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::Overloaded
+            );
             if claim.wait() == Wait::No || !may_pass {
                 // The end of the wait says less than the failure before it.
                 return Err(cause.filter(|_| error.kind() == ErrorKind::TimedOut).unwrap_or(error));
@@ -201,14 +203,18 @@ impl DistributedLock for Lazy {
 
     async fn lost(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => backend.lost(grant).await,
+            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
+                backend.lost(grant).await;
+            }
             _ => std::future::pending().await,
         }
     }
 
     async fn doubted(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => backend.doubted(grant).await,
+            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
+                backend.doubted(grant).await;
+            }
             _ => std::future::pending().await,
         }
     }
@@ -288,7 +294,8 @@ mod tests {
     async fn many_claims_share_a_try() {
         let (asked, lazy) = away(1, ErrorKind::Unreachable);
         let locks = Locks::new(Arc::new(lazy)).unwrap();
-        let all = (0..50).map(|number| locks.lock(format!("a{number}")).wait(Duration::from_secs(20)).into_future());
+        let all = (0..50)
+            .map(|number| locks.lock(format!("a{number}")).wait(Duration::from_secs(20)).into_future());
         for guard in futures_util::future::join_all(all).await {
             guard.unwrap().release().await.unwrap();
         }
