@@ -34,7 +34,6 @@ pub mod fuzzing;
 mod guarded;
 mod held;
 mod inspect;
-mod limits;
 mod lock;
 mod names;
 mod negotiated;

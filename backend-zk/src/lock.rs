@@ -17,11 +17,10 @@ use crate::error::no_answer;
 use crate::four_letters::say_why;
 use crate::guarded::GuardedWrite;
 use crate::inspect::{self, QueueEntry, ServerClock};
-use crate::limits::Limits;
 use crate::node::Node;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::probe::probe;
+use crate::probe::{Limits, probe};
 use crate::session::{SESSIONS, Session};
 use crate::{examine, held, release, waiter};
 
@@ -105,18 +104,18 @@ impl ZkLock {
         let context = |error: Error| error.during(Operation::Connect).on_backend(BACKEND);
         let options = Arc::new(Options::read(url).map_err(context)?);
         SESSIONS.get().map_err(context)?;
-        let (limits, asked, client) = match probe(&options).await {
-            Ok(found) => found,
+        let clock = ServerClock::default();
+        let limits = match probe(&options, &clock).await {
+            Ok(limits) => limits,
             Err(error) => return Err(context(say_why(&options, error).await)),
         };
         let inner = Arc::new(Inner {
             capabilities: capabilities(limits),
             pool: Pool::new(Arc::clone(&options), limits),
             leases: Arc::default(),
-            clock: ServerClock::default(),
+            clock,
             options,
         });
-        inner.pool.lend(client, asked).await;
         drop(SESSIONS.spawn(end_leases(Arc::downgrade(&inner), Arc::clone(&inner.leases))));
         Ok(Self { inner })
     }
@@ -201,7 +200,7 @@ impl DistributedLock for ZkLock {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        self.again(|| examine::findings(&self.inner).boxed()).await
+        Ok(examine::findings(&self.inner))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

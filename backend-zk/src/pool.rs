@@ -10,11 +10,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use lockcore::{Error, ErrorKind, Moment, Result};
-use zookeeper_client as zk;
+use lockcore::{Error, ErrorKind, Result};
 
-use crate::limits::{Known, Limits};
 use crate::options::Options;
+use crate::probe::Limits;
 use crate::session::{SESSIONS, Session};
 
 /// How long an unused session is kept.
@@ -23,15 +22,13 @@ const IDLE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Pool {
     options: Arc<Options>,
-    known: Arc<Known>,
+    limits: Limits,
     slots: Arc<Mutex<Slots>>,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
     open: Vec<Arc<Slot>>,
-    /// The session that has learned the limits, for a while. It serves reads, so commands that only read need no other.
-    lent: Option<Arc<Session>>,
     closed: bool,
 }
 
@@ -57,12 +54,12 @@ impl Slot {
 
 impl Pool {
     pub(crate) fn new(options: Arc<Options>, limits: Limits) -> Self {
-        Self { options, known: Arc::new(Known::new(limits)), slots: Arc::default() }
+        Self { options, limits, slots: Arc::default() }
     }
 
     /// The limits of the servers.
     pub(crate) fn limits(&self) -> Limits {
-        self.known.get()
+        self.limits
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -78,23 +75,17 @@ impl Pool {
     /// # Cancel safety
     /// Cancel safe: at worst an unused session is opened.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let (slot, session) = loop {
-            let slot = self.slot(ttl)?;
-            if let Some(session) = slot.alive() {
-                return Ok(session);
-            }
-            let _opening = slot.opening.lock().await;
-            if let Some(session) = slot.alive() {
-                return Ok(session);
-            }
-            let session = Session::open(&self.options, slot.timeout, &self.known).await?;
-            // If the servers have become an ensemble meanwhile, the session can be too short.
-            if step(self.limits(), ttl) == slot.timeout {
-                // An old session is only dropped here; its locks end with it.
-                *slot.session() = Some(Arc::clone(&session));
-                break (Arc::clone(&slot), session);
-            }
-        };
+        let slot = self.slot(ttl)?;
+        if let Some(session) = slot.alive() {
+            return Ok(session);
+        }
+        let _opening = slot.opening.lock().await;
+        if let Some(session) = slot.alive() {
+            return Ok(session);
+        }
+        let session = Session::open(&self.options, slot.timeout, self.limits).await?;
+        // An old session is only dropped here; its locks end with it.
+        *slot.session() = Some(Arc::clone(&session));
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
         drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
         if self.slots().closed {
@@ -104,32 +95,10 @@ impl Pool {
         Ok(session)
     }
 
-    /// Keeps the session of the client that has learned the limits, which was requested at `asked`, for requests that only
-    /// read. If that fails, such requests open another one.
-    pub(crate) async fn lend(&self, client: zk::Client, asked: Moment) {
-        let session = match Session::begin(&self.options, client, asked, &self.known).await {
-            Ok(session) => session,
-            Err(error) => {
-                return tracing::debug!(error = format!("{error:#}"), "the first session is of no use");
-            }
-        };
-        self.slots().lent = Some(session);
-        let slots = Arc::downgrade(&self.slots);
-        drop(SESSIONS.spawn(async move {
-            tokio::time::sleep(IDLE).await;
-            if let Some(slots) = slots.upgrade() {
-                slots.lock().unwrap_or_else(PoisonError::into_inner).lent = None;
-            }
-        }));
-    }
-
     /// Any session, for requests that only read.
     pub(crate) async fn any(&self) -> Result<Arc<Session>> {
-        let (open, lent) = {
-            let slots = self.slots();
-            (slots.open.clone(), slots.lent.clone().filter(|session| !session.is_over()))
-        };
-        match open.iter().find_map(|slot| slot.alive()).or(lent) {
+        let open = self.slots().open.clone();
+        match open.iter().find_map(|slot| slot.alive()) {
             Some(session) => Ok(session),
             None => self.session(lockcore::DEFAULT_TTL).await,
         }
@@ -140,7 +109,7 @@ impl Pool {
         if slots.closed {
             return Err(closed());
         }
-        let timeout = step(self.limits(), ttl);
+        let timeout = step(self.limits, ttl);
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }
@@ -152,12 +121,11 @@ impl Pool {
 
     /// Drops all sessions. Each ends with the last lock that it holds.
     pub(crate) fn close(&self) {
-        let (open, lent) = {
+        let open = {
             let mut slots = self.slots();
             slots.closed = true;
-            (std::mem::take(&mut slots.open), slots.lent.take())
+            std::mem::take(&mut slots.open)
         };
-        drop(lent);
         for slot in open {
             slot.session().take();
         }
