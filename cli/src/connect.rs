@@ -57,7 +57,7 @@ impl Connection {
 impl Address {
     pub(crate) fn of(server: &Server) -> Result<Self, Failure> {
         let config = read(server)?;
-        let given = config.url.clone();
+        let given = config.url.trim_ascii().to_owned();
         let (url, config) = config.resolve()?;
         if url.scheme() == "memory" {
             return Err(Failure::usage(
@@ -112,7 +112,8 @@ impl Address {
     fn check_file(&self, purpose: Purpose, voice: Voice) -> Result<(), Failure> {
         let location = self.url.location();
         let path = Path::new(&location);
-        if self.url.scheme() != "sqlite" || location.is_empty() {
+        // What the backend refuses, it explains itself.
+        if self.url.scheme() != "sqlite" || location.is_empty() || location.ends_with('/') {
             return Ok(());
         }
         if self.is_relative {
@@ -152,13 +153,13 @@ fn unreachable(why: String) -> Failure {
 
 /// The configuration that the command line or the environment gives.
 fn read(server: &Server) -> Result<LockConfig, Failure> {
-    if let Some(url) = server.url.as_deref().filter(|url| !url.is_empty()) {
+    if let Some(url) = server.url.as_deref().filter(|url| !url.trim_ascii().is_empty()) {
         return Ok(LockConfig::new(url));
     }
     if let Some(file) = &server.url_file {
         let text = text_of(file)?;
-        let url = text.trim();
-        if url.is_empty() || url.contains('\n') {
+        let url = text.trim_ascii();
+        if url.is_empty() || url.contains(['\n', '\r']) {
             return Err(Failure::usage(format!("{}: one line with an address is expected", file.display())));
         }
         return Ok(LockConfig::new(url));
@@ -166,13 +167,14 @@ fn read(server: &Server) -> Result<LockConfig, Failure> {
     if let Some(file) = &server.config {
         return Ok(LockConfig::from_toml(&text_of(file)?)?);
     }
-    LockConfig::from_env().map_err(|_| {
-        Failure::usage(format!(
+    if std::env::var_os(LockConfig::ENV).is_none_or(|url| url.as_encoded_bytes().trim_ascii().is_empty()) {
+        return Err(Failure::usage(format!(
             "no lock server is named: give --url, --url-file or --config, or set {} to an address such as \
              sqlite:///var/lib/app/locks.db",
             LockConfig::ENV
-        ))
-    })
+        )));
+    }
+    Ok(LockConfig::from_env()?)
 }
 
 fn text_of(file: &Path) -> Result<String, Failure> {

@@ -66,6 +66,10 @@ impl SqliteLock {
                 Some("the address names no file: write sqlite://locks.db or sqlite:///var/lib/app/locks.db")
             }
             ":memory:" => Some("a database in memory has one connection only: use memory:// instead"),
+            // The system would refuse it, and SQLite would make another file of it.
+            file if file.ends_with('/') => {
+                Some("the path names a folder, not a file: write it without the / at its end")
+            }
             _ if url.user().is_some() || url.password().is_some() => {
                 Some("a file has no user and no password")
             }

@@ -5,7 +5,11 @@ use lockwell::backend::ServerUrl;
 
 /// Parses a lock name. Refuses an address with a password, which would be stored and shown as the name of a lock.
 pub(super) fn parse(text: &str) -> Result<LockName, String> {
-    if text.parse::<ServerUrl>().is_ok_and(|url| url.password().is_some()) {
+    let may_have_password = match text.parse::<ServerUrl>() {
+        Ok(url) => url.password().is_some(),
+        Err(_) => text.contains("://") && text.contains('@'),
+    };
+    if may_have_password {
         return Err("this is an address with a password, not a lock; give it by --url-file or LOCKWELL_URL"
             .to_owned());
     }

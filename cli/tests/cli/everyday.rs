@@ -12,6 +12,7 @@ use testbed::{MariaDb, Release};
 #[cfg(feature = "redis")]
 use testbed::{Redis, RedisCluster, RedisSentinel};
 
+use crate::addresses::white_space_is_not_another_server;
 use crate::looking::{Fresh, make_nothing};
 use crate::support::{Running, Site, block_on, finish, wait_until};
 
@@ -99,6 +100,7 @@ fn everyday_use(url: &str, expected: &Expected) {
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.finish().status, 143);
     assert_eq!(waiters(), 0);
+    white_space_is_not_another_server(url);
     expected.check(at);
     // Longer than the ttl: the lease is renewed.
     std::thread::sleep(Duration::from_secs(9));

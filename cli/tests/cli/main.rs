@@ -3,6 +3,7 @@
 //! Most tests use an SQLite file and need no server.
 #![cfg(all(unix, feature = "sqlite"))]
 
+mod addresses;
 mod canary;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod doctor;

@@ -1,10 +1,12 @@
 //! The configuration of locks.
 
+use std::env::VarError;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::url::COMMON_OPTIONS;
+use super::written::trimmed;
 use super::{HandOver, password_file};
 use crate::{Error, ErrorKind, Requirement, Result, ServerUrl};
 
@@ -79,11 +81,13 @@ impl LockConfig {
 
     /// The configuration in the environment variable `LOCKWELL_URL`.
     pub fn from_env() -> Result<Self> {
+        let bad = |text: String| Err(Error::new(ErrorKind::InvalidInput, text));
         match std::env::var(Self::ENV) {
-            Ok(url) if !url.is_empty() => Ok(Self::new(url)),
-            _ => Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!("no lock server is named: set {} to an address such as sqlite://locks.db", Self::ENV),
+            Ok(url) if !trimmed(&url).is_empty() => Ok(Self::new(url)),
+            Err(VarError::NotUnicode(_)) => bad(format!("the address in {} is not UTF-8", Self::ENV)),
+            _ => bad(format!(
+                "no lock server is named: set {} to an address such as sqlite://locks.db",
+                Self::ENV
             )),
         }
     }

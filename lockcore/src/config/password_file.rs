@@ -23,6 +23,9 @@ pub(super) fn read(file: &str) -> Result<Secret> {
     if line.is_empty() || line.contains('\n') || text.len() as u64 > MOST {
         return Err(bad("one line with the password is expected"));
     }
+    if let Some(c) = line.chars().find(|c| c.is_control() || *c == '\u{feff}') {
+        return Err(bad(&format!("U+{:04X} cannot be a part of the password", u32::from(c))));
+    }
     Ok(Secret::new(line))
 }
 
@@ -51,7 +54,7 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             assert_eq!(resolved(&url).unwrap(), password);
         }
-        for text in ["", "\n", "hunter2\nhunter2\n"] {
+        for text in ["", "\n", "hunter2\nhunter2\n", "\u{feff}hunter2\n", "hunter2\0\n", "hunter2\r\r\n"] {
             std::fs::write(&file, text).unwrap();
             let error = resolved(&url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text:?}");

@@ -5,8 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-
+use super::written::{bare, decode, no_control, no_fragment, no_space_around};
 use crate::{Error, ErrorKind, Result};
 
 /// The options that every address understands.
@@ -62,8 +61,9 @@ impl Host {
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///
-/// Unlike general URLs it may name several hosts. User, password, path and options are percent-decoded. `Display` and
-/// `Debug` hide the password.
+/// Unlike general URLs it may name several hosts, and has no fragment. User, password, path and options are percent-decoded, and
+/// have no control characters. ASCII white space around the address is ignored; quotes or a byte order mark are an error, since
+/// the address with them would be that of another server. `Display` and `Debug` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: String,
@@ -116,7 +116,7 @@ impl ServerUrl {
         } else {
             text.split_once(':').unwrap_or((text, ""))
         };
-        if name.is_empty() || (!text.starts_with('[') && port.contains(':')) {
+        if name.is_empty() || name.contains(char::is_whitespace) || (!text.starts_with('[') && port.contains(':')) {
             return Err(complaint());
         }
         let port = match port {
@@ -195,15 +195,24 @@ impl ServerUrl {
     }
 }
 
-fn bad(message: impl Into<String>) -> Error {
+pub(super) fn bad(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-fn decode(text: &str, what: &str) -> Result<String> {
-    percent_decode_str(text)
-        .decode_utf8()
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|_| bad(format!("the {what} of the address is not UTF-8 after percent-decoding")))
+/// The options of a query.
+fn options(query: &str) -> Result<BTreeMap<String, String>> {
+    for part in query.split(['&', '=']) {
+        no_space_around(part, "query")?;
+    }
+    let mut options = BTreeMap::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        no_control(&name, "name of an option")?;
+        no_control(&value, &format!("option {name:?}"))?;
+        if options.insert(name.to_string(), value.into_owned()).is_some() {
+            return Err(bad(format!("the address has the option {name:?} twice")));
+        }
+    }
+    Ok(options)
 }
 
 impl FromStr for ServerUrl {
@@ -211,7 +220,7 @@ impl FromStr for ServerUrl {
 
     fn from_str(text: &str) -> Result<Self> {
         // The text may contain a password, so no error quotes it.
-        let (scheme, rest) = text
+        let (scheme, rest) = bare(text)?
             .split_once("://")
             .ok_or_else(|| bad("an address starts with a scheme, as in postgres://localhost/app"))?;
         let valid = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -240,11 +249,8 @@ impl FromStr for ServerUrl {
             ),
             None => (None, None),
         };
-        let mut options = BTreeMap::new();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            if options.insert(name.to_string(), value.into_owned()).is_some() {
-                return Err(bad(format!("the address has the option {name:?} twice")));
-            }
+        for part in [authority, path, query] {
+            no_fragment(part)?;
         }
         Ok(Self {
             scheme: scheme.to_ascii_lowercase(),
@@ -252,7 +258,7 @@ impl FromStr for ServerUrl {
             password,
             authority: decode(authority, "host")?,
             path: decode(path, "path")?,
-            options,
+            options: options(query)?,
         })
     }
 }
