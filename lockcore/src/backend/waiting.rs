@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::KEEP_EVERY;
-use crate::{Claim, Error, ErrorKind, Grant, Result};
+use crate::{Claim, Error, ErrorKind, Grant, Result, Wait};
 
 /// The answer to a request for a lock.
 #[derive(Debug)]
@@ -134,10 +134,14 @@ pub async fn wait_for_turn<Q: Queue>(
             }
         };
         // For a claim that does not wait, this was all.
+        if claim.wait() == Wait::No {
+            return Ok(None);
+        }
+        // From this answer on the wait ends when its time has passed.
+        claim.note_waiting();
         if claim.is_wait_over() {
             return Ok(None);
         }
-        claim.note_waiting();
         let Some(waiting) = &place else {
             if !is_subscribed(queue, claim).await {
                 return Ok(None);

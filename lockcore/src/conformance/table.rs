@@ -56,6 +56,7 @@ const ALL: &[Case] = cases! {
     }
     waiting {
         timeouts_are_punctual: [];
+        a_short_wait_covers_the_first_answer: [Link];
         try_now_answers_at_once: [];
         a_wait_that_ended_leaves_no_trace: [Counted];
         a_short_lease_after_a_long_one_ends_in_time: [Counted];

@@ -25,6 +25,32 @@ pub(super) async fn timeouts_are_punctual(stage: Stage) {
     release(held).await;
 }
 
+/// Behind a slow network a free lock is granted however short the wait is, and a held one is said to be held.
+pub(super) async fn a_short_wait_covers_the_first_answer(stage: Stage) {
+    let link = stage.link().await;
+    let one = stage.client().await;
+    let two = link.client().await.expect("a client behind the network");
+    let (free, taken) = (stage.name("free"), stage.name("held"));
+    release(two.lock(&free).await.expect("a free lock")).await;
+    let held = one.lock(&taken).await.expect("a free lock");
+    link.delay(millis(40));
+    for wait in [millis(0), millis(1), millis(30)] {
+        let guard = two.lock(&free).wait(wait).await;
+        release(guard.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?}: {error:#}"))).await;
+        let all = two.lock_all([&free]).wait(wait).await;
+        let all = all.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?} for all: {error:#}"));
+        all.release().await.expect("a release");
+        let error = two.lock(&taken).wait(wait).await.expect_err("the lock is held");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "a wait of {wait:?}: {error:#}");
+        // What is granted of these is released in the background.
+        let error = two.lock_all([&stage.name("other"), &taken]).wait(wait).await.expect_err("one is held");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "a wait of {wait:?} for all: {error:#}");
+    }
+    link.heal();
+    queued(&one, &taken, 0, secs(5)).await;
+    release(held).await;
+}
+
 /// `try_now` does not wait: neither for a held lock nor for a free one.
 pub(super) async fn try_now_answers_at_once(stage: Stage) {
     let [one, two] = stage.clients().await;

@@ -1,7 +1,8 @@
 //! One attempt to take a lock.
 
+mod wait;
+
 use std::fmt;
-use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,17 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::{Clock, Error, ErrorKind, LockName, Mode, Moment, OwnerId, Result};
+use crate::{Clock, LockName, Mode, Moment, OwnerId};
+
+pub(crate) use wait::FIRST_ANSWER;
 
 /// How long after the end of a lease a late copy of a request may still arrive.
 const COPY_MARGIN: Duration = Duration::from_secs(5);
-
-/// How long a claim whose wait has ended still waits for an answer that is on its way.
-const GRACE: Duration = Duration::from_millis(12);
-
-/// If a request has been under way for longer than this when the wait ends, the error is that the server does not
-/// answer.
-const SILENCE: Duration = Duration::from_millis(500);
 
 /// How long an acquire may wait for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +23,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 pub enum Wait {
     /// Take the lock only if it is free now. A refused claim leaves nothing at the server.
     No,
-    /// Wait until this moment.
+    /// Wait until this moment, and for the first answer of the server a second at least.
     Until(Moment),
     /// Wait for as long as it takes.
     Forever,
@@ -54,6 +50,7 @@ struct Inner {
     in_doubt_until: AtomicU64,
     queued: AtomicBool,
     waiting: AtomicBool,
+    answered: AtomicBool,
     cancelled: AtomicBool,
     bell: Notify,
 }
@@ -75,6 +72,7 @@ impl Claim {
             in_doubt_until: AtomicU64::new(0),
             queued: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
         }))
@@ -142,6 +140,7 @@ impl Claim {
             in_doubt_until: AtomicU64::new(self.0.in_doubt_until.load(Ordering::Acquire)),
             queued: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             bell: Notify::new(),
         }))
@@ -204,6 +203,8 @@ impl Claim {
     /// Notes that the claim has waited in this process, and is sent to the server now.
     pub(crate) fn begin_now(&self) {
         self.0.began.store(self.0.clock.now().as_nanos(), Ordering::Release);
+        // The answer of the server is still to come.
+        self.0.answered.store(false, Ordering::Release);
     }
 
     /// Notes that the server may now have a place in a queue for this claim. A backend calls it *before* it sends the
@@ -212,11 +213,13 @@ impl Claim {
         self.0.queued.store(true, Ordering::Release);
     }
 
-    /// Notes that the claim has to wait for its turn from now on. Only spans, events and metrics depend on it.
+    /// Notes that the server has answered, and that the claim has to wait for its turn from now on.
     /// [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that does not use that function calls it
-    /// itself.
+    /// itself. Until then the wait covers the first answer, for a second at most, even if its time has passed.
     pub fn note_waiting(&self) {
         self.0.waiting.store(true, Ordering::Relaxed);
+        self.0.answered.store(true, Ordering::Release);
+        self.0.bell.notify_waiters();
     }
 
     /// Whether the claim has had to wait.
@@ -262,75 +265,6 @@ impl Claim {
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
-
-    /// Resolves when the wait is over: its time has passed, or the claim was cancelled.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is lost.
-    pub async fn wait_over(&self) {
-        match self.0.wait {
-            Wait::No => (),
-            Wait::Forever => self.cancelled().await,
-            Wait::Until(end) => tokio::select! {
-                () = self.cancelled() => (),
-                () = self.0.clock.sleep_until(end) => (),
-            },
-        }
-    }
-
-    /// For backends: waits for the answer to a request until the wait is over, plus a
-    /// moment for an answer that is on its way. The request is then dropped, and its outcome is unknown.
-    pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.0.wait == Wait::No {
-            return answer.await;
-        }
-        let asked = self.0.clock.now();
-        match self.while_wanted(answer).await {
-            Some(answer) => answer,
-            None => Err(self.wait_over_error(asked)),
-        }
-    }
-
-    /// For backends: polls some work until the wait is over, plus a moment for an answer that is on its way. `None`:
-    /// that time was over before the work was done.
-    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = std::pin::pin!(work);
-        tokio::select! {
-            biased;
-            done = &mut work => return Some(done),
-            () = self.wait_over() => (),
-        }
-        self.0.clock.timeout(GRACE, work).await
-    }
-
-    /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at which that request was sent.
-    pub fn wait_over_error(&self, asked: Moment) -> Error {
-        if self.0.clock.now().since(asked) > SILENCE {
-            Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
-        } else {
-            Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
-        }
-    }
-
-    async fn cancelled(&self) {
-        loop {
-            let bell = self.0.bell.notified();
-            if self.is_cancelled() {
-                return;
-            }
-            bell.await;
-        }
-    }
-
-    /// Whether the wait is over: its time has passed, or the claim was cancelled.
-    pub fn is_wait_over(&self) -> bool {
-        let over = match self.0.wait {
-            Wait::No => true,
-            Wait::Until(end) => self.0.clock.has_passed(end),
-            Wait::Forever => false,
-        };
-        over || self.is_cancelled()
-    }
 }
 
 impl fmt::Debug for Claim {
@@ -352,28 +286,6 @@ mod tests {
     fn claim(wait: Wait) -> Claim {
         let name = LockName::new("a").unwrap();
         Claim::new(name, Mode::Exclusive, Duration::from_secs(1), wait, "test".into())
-    }
-
-    #[tokio::test]
-    async fn a_cancel_is_seen_before_and_after() {
-        let claim = claim(Wait::Forever);
-        let waiting = tokio::spawn({
-            let claim = claim.clone();
-            async move { claim.wait_over().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!claim.is_wait_over());
-        claim.cancel();
-        waiting.await.unwrap();
-        claim.wait_over().await;
-    }
-
-    #[tokio::test]
-    async fn the_end_of_the_wait_needs_no_cancellation() {
-        let end = Moment::now().after(Duration::from_millis(10));
-        let claim = claim(Wait::Until(end));
-        claim.wait_over().await;
-        assert!(end.has_passed() && claim.is_wait_over() && !claim.is_cancelled());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod token;
 #[cfg(feature = "conformance")]
 pub(crate) use capabilities::REQUIREMENTS;
 pub use capabilities::{Capabilities, Requirement};
+pub(crate) use claim::FIRST_ANSWER;
 pub use claim::{Claim, Wait};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use finding::{Finding, Severity};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::one::{timed_out, within};
+use super::one::{timed_out, unanswered, within};
 use super::{LockRequest, operation, running};
 use crate::lease::Limits;
 use crate::{
@@ -146,25 +146,46 @@ impl LockRequest<All> {
             .choices
             .until(&self.background)
             .map_err(|error| self.background.decorate(error, Operation::Acquire, first(&names)))?;
-        // The requests of `at_once` have no wait of their own.
-        let all = within(&self.background.clock, wait, async {
-            self.in_order(&names, wait, limits).await.map(Some)
-        })
-        .await?;
-        all.ok_or_else(|| self.timed_out(first(&names)))
+        let clock = &self.background.clock;
+        // The requests of `at_once` have no wait of their own. Their answers are the first of the server.
+        let is_over = || match wait {
+            Wait::No => true,
+            Wait::Until(end) => clock.has_passed(end),
+            Wait::Forever => false,
+        };
+        let granted = match within(clock, wait, async { self.at_once(&names).await.map(Some) }).await {
+            Ok(granted) => granted.ok_or_else(|| self.unanswered(first(&names)))?,
+            // The wait covers a server that is away. What was granted is being released.
+            Err(error) if error.kind() == ErrorKind::Unreachable && !is_over() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let Some((name, _)) = names.get(granted.len()) else { return self.all_of(granted, limits) };
+        if is_over() {
+            return Err(self.timed_out(Some(name)));
+        }
+        self.in_order(granted, &names, wait, limits).await
     }
 
-    async fn in_order(&self, names: &[(LockName, Mode)], wait: Wait, limits: Limits) -> Result<LockAllGuard> {
-        let mut granted = self.at_once(names).await?;
+    async fn in_order(
+        &self,
+        mut granted: Vec<LockGuard>,
+        names: &[(LockName, Mode)],
+        wait: Wait,
+        limits: Limits,
+    ) -> Result<LockAllGuard> {
         for (name, mode) in &names[granted.len()..] {
             let acquiring = self.choices.begin(&self.background, name.clone(), *mode, wait);
             let answer = tokio::select! {
                 biased;
-                answer = acquiring => answer?,
+                answer = within(&self.background.clock, wait, acquiring) => answer?,
                 lost = first_lost(&self.background.clock, &granted) => return Err(self.lost(lost)),
             };
             granted.push(answer.ok_or_else(|| self.timed_out(Some(name)))?);
         }
+        self.all_of(granted, limits)
+    }
+
+    fn all_of(&self, granted: Vec<LockGuard>, limits: Limits) -> Result<LockAllGuard> {
         match granted.iter().find(|guard| !guard.is_held()) {
             None => Ok(LockAllGuard::limited(granted, limits)),
             Some(lost) => Err(self.lost(lost)),
@@ -174,6 +195,10 @@ impl LockRequest<All> {
     fn lost(&self, guard: &LockGuard) -> Error {
         let error = Error::new(ErrorKind::Lost, "the lock was lost while others were waited for");
         self.background.decorate(error, Operation::Acquire, Some(guard.name()))
+    }
+
+    fn unanswered(&self, name: Option<&LockName>) -> Error {
+        unanswered(self.choices.wait, self.background.capabilities.backend(), name)
     }
 
     fn timed_out(&self, name: Option<&LockName>) -> Error {

@@ -67,9 +67,12 @@ impl Choices {
         claim.with_clock(background.clock.clone())
     }
 
-    /// The end of a wait that begins now.
+    /// The end of a wait that begins now. A wait of nothing is one try, which takes as long as its answer.
     pub(crate) fn until(&self, background: &Background) -> Result<Wait> {
         let Some(wait) = self.wait else { return Ok(Wait::Forever) };
+        if wait.is_zero() {
+            return Ok(Wait::No);
+        }
         match background.clock.now().after(wait) {
             Moment::NEVER => Err(Error::new(
                 ErrorKind::InvalidInput,

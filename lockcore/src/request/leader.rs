@@ -88,7 +88,11 @@ impl Checked {
                 }
                 Err(error) => error,
             };
-            let is_over = matches!(self.wait, Wait::Until(end) if self.background.clock.has_passed(end));
+            let is_over = match self.wait {
+                Wait::No => true,
+                Wait::Until(end) => self.background.clock.has_passed(end),
+                Wait::Forever => false,
+            };
             if is_over || !error.is_retryable() || error.kind() == ErrorKind::TimedOut {
                 return Err(error);
             }

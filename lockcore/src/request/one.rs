@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::operation::Acquiring;
 use super::{Choices, LockRequest, running};
 use crate::background::Background;
+use crate::contract::FIRST_ANSWER;
 use crate::{
     Claim, Clock, Error, ErrorKind, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait,
 };
@@ -138,10 +139,16 @@ impl Future for Acquire {
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(None)) => Err(timed_out(*wait, backend, work.claim().map(Claim::name))),
             Poll::Pending => {
-                let Some(Wait::Until(until)) = work.claim().map(Claim::wait) else { return Poll::Pending };
-                let clock = background.clock.clone();
-                let sleep = async move { clock.sleep_until(until.after(GRACE)).await };
-                let end = end.get_or_insert_with(|| Box::pin(sleep));
+                let Some(claim) = work.claim().filter(|claim| matches!(claim.wait(), Wait::Until(_))) else {
+                    return Poll::Pending;
+                };
+                let end = end.get_or_insert_with(|| {
+                    let claim = claim.clone();
+                    Box::pin(async move {
+                        claim.end_of_wait().await;
+                        claim.clock().sleep(GRACE).await;
+                    })
+                });
                 std::task::ready!(end.as_mut().poll(cx));
                 Err(unanswered(*wait, backend, work.claim().map(Claim::name)))
             }
@@ -158,13 +165,15 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Waits for work that does not know the end of this wait, until that end and a moment longer.
+/// Waits for work that does not know the end of this wait, until that end and a moment longer. The wait covers the first
+/// answer of the server.
 pub(crate) async fn within<T>(
     clock: &Clock,
     wait: Wait,
     work: impl Future<Output = Result<Option<T>>>,
 ) -> Result<Option<T>> {
     let Wait::Until(end) = wait else { return work.await };
+    let end = end.max(clock.now().after(FIRST_ANSWER));
     tokio::select! {
         biased;
         answer = work => answer,
@@ -177,7 +186,7 @@ pub(crate) fn timed_out(wait: Option<Duration>, backend: &'static str, name: Opt
 }
 
 /// The backend has given no reason.
-fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
+pub(super) fn unanswered(wait: Option<Duration>, backend: &'static str, name: Option<&LockName>) -> Error {
     end_of_wait("the backend has no answer after a wait of", wait, backend, name)
 }
 

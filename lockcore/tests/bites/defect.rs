@@ -144,6 +144,8 @@ pub(crate) enum Defect {
     ConfirmsWhatItRepeats,
     /// It repeats an acquire, and does not say that it is in doubt.
     ForgetsLateCopies,
+    /// A request is given up when the time of its wait has passed, answered or not.
+    EndsByTheClock,
     /// A free lock takes three round trips.
     AsksThreeTimes,
     /// The connection is never replaced.

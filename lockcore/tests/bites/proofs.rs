@@ -192,6 +192,7 @@ pub(crate) const SESSION: &[(Defect, &str, &str)] = &[
 
 /// What [`Remote`](crate::remote_lock::Remote) proves.
 pub(crate) const REMOTE: &[(Defect, &str, &str)] = &[
+    (Defect::EndsByTheClock, "a_short_wait_covers_the_first_answer", "the first answer"),
     (Defect::AsksThreeTimes, "a_lock_is_kept_over_a_slow_network", "a free lock"),
     (Defect::RenewsBlindly, "a_stopped_server_does_not_delay_the_loss", "no loss after"),
     (Defect::RenewsBlindly, "a_holder_in_a_black_hole_loses_its_lock_in_time", "no loss after"),

@@ -140,9 +140,16 @@ impl DistributedLock for Remote {
         };
         loop {
             self.check_connection()?;
-            let lost = match self.acquire_once(claim).await {
-                Ok(answer) => return answer,
-                Err(lost) => lost,
+            let asked = match claim.wait() {
+                Wait::Until(end) if self.is(Defect::EndsByTheClock) => {
+                    self.clock.timeout_at(end, self.acquire_once(claim)).await
+                }
+                _ => Some(self.acquire_once(claim).await),
+            };
+            let lost = match asked {
+                Some(Ok(answer)) => return answer,
+                Some(Err(lost)) => lost,
+                None => return Err(Error::new(ErrorKind::TimedOut, "the wait ended")),
             };
             if self.is(Defect::KeepsAsking) {
                 self.keep_asking(claim);

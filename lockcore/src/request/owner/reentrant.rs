@@ -52,7 +52,6 @@ impl LockRequest<Reentrant> {
 
     async fn acquire(self) -> Result<ReentrantGuard> {
         let (table, checked) = self.checked(Choices::until)?;
-        // Another task of the owner that takes the lock may wait for longer than this one.
         within(&checked.background.clock, checked.wait, take(&table, &checked)).await?.ok_or_else(|| {
             timed_out(checked.choices.wait, checked.background.capabilities.backend(), Some(&checked.name))
         })
@@ -76,7 +75,14 @@ async fn take(table: &Arc<Table>, checked: &Checked) -> Result<Option<ReentrantG
     let taking = match (owned.taking.try_lock(), checked.wait) {
         (Ok(taking), _) => taking,
         (Err(_), Wait::No) => return Ok(None),
-        (Err(_), _) => owned.taking.lock().await,
+        // Another task of the owner that takes the lock may wait for longer than this one.
+        (Err(_), Wait::Until(end)) => {
+            match checked.background.clock.timeout_at(end, owned.taking.lock()).await {
+                Some(taking) => taking,
+                None => return Ok(None),
+            }
+        }
+        (Err(_), Wait::Forever) => owned.taking.lock().await,
     };
     // Another task may have taken it meanwhile.
     if let Some(held) = owned.hold() {

@@ -1,0 +1,166 @@
+//! How long a claim waits.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Claim, Wait};
+use crate::{Error, ErrorKind, Moment, Result};
+
+/// How long a claim whose wait has ended still waits for an answer that is on its way.
+const GRACE: Duration = Duration::from_millis(12);
+
+/// If a request has been under way for longer than this when the wait ends, the error is that the server does not
+/// answer.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A claim has at least this long for the first answer of the server, however short its wait is. A wait of a few milliseconds would
+/// otherwise end before the answer that a free lock is granted, on a busy machine or over a slow network.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
+impl Claim {
+    /// Resolves when the wait is over: its time has passed, or the claim was cancelled. A claim that has no answer yet
+    /// has a second for it, however short its wait is.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn wait_over(&self) {
+        tokio::select! {
+            () = self.cancelled() => (),
+            () = self.end_of_wait() => (),
+        }
+    }
+
+    /// Resolves when the time of the wait has passed.
+    pub(crate) async fn end_of_wait(&self) {
+        loop {
+            let bell = self.0.bell.notified();
+            let end = match self.0.wait {
+                Wait::No => return,
+                Wait::Forever => return std::future::pending().await,
+                Wait::Until(end) => self.covering_the_answer(end),
+            };
+            // An answer changes the end.
+            tokio::select! {
+                () = bell => (),
+                () = self.0.clock.sleep_until(end) => return,
+            }
+        }
+    }
+
+    /// The end of the wait: later than it was set while the first answer is still to come.
+    fn covering_the_answer(&self, end: Moment) -> Moment {
+        if self.0.answered.load(Ordering::Acquire) { end } else { end.max(self.began().after(FIRST_ANSWER)) }
+    }
+
+    /// For backends: waits for the answer to a request until the wait is over, plus a
+    /// moment for an answer that is on its way. The request is then dropped, and its outcome is unknown.
+    pub async fn within_wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.0.wait == Wait::No {
+            return answer.await;
+        }
+        let asked = self.0.clock.now();
+        match self.while_wanted(answer).await {
+            Some(answer) => answer,
+            None => Err(self.wait_over_error(asked)),
+        }
+    }
+
+    /// For backends: polls some work until the wait is over, plus a moment for an answer that is on its way. `None`:
+    /// that time was over before the work was done.
+    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = self.wait_over() => (),
+        }
+        self.0.clock.timeout(GRACE, work).await
+    }
+
+    /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at which that request was sent.
+    pub fn wait_over_error(&self, asked: Moment) -> Error {
+        // Without a first answer nobody knows whether the lock is held.
+        if self.0.clock.now().since(asked) > SILENCE || !self.0.answered.load(Ordering::Acquire) {
+            Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer")
+        } else {
+            Error::new(ErrorKind::TimedOut, "the wait ended while a request was under way")
+        }
+    }
+
+    async fn cancelled(&self) {
+        loop {
+            let bell = self.0.bell.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            bell.await;
+        }
+    }
+
+    /// Whether the wait is over: its time has passed, or the claim was cancelled.
+    pub fn is_wait_over(&self) -> bool {
+        let over = match self.0.wait {
+            Wait::No => true,
+            Wait::Until(end) => self.0.clock.has_passed(self.covering_the_answer(end)),
+            Wait::Forever => false,
+        };
+        over || self.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockName, Mode};
+
+    fn claim(wait: Wait) -> Claim {
+        let name = LockName::new("a").unwrap();
+        Claim::new(name, Mode::Exclusive, Duration::from_secs(1), wait, "test".into())
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_seen_before_and_after() {
+        let claim = claim(Wait::Forever);
+        let waiting = tokio::spawn({
+            let claim = claim.clone();
+            async move { claim.wait_over().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!claim.is_wait_over());
+        claim.cancel();
+        waiting.await.unwrap();
+        claim.wait_over().await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_wait_needs_no_cancellation() {
+        let end = Moment::now().after(Duration::from_millis(10));
+        let claim = claim(Wait::Until(end));
+        claim.note_waiting();
+        claim.wait_over().await;
+        assert!(end.has_passed() && claim.is_wait_over() && !claim.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_wait_covers_the_first_answer() {
+        let short = Wait::Until(Moment::now());
+        let answered = claim(short);
+        assert!(!answered.is_wait_over());
+        let waiting = tokio::spawn({
+            let claim = answered.clone();
+            async move { claim.wait_over().await }
+        });
+        tokio::task::yield_now().await;
+        answered.note_waiting();
+        waiting.await.unwrap();
+        assert!(answered.is_wait_over());
+        // Its turn has come in this process: the server is asked only now.
+        answered.begin_now();
+        assert!(!answered.is_wait_over());
+        let unanswered = claim(short);
+        unanswered.wait_over().await;
+        assert!(Moment::now().since(unanswered.began()) >= FIRST_ANSWER && unanswered.is_wait_over());
+        assert_eq!(unanswered.wait_over_error(Moment::now()).kind(), ErrorKind::Unreachable);
+    }
+}
