@@ -25,6 +25,13 @@ pub fn connect(url: impl Into<String>) -> Result<Locks> {
     Locks::connect_by(crate::connect(url))
 }
 
+/// A client that connects with its first request. See [`crate::connect_lazy`].
+///
+/// Fails within an async runtime.
+pub fn connect_lazy(url: impl Into<String>) -> Result<Locks> {
+    Locks::connect_by(std::future::ready(crate::connect_lazy(url)))
+}
+
 /// Connects with a configuration. See [`crate::connect_with`].
 ///
 /// Fails within an async runtime.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use lockcore::backend::Lazy;
 use lockcore::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Operation, Result, ServerUrl};
 
 use crate::schemes;
@@ -149,6 +150,29 @@ impl Registry {
         let (url, config) = config.resolve().map_err(|error| error.during(Operation::Connect))?;
         let backend = self.connect_backend(&url).await?;
         Locks::with_config(backend, &config)
+    }
+
+    /// As [`connect_lazy`](crate::connect_lazy), with the backends of this registry.
+    ///
+    /// # Errors
+    /// Those of the function.
+    pub fn connect_lazy(&self, url: impl Into<String>) -> Result<Locks> {
+        self.connect_lazy_with(LockConfig::new(url))
+    }
+
+    /// As [`connect_lazy_with`](crate::connect_lazy_with), with the backends of this registry.
+    ///
+    /// # Errors
+    /// Those of the function.
+    pub fn connect_lazy_with(&self, config: LockConfig) -> Result<Locks> {
+        let of_connecting = |error: Error| error.during(Operation::Connect);
+        let (url, config) = config.resolve().map_err(of_connecting)?;
+        let connect = self.connectors.get(url.scheme()).ok_or_else(|| self.unknown(url.scheme()));
+        let connect = Arc::clone(connect.map_err(of_connecting)?);
+        let name = schemes::ALL.iter().find(|(scheme, _)| *scheme == url.scheme());
+        let name = name.map_or("lazy", |(scheme, _)| scheme);
+        let lazy = Lazy::new(name, &config.require, move || connect(url.clone()));
+        Locks::with_config(Arc::new(lazy), &config)
     }
 
     /// As [`connect_backend`](crate::connect_backend), with the backends of this registry.

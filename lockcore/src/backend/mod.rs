@@ -8,6 +8,7 @@
 //!   its validity. [`Hot`]: which locks were contended lately.
 //! * [`Reconnect`]: a connection for each runtime. It replaces a failed connection, and repeats the requests on the new
 //!   one.
+//! * [`Lazy`]: a backend that connects with its first request.
 //! * [`PerRuntime`]: connections that depend on the runtime which made them.
 //! * [`LeaseTable`]: leases that the client itself has to end, for servers that keep records as long as a session
 //!   lives.
@@ -21,6 +22,7 @@ mod escape;
 mod hand_over;
 mod heartbeats;
 mod hot;
+mod lazy;
 mod lease_table;
 mod per_runtime;
 mod reconnect;
@@ -33,6 +35,7 @@ pub use batcher::{Attempt, Batcher, Bounds, Call, Outcome, Reply, Service};
 pub use escape::{escape, unescape};
 pub use hand_over::{Heartbeat, PushedGrant};
 pub use hot::Hot;
+pub use lazy::Lazy;
 pub use lease_table::LeaseTable;
 pub use per_runtime::PerRuntime;
 pub use reconnect::{Failure, Reconnect};
