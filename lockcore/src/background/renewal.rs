@@ -118,6 +118,7 @@ impl Renewer {
     /// A renewal that says nothing about the lock.
     pub(super) fn doubt(&self, held: &HeldLock, spread: f64, why: &str) -> Event {
         self.telemetry.renewal_failed();
+        held.note_failure(why);
         tracing::info!(lock = %held.grant().claim().name(), why, "renewal failed; it is tried again");
         Event::Unknown(held.lease().retry_pause(self.clock.now(), spread))
     }

@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{check_outside, wait};
+use crate::lease::lost_at_work;
 use crate::system::OwnRuntime;
 use crate::{
-    Clock, Error, ErrorKind, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
+    Clock, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
 };
 
 /// A held lock. Dropping it releases the lock in the background, like [`crate::LockGuard`].
@@ -46,13 +47,13 @@ impl LockGuard {
         self.held.is_held()
     }
 
-    /// Returns an error of kind [`Lost`](ErrorKind::Lost) if the lock is not held now. Call it between the steps of
+    /// Returns an error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Call it between the steps of
     /// long work.
     pub fn check(&self) -> Result<()> {
         if self.is_held() {
             return Ok(());
         }
-        let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+        let error = lost_at_work(self.held.renewal_failure());
         Err(error.during(Operation::Acquire).for_lock(self.name()))
     }
 

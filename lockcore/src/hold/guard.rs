@@ -104,6 +104,12 @@ impl LockGuard {
         self.handle.lease_state()
     }
 
+    /// Why the last renewal has failed, if none has succeeded since: the cause of a lock that is in doubt, or was lost
+    /// because its lease ran out. `None`: no renewal has failed, or the lock was lost in another way.
+    pub fn renewal_failure(&self) -> Option<String> {
+        self.handle.renewal_failure()
+    }
+
     /// The time left until the lease ends, unless it is renewed. Zero once the lock is lost.
     pub fn time_left(&self) -> Duration {
         self.handle.time_left()

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{Advice, Event, Lease, Left, Limits};
 use crate::system::lock;
 use crate::telemetry::{Since, Telemetry};
-use crate::{Clock, Grant, LeaseState, Moment};
+use crate::{Clock, Error, ErrorKind, Grant, LeaseState, Moment};
 
 /// The next task in the local queue, which waits for the end of a hold.
 pub(crate) trait PassOn: Debug + Send + Sync {
@@ -36,6 +36,8 @@ pub(crate) struct HeldLock {
     slot: AtomicUsize,
     /// The largest batch in which it is renewed.
     batch_limit: AtomicUsize,
+    /// Why the last renewal failed, if none has succeeded since.
+    failure: Mutex<Option<Box<str>>>,
     changed: Notify,
     /// When the lease is due for the first time.
     first_due: Moment,
@@ -43,6 +45,15 @@ pub(crate) struct HeldLock {
 
 /// The result of an event: what to do next, and the new state if that has changed.
 pub(crate) type Step = (Advice, Option<LeaseState>);
+
+/// The error of a loss while work was going on, with the failure of the last renewal, if it failed.
+pub(crate) fn lost_at_work(failure: Option<String>) -> Error {
+    let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+    match failure {
+        Some(why) => error.with_source(format!("the last renewal failed: {why}")),
+        None => error,
+    }
+}
 
 impl HeldLock {
     pub(crate) fn new(
@@ -68,6 +79,7 @@ impl HeldLock {
             grant,
             slot: AtomicUsize::new(usize::MAX),
             batch_limit: AtomicUsize::new(usize::MAX),
+            failure: Mutex::new(None),
             changed: Notify::new(),
         }
     }
@@ -115,6 +127,16 @@ impl HeldLock {
         self.batch_limit.store(limit, Ordering::Relaxed);
     }
 
+    /// Notes why a renewal has failed.
+    pub(crate) fn note_failure(&self, why: &str) {
+        *lock(&self.failure) = Some(why.into());
+    }
+
+    /// Why the last renewal failed, if none has succeeded since.
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.failure).as_deref().map(str::to_owned)
+    }
+
     /// Ends the hold, and says what is left of the lease; `None` if it was lost before. A change must be
     /// [announced](Self::announce).
     ///
@@ -137,6 +159,9 @@ impl HeldLock {
             }
             other => other,
         };
+        if matches!(event, Event::Renewed(..)) {
+            *lock(&self.failure) = None;
+        }
         let before = lease.state();
         let advice = lease.on(now, event);
         let after = lease.state();

@@ -2,12 +2,16 @@
 
 use super::ReentrantGuard;
 use crate::background::Background;
-use crate::{Error, ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
+use crate::lease::lost_at_work;
+use crate::{ErrorKind, ErrorWith, LockAllGuard, LockGuard, LockName, Operation, Result};
 
 /// A guard that can be held while work is done.
 pub(super) trait Hold {
     /// Fails with the name of a lock that is not held any more, by the clock.
     fn check(&self) -> Result<(), LockName>;
+
+    /// Why the last renewal of a lock that is lost has failed, if it has.
+    fn failure(&self) -> Option<String>;
 
     /// Resolves when a lock is lost, with its name.
     async fn lost(&self) -> LockName;
@@ -28,18 +32,18 @@ where
     F: FnOnce(V) -> W,
     W: Future<Output = T>,
 {
-    let lost = |name, value| {
-        let error = Error::new(ErrorKind::Lost, "the lock was lost while the work was going on");
+    let lost = |name, value, guard: &G| {
+        let error = lost_at_work(guard.failure());
         ErrorWith::new(background.decorate(error, Operation::Acquire, Some(name)), value)
     };
     let value = tokio::select! {
         // Finished work counts even if the loss is noticed in the same moment: the deadline decides below.
         biased;
         value = work(view) => value,
-        name = guard.lost() => return Err(lost(&name, None)),
+        name = guard.lost() => return Err(lost(&name, None, &guard)),
     };
     if let Err(name) = guard.check() {
-        return Err(lost(&name, Some(value)));
+        return Err(lost(&name, Some(value), &guard));
     }
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost => Err(ErrorWith::new(error, Some(value))),
@@ -49,6 +53,10 @@ where
 }
 
 impl Hold for LockGuard {
+    fn failure(&self) -> Option<String> {
+        self.renewal_failure()
+    }
+
     fn check(&self) -> Result<(), LockName> {
         if LockGuard::is_held(self) { Ok(()) } else { Err(self.name().clone()) }
     }
@@ -64,6 +72,10 @@ impl Hold for LockGuard {
 }
 
 impl Hold for ReentrantGuard {
+    fn failure(&self) -> Option<String> {
+        Hold::failure(&**self)
+    }
+
     fn check(&self) -> Result<(), LockName> {
         Hold::check(&**self)
     }
@@ -78,6 +90,10 @@ impl Hold for ReentrantGuard {
 }
 
 impl Hold for LockAllGuard {
+    fn failure(&self) -> Option<String> {
+        self.guards().iter().filter(|guard| !guard.is_held()).find_map(LockGuard::renewal_failure)
+    }
+
     fn check(&self) -> Result<(), LockName> {
         self.guards().iter().try_for_each(Hold::check)
     }

@@ -46,8 +46,39 @@ async fn a_renewal_that_fails_is_a_doubt_and_then_a_loss() {
     })
     .await;
     assert!(guard.is_held(), "the lease has not ended");
+    assert!(guard.renewal_failure().is_some_and(|why| why.contains("unreachable")), "{guard:?}");
     server.advance(TTL);
     assert_eq!(guard.lost().await, Loss::Expired);
+    assert!(guard.renewal_failure().is_some_and(|why| why.contains("unreachable")), "{guard:?}");
+}
+
+#[tokio::test]
+async fn a_failure_is_forgotten_with_the_next_renewal_and_told_with_the_loss() {
+    let server = TestServer::new();
+    let locks = server.locks().unwrap();
+    let guard = locks.lock("a").ttl(TTL).await.unwrap();
+    server.fail_times(Operation::Renew, ErrorKind::Unreachable, 1);
+    let renewals = locks.stats().renewals;
+    until("a renewal after the failure", || {
+        server.advance(Duration::from_millis(100));
+        locks.stats().renewals > renewals
+    })
+    .await;
+    assert_eq!(guard.renewal_failure(), None);
+    let (taken, running) = tokio::sync::oneshot::channel();
+    let work = tokio::spawn(locks.lock("b").ttl(TTL).run(|_| async move {
+        taken.send(()).unwrap();
+        std::future::pending::<()>().await;
+    }));
+    running.await.unwrap();
+    server.fail(Operation::Renew, ErrorKind::Unreachable);
+    until("the loss", || {
+        server.advance(Duration::from_millis(100));
+        work.is_finished()
+    })
+    .await;
+    let error = work.await.unwrap().unwrap_err();
+    assert!(format!("{:#}", error.error()).contains("the last renewal failed: "), "{error:?}");
 }
 
 #[tokio::test]
