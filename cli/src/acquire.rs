@@ -10,6 +10,7 @@ use crate::connect::{Address, Connection, Purpose};
 use crate::exit::{self, Failure, NOT_OBTAINED};
 use crate::json::{self, AcquiredReport, SCHEMA_VERSION};
 use crate::obtain::{WaitLimit, explain};
+use crate::patience::{Patience, may_pass};
 use crate::say::Voice;
 use crate::signals::{self, Signals};
 use crate::{handle, nested};
@@ -21,6 +22,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     let mut signals = Signals::listen()?;
     let voice = if args.quiet { Voice::Quiet } else { Voice::Usual };
     let wait_limit = WaitLimit::new(args.no_wait, args.wait);
+    let mut patience = Patience::new(wait_limit.limit(), voice);
     let mut address = Address::of(&args.server)?;
     if args.label.is_some() {
         address.config.label.clone_from(&args.label);
@@ -28,13 +30,28 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = address.connect(registry, Purpose::Locking, wait_limit.limit(), voice) => connected?,
+        connected = address.connect(registry, Purpose::Locking, &mut patience) => connected?,
     };
     let locks = connection.locks()?;
     check(args, &locks)?;
     nested::check(&locks, std::slice::from_ref(&args.name)).await?;
-    let claim = claim(args, &connection, wait_limit);
-    match obtain(&*connection.backend, &claim, &mut signals).await {
+    let (claim, obtained) = loop {
+        let claim = claim(args, &connection, wait_limit, patience.left());
+        let obtained = obtain(&*connection.backend, &claim, &mut signals).await;
+        match obtained {
+            // The claim has been released, as far as the server could be reached. The next one is another.
+            Err(error) if may_pass(&error) => {
+                let failure = decorated(error, args, &locks).into();
+                tokio::select! {
+                    biased;
+                    signal = signals.next_ending() => return Ok(signals::status_of(signal)),
+                    again = patience.again(failure) => again?,
+                }
+            }
+            obtained => break (claim, obtained),
+        }
+    };
+    match obtained {
         Ok(Obtained::Grant(grant)) => match print(args, &grant) {
             Ok(true) => Ok(0),
             unread => {
@@ -49,11 +66,13 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
             let failure = explain(error, std::slice::from_ref(&args.name), wait_limit, &locks).await;
             Err(if args.quiet { Failure::silent(NOT_OBTAINED) } else { failure })
         }
-        Err(error) => {
-            let backend = locks.capabilities().backend();
-            Err(error.during(Operation::Acquire).for_lock(&args.name).on_backend(backend).into())
-        }
+        Err(error) => Err(decorated(error, args, &locks).into()),
     }
+}
+
+fn decorated(error: Error, args: &AcquireArgs, locks: &Locks) -> Error {
+    let backend = locks.capabilities().backend();
+    error.during(Operation::Acquire).for_lock(&args.name).on_backend(backend)
 }
 
 /// Refuses what cannot be honoured, before a lock is taken.
@@ -79,16 +98,22 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-fn claim(args: &AcquireArgs, connection: &Connection, wait_limit: WaitLimit) -> Claim {
+/// `left`: what is left of the wait.
+fn claim(
+    args: &AcquireArgs,
+    connection: &Connection,
+    wait_limit: WaitLimit,
+    left: Option<Duration>,
+) -> Claim {
     let mode = match args.permits {
         Some(limit) => Mode::Permit { limit },
         None if args.read => Mode::Shared,
         None => Mode::Exclusive,
     };
-    let wait = match (wait_limit, connection.config.wait) {
-        (WaitLimit::No, _) => Wait::No,
-        (WaitLimit::For(wait), _) | (WaitLimit::Usual, Some(wait)) => Wait::Until(Moment::now().after(wait)),
-        _ => Wait::Forever,
+    let wait = match (wait_limit, left) {
+        (WaitLimit::No, _) | (_, Some(Duration::ZERO)) => Wait::No,
+        (_, Some(left)) => Wait::Until(Moment::now().after(left)),
+        (_, None) => Wait::Forever,
     };
     let label = connection.config.label.clone().unwrap_or_else(|| {
         // The process ends at once: the host is what matters.

@@ -10,12 +10,9 @@ use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
 use crate::exit::Failure;
-use crate::reach;
+use crate::patience::{Patience, may_pass};
+use crate::reach::{self, NoServer};
 use crate::say::{Voice, rounded};
-
-/// How long connecting may take: as long as the caller would wait for the lock, within these bounds.
-const SHORTEST: Duration = Duration::from_secs(3);
-const LONGEST: Duration = Duration::from_secs(10);
 
 /// The backends that create tables, nodes or keys when they connect, unless the address forbids it.
 const CREATING: [&str; 8] =
@@ -40,6 +37,13 @@ pub(crate) struct Address {
     is_relative: bool,
     /// The configuration beside the address.
     pub(crate) config: LockConfig,
+}
+
+/// Why a try to connect has failed.
+enum Refusal {
+    /// The next one may succeed.
+    MayPass(Failure),
+    ForGood(Failure),
 }
 
 /// A lock server that was reached.
@@ -76,36 +80,55 @@ impl Address {
         Ok(Self { given, url, is_relative, config })
     }
 
-    /// Connects, within the time that the caller would wait.
+    /// Connects. A server that is away is tried again until the wait ends.
     pub(crate) async fn connect(
         mut self,
         registry: &Registry,
         purpose: Purpose,
-        wait: Option<Duration>,
-        voice: Voice,
+        patience: &mut Patience,
     ) -> Result<Connection, Failure> {
-        self.check_file(purpose, voice)?;
+        self.check_file(purpose, patience.voice())?;
+        patience.or(self.config.wait);
         if purpose == Purpose::Looking && CREATING.contains(&self.url.scheme()) {
             self.url = self.url.with_option("create", "false");
         }
-        let limit = wait.or(self.config.wait).map_or(LONGEST, |wait| wait.clamp(SHORTEST, LONGEST));
+        loop {
+            match self.try_once(registry, patience.limit()).await {
+                Ok(backend) => return Ok(Connection { backend, config: self.config }),
+                Err(Refusal::ForGood(failure)) => return Err(failure),
+                Err(Refusal::MayPass(failure)) => patience.again(failure).await?,
+            }
+        }
+    }
+
+    /// Tries to connect once, for this time at most.
+    async fn try_once(
+        &self,
+        registry: &Registry,
+        limit: Duration,
+    ) -> Result<Arc<dyn DistributedLock>, Refusal> {
         let connecting = registry.connect_backend(&self.url);
         tokio::pin!(connecting);
-        let backend = tokio::select! {
+        tokio::select! {
             biased;
             connected = tokio::time::timeout(limit, &mut connecting) => match connected {
-                Ok(Ok(connected)) => connected,
-                Ok(Err(error)) => return Err(explained(error, &self.url).await),
+                Ok(Ok(connected)) => Ok(connected),
+                Ok(Err(error)) => {
+                    let refusal = if may_pass(&error) { Refusal::MayPass } else { Refusal::ForGood };
+                    Err(refusal(explained(error, &self.url).await))
+                }
                 Err(_) => {
                     let why = reach::describe(&self.url).await;
-                    return Err(unreachable(format!("{why}: no answer within {}", rounded(limit))));
+                    Err(Refusal::MayPass(unreachable(format!("{why}: no answer within {}", rounded(limit)))))
                 }
             },
             // The backends try again for a while, in case the server is just restarting. The command does not wait for that if
             // clearly no server is there.
-            why = reach::no_server(&self.url) => return Err(unreachable(why)),
-        };
-        Ok(Connection { backend, config: self.config })
+            none = reach::no_server(&self.url) => Err(match none {
+                NoServer::Now(why) => Refusal::MayPass(unreachable(why)),
+                NoServer::Unknown(why) => Refusal::ForGood(unreachable(why)),
+            }),
+        }
     }
 
     /// Checks the file of an SQLite address.

@@ -10,6 +10,7 @@ use crate::args::DoctorArgs;
 use crate::connect::{Address, Connection, Purpose};
 use crate::exit::{Failure, REFUSED, USAGE};
 use crate::json::{self, ExaminationReport};
+use crate::patience::Patience;
 use crate::say::{Voice, rounded};
 
 /// How long the examination of the server may take.
@@ -26,7 +27,7 @@ pub(crate) async fn doctor(registry: &Registry, args: &DoctorArgs) -> Result<u8,
     let server = address.url.to_string();
     let mut findings = Vec::new();
     let began = Instant::now();
-    match address.clone().connect(registry, Purpose::Looking, None, Voice::Usual).await {
+    match address.clone().connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await {
         Err(failure) if failure.status == USAGE => return Err(failure),
         Err(failure) => findings.push(refused(
             failure,
@@ -89,7 +90,7 @@ async fn try_out(
 ) {
     let name = LockName::new(format!("lockwell doctor {:016x}", rand::random::<u64>()));
     let trial = async {
-        let other = address.clone().connect(registry, Purpose::Looking, None, Voice::Quiet).await?;
+        let other = address.clone().connect(registry, Purpose::Looking, &mut Patience::none(Voice::Quiet)).await?;
         let (holder, waiter) = (connection.locks()?, other.locks()?);
         let took = hand_over(&holder, &waiter, &name?).await.map_err(Failure::from);
         // Locks that the trial leaves are freed here, whatever its outcome.

@@ -11,6 +11,7 @@ use crate::exit::{self, Failure};
 use crate::handle;
 use crate::json::{self, ReleasedReport};
 use crate::obtain::sentence;
+use crate::patience::Patience;
 use crate::say::Voice;
 
 pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure> {
@@ -25,7 +26,7 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
         handle::read(&args.what)?
     };
     let address = Address::of(&args.server)?;
-    let connection = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
+    let connection = address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?;
     let backend = connection.backend.capabilities().backend();
     let released = connection
         .backend
@@ -48,7 +49,7 @@ async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure
         return Err(Failure::usage("--force asks before, on a terminal and without --json: add --yes"));
     }
     let address = Address::of(&args.server)?;
-    let locks = address.connect(registry, Purpose::Looking, None, Voice::Usual).await?.locks()?;
+    let locks = address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?.locks()?;
     let status = locks.inspect(&name).await?;
     let Some(who) = sentence(&status) else {
         report(args, &ReleasedReport::by_force(&status))?;

@@ -44,6 +44,11 @@ impl Hold {
         }
     }
 
+    /// Why the last renewal of the lost lock has failed, if that is the cause.
+    pub(crate) fn renewal_failure(&self) -> Option<String> {
+        self.guards().iter().filter(|guard| !guard.is_held()).find_map(LockGuard::renewal_failure)
+    }
+
     pub(crate) async fn release(self) -> Result<()> {
         match self {
             Self::One(guard) => guard.release().await,

@@ -9,6 +9,8 @@ use crate::args::LeadArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::obtain::{ObtainRequest, WaitLimit};
+use crate::patience::Patience;
+use crate::pulse::Pulse;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
 use crate::{nested, program};
@@ -28,10 +30,11 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
         address.config.label.clone_from(&args.holding.label);
     }
     let given = address.given.clone();
+    let mut patience = Patience::none(voice);
     let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = address.connect(registry, Purpose::Locking, None, voice) => connected?,
+        connected = address.connect(registry, Purpose::Locking, &mut patience) => connected?,
     };
     let locks = connection.locks()?;
     let names = [args.name.clone()];
@@ -39,12 +42,13 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     let holding = &args.holding;
     let (mode, wait_limit) = (Mode::Exclusive, WaitLimit::Forever);
     let request = ObtainRequest { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };
-    let work = Work { command: &args.command, name: &args.name, holding, address: &given };
+    let (command, pulse) = (&args.command, Pulse::new());
+    let mut work = Work { command, name: &args.name, holding, address: &given, pulse };
     let end = loop {
         let hold = tokio::select! {
             biased;
             signal = signals.next_ending() => break Ok(signals::status_of(signal)),
-            hold = request.obtain(&locks) => hold,
+            hold = request.obtain_once(&locks, None) => hold,
         };
         let hold = match hold {
             Ok(hold) => hold,

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::args::HoldArgs;
 use crate::exit::Failure;
 use crate::hold::Hold;
+use crate::patience::{Patience, may_pass};
 use crate::say::{Voice, rounded};
 
 /// How long to ask who holds a lock that was not obtained.
@@ -32,6 +33,8 @@ impl WaitLimit {
     pub(crate) fn new(no_wait: bool, wait: Option<Duration>) -> Self {
         match wait {
             _ if no_wait => Self::No,
+            // One complete try, whatever the clock says meanwhile.
+            Some(Duration::ZERO) => Self::No,
             Some(wait) => Self::For(wait),
             None => Self::Usual,
         }
@@ -58,12 +61,24 @@ pub(crate) struct ObtainRequest<'a> {
 }
 
 impl ObtainRequest<'_> {
-    pub(crate) async fn obtain(&self, locks: &Locks) -> Result<Hold> {
+    /// Obtains the locks. A server that is away is tried again until the wait ends.
+    pub(crate) async fn obtain(&self, locks: &Locks, patience: &mut Patience) -> Result<Hold, Failure> {
+        loop {
+            match self.obtain_once(locks, patience.left()).await {
+                Ok(hold) => return Ok(hold),
+                Err(error) if may_pass(&error) => patience.again(error.into()).await?,
+                Err(error) => return Err(explain(error, self.names, self.wait_limit, locks).await),
+            }
+        }
+    }
+
+    /// Obtains the locks, or says why not. `left`: what is left of the wait.
+    pub(crate) async fn obtain_once(&self, locks: &Locks, left: Option<Duration>) -> Result<Hold> {
         let voice = self.holding.voice();
         let began = Instant::now();
         let hold = tokio::select! {
             biased;
-            hold = self.ask(locks) => hold?,
+            hold = self.ask(locks, left) => hold?,
             never = self.report_holders(locks, voice) => match never {},
         };
         let tokens: Vec<_> =
@@ -72,17 +87,17 @@ impl ObtainRequest<'_> {
         Ok(hold)
     }
 
-    async fn ask(&self, locks: &Locks) -> Result<Hold> {
+    async fn ask(&self, locks: &Locks, left: Option<Duration>) -> Result<Hold> {
         let now = self.wait_limit == WaitLimit::No;
         let granted = if let [name] = self.names {
             let request = self.chosen(match self.mode {
                 Mode::Shared => locks.read(name),
                 Mode::Permit { limit } => locks.permit(name, limit.get()),
                 _ => locks.lock(name),
-            });
+            }, left);
             if now { request.try_now().await?.map(Hold::One) } else { Some(Hold::One(request.await?)) }
         } else {
-            let request = self.chosen(locks.lock_all(self.names));
+            let request = self.chosen(locks.lock_all(self.names), left);
             if now { request.try_now().await?.map(Hold::All) } else { Some(Hold::All(request.await?)) }
         };
         granted.ok_or_else(|| {
@@ -92,7 +107,7 @@ impl ObtainRequest<'_> {
         })
     }
 
-    fn chosen<W>(&self, mut request: LockRequest<W>) -> LockRequest<W> {
+    fn chosen<W>(&self, mut request: LockRequest<W>, left: Option<Duration>) -> LockRequest<W> {
         let holding = self.holding;
         if let Some(ttl) = holding.ttl {
             request = request.ttl(ttl);
@@ -103,10 +118,11 @@ impl ObtainRequest<'_> {
         if let Some(delay) = self.lock_delay {
             request = request.lock_delay(delay);
         }
-        match self.wait_limit {
-            WaitLimit::For(wait) => request.wait(wait),
-            WaitLimit::Forever => request.wait_forever(),
-            WaitLimit::No | WaitLimit::Usual => request,
+        match (self.wait_limit, left) {
+            (WaitLimit::Forever, _) => request.wait_forever(),
+            (WaitLimit::No, _) | (WaitLimit::Usual, None) => request,
+            (WaitLimit::For(_) | WaitLimit::Usual, Some(left)) => request.wait(left),
+            (WaitLimit::For(wait), None) => request.wait(wait),
         }
     }
 
@@ -119,11 +135,6 @@ impl ObtainRequest<'_> {
             voice.tell(&format!("waiting for {}{who}", names.join(", ")));
         }
         std::future::pending().await
-    }
-
-    /// The message for an error, with the holders of the locks.
-    pub(crate) async fn explain(&self, error: Error, locks: &Locks) -> Failure {
-        explain(error, self.names, self.wait_limit, locks).await
     }
 }
 
@@ -142,7 +153,7 @@ pub(crate) async fn explain(
         seen => {
             let mut failure = Failure::from(error);
             if seen.is_some() {
-                failure.message += "; its holder has just freed it";
+                failure.message += "; nobody holds it now";
             } else {
                 failure.message += "; and the lock server does not answer now: it is unreachable";
                 failure.status = crate::exit::UNREACHABLE;

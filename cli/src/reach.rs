@@ -22,7 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 enum State {
     Takes,
     Refuses,
+    /// The name does not exist.
     Unknown,
+    /// No name server answers.
+    NotLookedUp,
     /// A socket in the file system that does not exist.
     Missing,
     Silent,
@@ -31,15 +34,26 @@ enum State {
 impl State {
     /// Whether it is clear that no server is there.
     fn is_clear(self) -> bool {
-        matches!(self, Self::Refuses | Self::Unknown | Self::Missing)
+        matches!(self, Self::Refuses | Self::Unknown | Self::NotLookedUp | Self::Missing)
     }
 }
 
+/// Why it is clear that no server is there.
+pub(crate) enum NoServer {
+    /// There may be one soon.
+    Now(String),
+    /// None of the names exists: the address is wrong.
+    Unknown(String),
+}
+
 /// Resolves, with the reason, when it is clear that none of the hosts has a server: all refuse connections, or are unknown.
-pub(crate) async fn no_server(url: &ServerUrl) -> String {
+pub(crate) async fn no_server(url: &ServerUrl) -> NoServer {
     sleep(MOMENT).await;
     match states(url).await {
-        Some(states) if states.iter().all(|(_, state)| state.is_clear()) => words(&states),
+        Some(states) if states.iter().all(|(_, state)| *state == State::Unknown) => {
+            NoServer::Unknown(words(&states))
+        }
+        Some(states) if states.iter().all(|(_, state)| state.is_clear()) => NoServer::Now(words(&states)),
         _ => std::future::pending().await,
     }
 }
@@ -82,6 +96,8 @@ async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
 async fn state(host: &Host, port: u16) -> State {
     let found = match timeout(TIMEOUT, lookup_host((host.name(), port))).await {
         Ok(Ok(found)) => found.collect::<Vec<_>>(),
+        // The standard library has the texts of the C library, and no kinds.
+        Ok(Err(error)) if error.to_string().contains("emporary failure") => return State::NotLookedUp,
         Ok(Err(_)) => return State::Unknown,
         Err(_) => return State::Silent,
     };
@@ -109,6 +125,7 @@ fn words(states: &[(String, State)]) -> String {
             format!("{host}: connection refused; is the server running, and the address right?")
         }
         State::Unknown => format!("{host}: host name unknown; is it spelt right?"),
+        State::NotLookedUp => format!("{host}: host name unknown now: no name server answers"),
         State::Missing => {
             format!("{host}: there is no such socket; is the server running, and the path right?")
         }

@@ -10,6 +10,8 @@ use crate::connect::{Address, Purpose};
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
 use crate::obtain::{ObtainRequest, WaitLimit};
+use crate::patience::Patience;
+use crate::pulse::Pulse;
 use crate::say::rounded;
 use crate::signals::{self, Signals};
 use crate::supervise::{Ended, Work, release};
@@ -24,6 +26,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let mut signals = Signals::listen()?;
     let voice = args.holding.voice();
     let wait_limit = WaitLimit::new(args.no_wait, args.wait);
+    let mut patience = Patience::new(wait_limit.limit(), voice);
     let mut address = Address::of(&args.server)?;
     if args.holding.label.is_some() {
         address.config.label.clone_from(&args.holding.label);
@@ -32,7 +35,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let connection = tokio::select! {
         biased;
         signal = signals.next_ending() => return Ok(signals::status_of(signal)),
-        connected = address.connect(registry, Purpose::Locking, wait_limit.limit(), voice) => connected?,
+        connected = address.connect(registry, Purpose::Locking, &mut patience) => connected?,
     };
     let locks = connection.locks()?;
     refuse_at_least(args, &locks)?;
@@ -43,9 +46,9 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let not_obtained = tokio::select! {
         biased;
         signal = signals.next_ending() => Ok(signals::status_of(signal)),
-        hold = request.obtain(&locks) => match hold {
+        hold = request.obtain(&locks, &mut patience) => match hold {
             Ok(hold) => return under_lock(args, hold, &given, &mut signals).await,
-            Err(error) => Err(not_obtained(args, request.explain(error, &locks).await)),
+            Err(failure) => Err(not_obtained(args, failure)),
         },
     };
     // A claim that is released leaves its queue in the background. A process that ends at once would cut that off, and the
@@ -100,18 +103,22 @@ fn not_obtained(args: &RunArgs, mut failure: Failure) -> Failure {
 
 async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Signals) -> Result<u8, Failure> {
     let began = Instant::now();
-    let work = Work { command: &args.command, name: &args.name, holding: &args.holding, address };
+    let (command, holding) = (&args.command, &args.holding);
+    let mut work = Work { command, name: &args.name, holding, address, pulse: Pulse::new() };
     let (status, hold) = match work.under(hold, signals).await? {
         Ended::Command(status, hold) => (status, hold),
         Ended::Lost => return Ok(exit::LOST),
     };
     // Read before the release, which ends the validity.
     let held = hold.is_held();
-    let lost =
-        || Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran", args.name));
+    let lost = |cause: Option<String>| {
+        let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+        Failure::new(exit::LOST, format!("the lock {:?} was lost while the command ran{cause}", args.name))
+    };
     if !held {
+        let cause = work.cause(&hold);
         release(hold).await;
-        return Err(lost());
+        return Err(lost(cause));
     }
     if let Some(end) = args.at_least.and_then(|least| began.checked_add(least)) {
         // The work was done under the lock. A failure in the rest of the time does not count.
@@ -122,7 +129,7 @@ async fn under_lock(args: &RunArgs, hold: Hold, address: &str, signals: &mut Sig
         args.holding.voice().tell(&format!("freed {:?} after {}", args.name, rounded(began.elapsed())));
         return Ok(exit::status_of_child(status));
     }
-    Err(lost())
+    Err(lost(None))
 }
 
 /// Keeps the lock until its least time is over. If this process is killed before that, the lock stays until the end of

@@ -10,6 +10,7 @@ use crate::args::StatusArgs;
 use crate::connect::{Address, Purpose};
 use crate::exit::{Failure, NOT_OBTAINED};
 use crate::json::{self, ManyReport, OneReport};
+use crate::patience::Patience;
 use crate::say::{Voice, rounded};
 
 /// How often --watch reads the status.
@@ -17,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8, Failure> {
     let connection =
-        Address::of(&args.server)?.connect(registry, Purpose::Looking, None, Voice::Usual).await?;
+        Address::of(&args.server)?.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?;
     let locks = connection.locks()?;
     let statuses = read(&locks, args).await?;
     let goes_on = json::print(&text(args, &statuses)?)?;

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use lockwell::backend::Moment;
 use lockwell::{ErrorKind, LockName, Loss};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -13,7 +14,8 @@ use crate::args::HoldArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
-use crate::say;
+use crate::pulse::Pulse;
+use crate::say::{self, rounded};
 use crate::signals::{self, Signals};
 
 /// How long to try to free a lock that is lost.
@@ -33,11 +35,13 @@ pub(crate) struct Work<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) holding: &'a HoldArgs,
     pub(crate) address: &'a str,
+    /// When this process ran.
+    pub(crate) pulse: Pulse,
 }
 
 impl Work<'_> {
     /// Runs the command under the lock.
-    pub(crate) async fn under(&self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
+    pub(crate) async fn under(&mut self, hold: Hold, signals: &mut Signals) -> Result<Ended, Failure> {
         let started = Child::start(self.command, self.name, &hold, self.holding, self.address);
         let mut child = match started {
             Ok(child) => child,
@@ -57,7 +61,7 @@ impl Work<'_> {
 
     /// Waits for the end of the command or of the lock, and passes signals on meanwhile.
     async fn supervise(
-        &self,
+        &mut self,
         child: &mut Child,
         hold: Hold,
         signals: &mut Signals,
@@ -67,26 +71,38 @@ impl Work<'_> {
                 biased;
                 status = child.ended() => return Ok(Ended::Command(status?, hold)),
                 (name, loss) = hold.lost() => {
-                    self.report(&name, loss);
+                    self.report(&name, loss, &hold);
                     stop(child, signals, self.holding.grace).await?;
                     // The lease is over, or nearly. There is nothing to wait for if the server does not answer.
                     drop(timeout(LAST_RELEASE, hold.release()).await);
                     return Ok(Ended::Lost);
                 }
                 signal = signals.next() => pass_on(child, signal, || hold.is_held()),
+                () = self.pulse.beat() => (),
             }
         }
     }
 
-    fn report(&self, name: &LockName, loss: Loss) {
+    /// Why the lease of a lost lock was not renewed, as far as it is known.
+    pub(crate) fn cause(&mut self, hold: &Hold) -> Option<String> {
+        let ttl = self.holding.ttl.unwrap_or(lockwell::DEFAULT_TTL);
+        let stopped = self.pulse.stopped(ttl, Moment::now()).map(|time| {
+            format!("this process was stopped for {}, and nothing renewed the lock meanwhile", rounded(time))
+        });
+        stopped.or_else(|| hold.renewal_failure().map(|why| format!("the last renewal failed: {why}")))
+    }
+
+    fn report(&mut self, name: &LockName, loss: Loss, hold: &Hold) {
         let why = match loss {
-            Loss::Expired => {
-                "its lease ran out before it could be renewed; is the server reachable, and --ttl long enough for its \
-                 outages?"
-            }
-            Loss::HeldTooLong => "it was held for as long as --max-hold allows",
-            Loss::Taken => "the lock server says that another has it, or that it was freed by force",
-            _ => "reason unknown",
+            Loss::Expired => match self.cause(hold) {
+                Some(cause) => format!("its lease ran out before it could be renewed: {cause}"),
+                None => "its lease ran out before it could be renewed; is the server reachable, and --ttl long enough for \
+                         its outages?"
+                    .to_owned(),
+            },
+            Loss::HeldTooLong => "it was held for as long as --max-hold allows".to_owned(),
+            Loss::Taken => "the lock server says that another has it, or that it was freed by force".to_owned(),
+            _ => "reason unknown".to_owned(),
         };
         let grace = humantime::format_duration(self.holding.grace);
         let text = format!("lost the lock {name:?}: {why}; the command gets TERM, and KILL after {grace}");

@@ -10,6 +10,7 @@ use crate::connect::{Address, Purpose};
 use crate::exit::{Failure, NOT_OBTAINED};
 use crate::json::{self, WaitedReport};
 use crate::obtain::sentence;
+use crate::patience::{Patience, may_pass};
 use crate::say::{Voice, rounded};
 
 /// How often to check, at first and later on.
@@ -18,12 +19,20 @@ const LATER: Duration = Duration::from_secs(1);
 
 pub(crate) async fn wait(registry: &Registry, args: &WaitArgs) -> Result<u8, Failure> {
     let address = Address::of(&args.server)?;
-    let locks = address.connect(registry, Purpose::Looking, args.limit, Voice::Usual).await?.locks()?;
     let began = Instant::now();
+    let mut patience = Patience::new(args.limit, Voice::Usual);
+    let locks = address.connect(registry, Purpose::Looking, &mut patience).await?.locks()?;
     let end = args.limit.and_then(|limit| began.checked_add(limit));
     let mut pause = SOON;
     loop {
-        let status = locks.inspect(&args.name).await?;
+        let status = match locks.inspect(&args.name).await {
+            Ok(status) => status,
+            Err(error) if may_pass(&error) => {
+                patience.again(error.into()).await?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let Some(who) = sentence(&status) else {
             report(args, &status, began)?;
             return Ok(0);

@@ -22,12 +22,14 @@ pub(crate) fn white_space_is_not_another_server(url: &str) {
         is_held(&finish(&mut at(&["--url-file", site.path("url").to_str().unwrap()])));
         std::fs::write(site.path("toml"), format!("url = {text:?}\n")).unwrap();
         is_held(&finish(&mut at(&["--config", site.path("toml").to_str().unwrap()])));
-        block_on(async {
+        let by_code = async {
             let locks = lockwell::connect(&text).await.unwrap();
             assert!(locks.inspect("a").await.unwrap().is_held(), "{text:?}");
             assert!(locks.lock("a").try_now().await.unwrap().is_none(), "{text:?}: two holders");
             locks.close().await.unwrap();
-        });
+        };
+        // The caller may be within a runtime.
+        std::thread::scope(|scope| scope.spawn(|| block_on(by_code)).join().unwrap());
     }
 }
 

@@ -4,6 +4,8 @@
 #![cfg(all(unix, feature = "sqlite"))]
 
 mod addresses;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
+mod away;
 mod canary;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod doctor;

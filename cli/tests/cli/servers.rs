@@ -88,7 +88,9 @@ fn a_command_is_ended_when_the_server_is_gone_for_the_ttl() {
         wait_until("the start", || started.exists());
         server.kill().unwrap();
         let begun = Instant::now();
-        running.finish().complains(76, "its lease ran out");
+        let run = running.finish();
+        run.complains(76, "its lease ran out before it could be renewed: the last renewal failed: ");
+        assert!(run.err.contains("cannot be reached"), "{run:?}");
         assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     });
 }

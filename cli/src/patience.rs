@@ -1,0 +1,111 @@
+//! How long a command waits, in all: for a lock server that is away, and for the lock.
+
+use std::time::Duration;
+
+use lockwell::Error;
+use lockwell::backend::Backoff;
+use tokio::time::{Instant, sleep};
+
+use crate::exit::Failure;
+use crate::say::{Voice, rounded};
+
+/// The pauses between tries to reach the server.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// How long connecting may take: as long as the caller would wait for the lock, within these bounds.
+const SHORTEST: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The wait of a command, from its start.
+pub(crate) struct Patience {
+    wait: Option<Duration>,
+    began: Instant,
+    pauses: Backoff,
+    has_failed: bool,
+    voice: Voice,
+}
+
+impl Patience {
+    /// `None`: nothing says how long to wait. Then, as with a wait of zero, a server that is away is not waited for.
+    pub(crate) fn new(wait: Option<Duration>, voice: Voice) -> Self {
+        let pauses = Backoff::new(PAUSES.0, PAUSES.1);
+        Self { wait, began: Instant::now(), pauses, has_failed: false, voice }
+    }
+
+    pub(crate) fn none(voice: Voice) -> Self {
+        Self::new(None, voice)
+    }
+
+    pub(crate) fn voice(&self) -> Voice {
+        self.voice
+    }
+
+    /// The same with the wait of the configuration if the command line gives none.
+    pub(crate) fn or(&mut self, wait: Option<Duration>) {
+        self.wait = self.wait.or(wait);
+    }
+
+    /// What is left of the wait.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.wait.map(|wait| wait.saturating_sub(self.began.elapsed()))
+    }
+
+    /// How long one try to connect may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.left().map_or(LONGEST, |left| left.clamp(SHORTEST, LONGEST))
+    }
+
+    /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the failure when the wait is
+    /// over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub(crate) async fn again(&mut self, mut failure: Failure) -> Result<(), Failure> {
+        let left = self.left().unwrap_or_default();
+        if left.is_zero() {
+            if self.has_failed {
+                let waited = rounded(self.wait.unwrap_or_default());
+                failure.message += &format!("; tried again for {waited}");
+            }
+            return Err(failure);
+        }
+        if !self.has_failed {
+            self.has_failed = true;
+            self.voice.warn(&format!("{}; trying again for {}", failure.message, rounded(left)));
+        }
+        tracing::info!(failure = failure.message, "trying again");
+        sleep(self.pauses.next_pause().min(left)).await;
+        Ok(())
+    }
+}
+
+/// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address stays wrong, and a lock
+/// that is held has been waited for.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    use lockwell::ErrorKind::{Overloaded, Unreachable, UnknownOutcome};
+    matches!(error.kind(), Unreachable | UnknownOutcome | Overloaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_ends_with_the_wait_and_without_one_at_once() {
+        for wait in [None, Some(Duration::ZERO)] {
+            let failure = Patience::new(wait, Voice::Quiet).again(Failure::new(69, "away")).await.unwrap_err();
+            assert_eq!(failure.message, "away");
+        }
+        let mut patience = Patience::new(Some(Duration::from_millis(250)), Voice::Quiet);
+        let begun = Instant::now();
+        let mut tries = 0;
+        let failure = loop {
+            match patience.again(Failure::new(69, "away")).await {
+                Ok(()) => tries += 1,
+                Err(failure) => break failure,
+            }
+        };
+        assert_eq!(failure.message, "away; tried again for 250ms");
+        assert!(tries > 1 && begun.elapsed() >= Duration::from_millis(250), "{tries}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Notices that this process was stopped, or its machine: nothing renews a lock meanwhile.
+
+use std::time::Duration;
+
+use lockwell::backend::Moment;
+use tokio::time::sleep;
+
+/// How often the clock is read.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// A gap that is shorter is no stop: the machine is busy.
+const SHORTEST: Duration = Duration::from_millis(300);
+
+/// The times at which this process ran.
+pub(crate) struct Pulse {
+    last: Moment,
+    /// The latest stop: its end, and how long it was.
+    stop: Option<(Moment, Duration)>,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self { last: Moment::now(), stop: None }
+    }
+
+    /// Reads the clock every now and then, for ever.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub(crate) async fn beat(&mut self) {
+        loop {
+            sleep(EVERY).await;
+            self.note(Moment::now());
+        }
+    }
+
+    fn note(&mut self, now: Moment) {
+        let gap = now.since(self.last).saturating_sub(EVERY);
+        if gap >= SHORTEST {
+            self.stop = Some((now, gap));
+        }
+        self.last = now;
+    }
+
+    /// How long this process was stopped within the time before `now`, if it was.
+    pub(crate) fn stopped(&mut self, within: Duration, now: Moment) -> Option<Duration> {
+        self.note(now);
+        self.stop.filter(|(end, _)| now.since(*end) <= within).map(|(_, gap)| gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_gap_is_a_stop_for_a_while() {
+        let mut pulse = Pulse::new();
+        let mut now = pulse.last;
+        let ttl = Duration::from_secs(3);
+        for _ in 0..20 {
+            now = now.after(EVERY + Duration::from_millis(100));
+            assert_eq!(pulse.stopped(ttl, now), None);
+        }
+        now = now.after(Duration::from_millis(3500) + EVERY);
+        assert_eq!(pulse.stopped(ttl, now), Some(Duration::from_millis(3500)));
+        for _ in 0..20 {
+            now = now.after(EVERY);
+            pulse.note(now);
+        }
+        assert_eq!(pulse.stopped(ttl, now), None, "it did not matter any more");
+    }
+}
