@@ -90,7 +90,8 @@ async fn try_out(
 ) {
     let name = LockName::new(format!("lockwell doctor {:016x}", rand::random::<u64>()));
     let trial = async {
-        let other = address.clone().connect(registry, Purpose::Looking, &mut Patience::none(Voice::Quiet)).await?;
+        let other =
+            address.clone().connect(registry, Purpose::Looking, &mut Patience::none(Voice::Quiet)).await?;
         let (holder, waiter) = (connection.locks()?, other.locks()?);
         let took = hand_over(&holder, &waiter, &name?).await.map_err(Failure::from);
         // Locks that the trial leaves are freed here, whatever its outcome.

@@ -49,7 +49,8 @@ async fn by_force(registry: &Registry, args: &ReleaseArgs) -> Result<u8, Failure
         return Err(Failure::usage("--force asks before, on a terminal and without --json: add --yes"));
     }
     let address = Address::of(&args.server)?;
-    let locks = address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?.locks()?;
+    let locks =
+        address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?.locks()?;
     let status = locks.inspect(&name).await?;
     let Some(who) = sentence(&status) else {
         report(args, &ReleasedReport::by_force(&status))?;

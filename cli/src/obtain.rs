@@ -90,11 +90,14 @@ impl ObtainRequest<'_> {
     async fn ask(&self, locks: &Locks, left: Option<Duration>) -> Result<Hold> {
         let now = self.wait_limit == WaitLimit::No;
         let granted = if let [name] = self.names {
-            let request = self.chosen(match self.mode {
-                Mode::Shared => locks.read(name),
-                Mode::Permit { limit } => locks.permit(name, limit.get()),
-                _ => locks.lock(name),
-            }, left);
+            let request = self.chosen(
+                match self.mode {
+                    Mode::Shared => locks.read(name),
+                    Mode::Permit { limit } => locks.permit(name, limit.get()),
+                    _ => locks.lock(name),
+                },
+                left,
+            );
             if now { request.try_now().await?.map(Hold::One) } else { Some(Hold::One(request.await?)) }
         } else {
             let request = self.chosen(locks.lock_all(self.names), left);

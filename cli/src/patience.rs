@@ -26,7 +26,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `None`: nothing says how long to wait. Then, as with a wait of zero, a server that is away is not waited for.
+    /// `None`: nothing says how long to wait. Then, as with a wait of zero, a server that is away is not
+    /// waited for.
     pub(crate) fn new(wait: Option<Duration>, voice: Voice) -> Self {
         let pauses = Backoff::new(PAUSES.0, PAUSES.1);
         Self { wait, began: Instant::now(), pauses, has_failed: false, voice }
@@ -55,8 +56,8 @@ impl Patience {
         self.left().map_or(LONGEST, |left| left.clamp(SHORTEST, LONGEST))
     }
 
-    /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the failure when the wait is
-    /// over.
+    /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the
+    /// failure when the wait is over.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -79,10 +80,10 @@ impl Patience {
     }
 }
 
-/// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address stays wrong, and a lock
-/// that is held has been waited for.
+/// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address
+/// stays wrong, and a lock that is held has been waited for.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    use lockwell::ErrorKind::{Overloaded, Unreachable, UnknownOutcome};
+    use lockwell::ErrorKind::{Overloaded, UnknownOutcome, Unreachable};
     matches!(error.kind(), Unreachable | UnknownOutcome | Overloaded)
 }
 
@@ -93,7 +94,8 @@ mod tests {
     #[tokio::test]
     async fn it_ends_with_the_wait_and_without_one_at_once() {
         for wait in [None, Some(Duration::ZERO)] {
-            let failure = Patience::new(wait, Voice::Quiet).again(Failure::new(69, "away")).await.unwrap_err();
+            let failure =
+                Patience::new(wait, Voice::Quiet).again(Failure::new(69, "away")).await.unwrap_err();
             assert_eq!(failure.message, "away");
         }
         let mut patience = Patience::new(Some(Duration::from_millis(250)), Voice::Quiet);

@@ -17,8 +17,9 @@ use crate::say::{Voice, rounded};
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn status(registry: &Registry, args: &StatusArgs) -> Result<u8, Failure> {
-    let connection =
-        Address::of(&args.server)?.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?;
+    let connection = Address::of(&args.server)?
+        .connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual))
+        .await?;
     let locks = connection.locks()?;
     let statuses = read(&locks, args).await?;
     let goes_on = json::print(&text(args, &statuses)?)?;

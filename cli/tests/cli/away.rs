@@ -31,10 +31,12 @@ async fn a_wait_covers_a_restart(url: &str, servers: &[&Server]) {
     }
     let begun = Instant::now();
     finish(site.lockwell(&["run", "a", "--", "true"]).env("LOCKWELL_URL", url)).complains(69, "");
-    finish(site.lockwell(&["run", "--no-wait", "a", "--", "true"]).env("LOCKWELL_URL", url)).complains(69, "");
+    finish(site.lockwell(&["run", "--no-wait", "a", "--", "true"]).env("LOCKWELL_URL", url))
+        .complains(69, "");
     finish(site.lockwell(&["status"]).env("LOCKWELL_URL", url)).complains(69, "");
     assert!(begun.elapsed() < Duration::from_secs(35), "at once: {:?}", begun.elapsed());
-    let ended = finish(site.lockwell(&["run", "--wait", "1500ms", "a", "--", "true"]).env("LOCKWELL_URL", url));
+    let ended =
+        finish(site.lockwell(&["run", "--wait", "1500ms", "a", "--", "true"]).env("LOCKWELL_URL", url));
     ended.complains(69, "tried again for 1s 500ms");
     assert_eq!(messages(&ended), 1, "{ended:?}");
     let waiting = [
@@ -54,7 +56,8 @@ async fn a_wait_covers_a_restart(url: &str, servers: &[&Server]) {
         server.restart().await.unwrap();
     }
     for run in waiting {
-        let run = tokio::task::spawn_blocking(move || run.finish_within(Duration::from_mins(1))).await.unwrap();
+        let run =
+            tokio::task::spawn_blocking(move || run.finish_within(Duration::from_mins(1))).await.unwrap();
         assert_eq!((run.status, messages(&run)), (0, 1), "{run:?}");
     }
     claims.0.await.unwrap().unwrap().release().await.unwrap();

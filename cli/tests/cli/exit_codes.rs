@@ -147,9 +147,7 @@ fn a_socket_without_a_server_is_69_at_once() {
     let path = site.path("redis.sock").display().to_string();
     let url = format!("redis+unix://{path}");
     let fails = |why: &str| {
-        for args in
-            [&["run", "a", "--", "true"][..], &["status"], &["run", "--no-wait", "a", "--", "true"]]
-        {
+        for args in [&["run", "a", "--", "true"][..], &["status"], &["run", "--no-wait", "a", "--", "true"]] {
             let begun = Instant::now();
             let run = finish(lockwell(args).env("LOCKWELL_URL", &url));
             assert!(begun.elapsed() < Duration::from_secs(4), "{args:?}: {:?}", begun.elapsed());

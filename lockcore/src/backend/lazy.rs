@@ -23,12 +23,12 @@ const TURN: Duration = Duration::from_secs(10);
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A backend that connects with the first request. A claim that waits tries to connect until its wait ends, so a server may be away
-/// when the program starts.
+/// A backend that connects with the first request. A claim that waits tries to connect until its wait ends,
+/// so a server may be away when the program starts.
 ///
-/// What the server promises is not known before. Until then the backend [promises](DistributedLock::capabilities) all modes and what
-/// is required, and no more. A claim that the server turns out not to support fails after connecting, and all claims fail if it lacks
-/// a requirement.
+/// What the server promises is not known before. Until then the backend
+/// [promises](DistributedLock::capabilities) all modes and what is required, and no more. A claim that the
+/// server turns out not to support fails after connecting, and all claims fail if it lacks a requirement.
 pub struct Lazy {
     presumed: Capabilities,
     required: Vec<Requirement>,
@@ -66,7 +66,8 @@ impl Lazy {
         }
     }
 
-    /// The backend. One caller connects at a time, and those who waited for its turn meanwhile have the same answer.
+    /// The backend. One caller connects at a time, and those who waited for its turn meanwhile have the same
+    /// answer.
     async fn backend(&self) -> Result<&Arc<dyn DistributedLock>> {
         if let Some(made) = self.made.get() {
             return Ok(made);
@@ -113,8 +114,10 @@ impl Lazy {
                 Ok(backend) => break backend,
                 Err(error) => error,
             };
-            let may_pass =
-                matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::Overloaded);
+            let may_pass = matches!(
+                error.kind(),
+                ErrorKind::Unreachable | ErrorKind::UnknownOutcome | ErrorKind::Overloaded
+            );
             if claim.wait() == Wait::No || !may_pass {
                 // The end of the wait says less than the failure before it.
                 return Err(cause.filter(|_| error.kind() == ErrorKind::TimedOut).unwrap_or(error));
@@ -201,14 +204,18 @@ impl DistributedLock for Lazy {
 
     async fn lost(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => backend.lost(grant).await,
+            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
+                backend.lost(grant).await
+            }
             _ => std::future::pending().await,
         }
     }
 
     async fn doubted(&self, grant: &Grant) {
         match self.made() {
-            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => backend.doubted(grant).await,
+            Ok(backend) if backend.capabilities().promises(Requirement::LossPush) => {
+                backend.doubted(grant).await
+            }
             _ => std::future::pending().await,
         }
     }
@@ -288,7 +295,8 @@ mod tests {
     async fn many_claims_share_a_try() {
         let (asked, lazy) = away(1, ErrorKind::Unreachable);
         let locks = Locks::new(Arc::new(lazy)).unwrap();
-        let all = (0..50).map(|number| locks.lock(format!("a{number}")).wait(Duration::from_secs(20)).into_future());
+        let all = (0..50)
+            .map(|number| locks.lock(format!("a{number}")).wait(Duration::from_secs(20)).into_future());
         for guard in futures_util::future::join_all(all).await {
             guard.unwrap().release().await.unwrap();
         }

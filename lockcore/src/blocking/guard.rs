@@ -6,9 +6,7 @@ use std::time::Duration;
 use super::{check_outside, wait};
 use crate::lease::lost_at_work;
 use crate::system::OwnRuntime;
-use crate::{
-    Clock, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result,
-};
+use crate::{Clock, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result};
 
 /// A held lock. Dropping it releases the lock in the background, like [`crate::LockGuard`].
 /// [`Locks::close`](super::Locks::close), the last call of a program, waits for such releases.
@@ -47,8 +45,8 @@ impl LockGuard {
         self.held.is_held()
     }
 
-    /// Returns an error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Call it between the steps of
-    /// long work.
+    /// Returns an error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Call it between
+    /// the steps of long work.
     pub fn check(&self) -> Result<()> {
         if self.is_held() {
             return Ok(());

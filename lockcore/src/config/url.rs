@@ -61,9 +61,10 @@ impl Host {
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///
-/// Unlike general URLs it may name several hosts, and has no fragment. User, password, path and options are percent-decoded, and
-/// have no control characters. ASCII white space around the address is ignored; quotes or a byte order mark are an error, since
-/// the address with them would be that of another server. `Display` and `Debug` hide the password.
+/// Unlike general URLs it may name several hosts, and has no fragment. User, password, path and options are
+/// percent-decoded, and have no control characters. ASCII white space around the address is ignored; quotes
+/// or a byte order mark are an error, since the address with them would be that of another server. `Display`
+/// and `Debug` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: String,
@@ -116,7 +117,10 @@ impl ServerUrl {
         } else {
             text.split_once(':').unwrap_or((text, ""))
         };
-        if name.is_empty() || name.contains(char::is_whitespace) || (!text.starts_with('[') && port.contains(':')) {
+        if name.is_empty()
+            || name.contains(char::is_whitespace)
+            || (!text.starts_with('[') && port.contains(':'))
+        {
             return Err(complaint());
         }
         let port = match port {

@@ -36,9 +36,11 @@ pub(super) async fn a_short_wait_covers_the_first_answer(stage: Stage) {
     link.delay(millis(40));
     for wait in [millis(0), millis(1), millis(30)] {
         let guard = two.lock(&free).wait(wait).await;
-        release(guard.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?}: {error:#}"))).await;
+        release(guard.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?}: {error:#}")))
+            .await;
         let all = two.lock_all([&free]).wait(wait).await;
-        let all = all.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?} for all: {error:#}"));
+        let all =
+            all.unwrap_or_else(|error| panic!("the first answer to a wait of {wait:?} for all: {error:#}"));
         all.release().await.expect("a release");
         let error = two.lock(&taken).wait(wait).await.expect_err("the lock is held");
         assert_eq!(error.kind(), ErrorKind::TimedOut, "a wait of {wait:?}: {error:#}");
