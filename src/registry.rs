@@ -212,10 +212,12 @@ impl Registry {
                 ErrorKind::Unsupported,
                 format!("{scheme}:// needs the feature {feature:?} of lockwell; compiled in are {known}"),
             ),
-            None => Error::new(
-                ErrorKind::InvalidInput,
-                format!("no backend is known for {scheme}://; compiled in are {known}"),
-            ),
+            None => {
+                let meant = schemes::meant(scheme);
+                let meant = meant.map_or_else(String::new, |name| format!("; {name}:// may be meant"));
+                let message = format!("no backend is known for {scheme}://; compiled in are {known}{meant}");
+                Error::new(ErrorKind::InvalidInput, message)
+            }
         }
     }
 }
@@ -247,6 +249,10 @@ mod tests {
         let error = Registry::new().unknown("mongodb");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("memory://"), "{error}");
+        for (scheme, meant) in [("zookeeper", "zk://"), ("valkey", "redis://"), ("sqlite3", "sqlite://")] {
+            let error = Registry::new().unknown(scheme).to_string();
+            assert!(error.ends_with(&format!("; {meant} may be meant")), "{error}");
+        }
     }
 
     #[test]

@@ -12,12 +12,16 @@ const CONFLICT: &str = "others changed the same rows at the same time";
 
 const REFUSED_STATEMENT: &str = "the database refused a statement";
 
+const NO_CONNECTION: &str = "the server has no connection left, for all or for this user";
+
 const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set to be read only";
 
 /// The class of an error.
 pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorClass {
     match error {
         sqlx::Error::Database(error) => database.class_of(&**error),
+        // It will be refused again.
+        error if is_untrusted(error) => ErrorClass::Fatal,
         sqlx::Error::Io(_)
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolClosed
@@ -25,6 +29,12 @@ pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorCl
         | sqlx::Error::WorkerCrashed => ErrorClass::Broken,
         _ => ErrorClass::Fatal,
     }
+}
+
+/// Whether the certificate of the server was refused.
+fn is_untrusted(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_))
+        && error.to_string().contains("invalid peer certificate")
 }
 
 /// The error of a request that had no answer in time.
@@ -81,6 +91,11 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                 code => by_code(code),
             },
         },
+        error if is_untrusted(error) => (
+            ErrorKind::Misconfigured,
+            "the certificate of the server is not trusted for this host: the option sslrootcert=FILE (PostgreSQL) or sslca=FILE \
+             (MySQL) names the authority that signed it",
+        ),
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
         _ => (ErrorKind::Internal, "an unexpected answer"),
@@ -94,6 +109,7 @@ fn by_number(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'sta
     Some(match error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?.number() {
         1045 | 1698 => (ErrorKind::Refused, "user or password is wrong"),
         1044 | 1142 | 1143 | 1227 => (ErrorKind::Refused, LACKS_A_RIGHT),
+        1040 | 1203 | 1226 => (ErrorKind::Unreachable, NO_CONNECTION),
         1049 => (ErrorKind::Misconfigured, "there is no such database"),
         1290 | 1792 | 1836 => (ErrorKind::Misconfigured, READ_ONLY),
         1020 | 1205 | 1213 => (ErrorKind::Conflict, CONFLICT),
@@ -119,7 +135,7 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         }
         "42P01" | "42S02" => (
             ErrorKind::Misconfigured,
-            "the lock tables are missing: let them be created, or see create_schema()",
+            "the lock tables are missing: let them be created, or run what `lockwell schema` prints (create_schema())",
         ),
         "42703" | "42S22" => (
             ErrorKind::Misconfigured,
@@ -138,7 +154,7 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         "55P03" => (ErrorKind::Conflict, "a lock of the database was not to be had in time"),
         "3F000" => (ErrorKind::Misconfigured, "there is no such schema: let an administrator create it"),
         "53100" | "53200" => (ErrorKind::Misconfigured, "the server is out of space or memory"),
-        "53300" | "08004" => (ErrorKind::Unreachable, "the server has no connection left"),
+        "53300" | "08004" => (ErrorKind::Unreachable, NO_CONNECTION),
         _ => (ErrorKind::Internal, REFUSED_STATEMENT),
     }
 }

@@ -10,6 +10,7 @@ use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
 use crate::exit::Failure;
+use crate::nested;
 use crate::patience::{Patience, may_pass};
 use crate::reach::{self, NoServer};
 use crate::say::{Voice, rounded};
@@ -191,9 +192,14 @@ fn read(server: &Server) -> Result<LockConfig, Failure> {
         return Ok(LockConfig::from_toml(&text_of(file)?)?);
     }
     if std::env::var_os(LockConfig::ENV).is_none_or(|url| url.as_encoded_bytes().trim_ascii().is_empty()) {
+        let removed = if std::env::var_os(nested::HELD).is_some() {
+            "; the lockwell around this command keeps its address to itself, unless it has --pass-url"
+        } else {
+            ""
+        };
         return Err(Failure::usage(format!(
             "no lock server is named: give --url, --url-file or --config, or set {} to an address such as \
-             sqlite:///var/lib/app/locks.db",
+             sqlite:///var/lib/app/locks.db{removed}",
             LockConfig::ENV
         )));
     }

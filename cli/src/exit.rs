@@ -72,6 +72,11 @@ impl Failure {
             io::ErrorKind::NotFound if is_there => {
                 (NOT_FOUND, "the program that its first line names, or its loader, does not exist".to_owned())
             }
+            io::ErrorKind::NotFound if command.contains([' ', '|', '&', ';', '<', '>', '$', '*', '`']) => (
+                NOT_FOUND,
+                "there is no such command; an expression of the shell is written: sh -c 'EXPRESSION'"
+                    .to_owned(),
+            ),
             io::ErrorKind::NotFound => {
                 (NOT_FOUND, "there is no such command; is it installed, and in PATH?".to_owned())
             }
@@ -147,11 +152,22 @@ pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
 pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
     // If the output is closed, the message is lost.
     if error.use_stderr() {
-        drop(io::stderr().write_all(without_passwords(error.to_string(), words).as_bytes()));
+        let words: Vec<_> = words.collect();
+        let hint = usage_hint(&words).map_or_else(String::new, |hint| format!("\n{hint}\n"));
+        let text = without_passwords(error.to_string(), words.into_iter()) + &hint;
+        drop(io::stderr().write_all(text.as_bytes()));
         return ExitCode::from(USAGE);
     }
     drop(error.print());
     ExitCode::SUCCESS
+}
+
+/// What clap does not say: a command needs `--` before it.
+fn usage_hint(words: &[OsString]) -> Option<&'static str> {
+    let runs = words.get(1).is_some_and(|verb| verb == "run" || verb == "lead");
+    let is_missing = words.len() > 3 && !words.iter().any(|word| word == "--");
+    (runs && is_missing)
+        .then_some("The command comes after --, as in: lockwell run NAME -- COMMAND ARGUMENTS")
 }
 
 /// The text, in which clap may have quoted words, with all addresses among the words as they may be shown.

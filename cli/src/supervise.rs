@@ -14,6 +14,7 @@ use crate::args::HoldArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
+use crate::orphans::Orphans;
 use crate::pulse::Pulse;
 use crate::say::{self, rounded};
 use crate::signals::{self, Signals};
@@ -66,6 +67,7 @@ impl Work<'_> {
         hold: Hold,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
+        let (mut orphans, own) = (Orphans::new()?, child.processes());
         loop {
             tokio::select! {
                 biased;
@@ -79,6 +81,7 @@ impl Work<'_> {
                 }
                 signal = signals.next() => pass_on(child, signal, || hold.is_held()),
                 () = self.pulse.beat() => (),
+                () = orphans.collect(&own) => (),
             }
         }
     }

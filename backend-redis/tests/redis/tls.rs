@@ -61,6 +61,13 @@ async fn both_sides_show_certificates() {
             "{why}: {error:#}"
         );
         println!("{why}: {error:#}");
+        let untrusted = ["we do not trust", "we trust the public", "the certificate is for"];
+        if untrusted.iter().any(|one| why.starts_with(one)) {
+            assert!(
+                error.kind() == ErrorKind::Misconfigured && error.to_string().contains("ca=FILE"),
+                "{error:#}"
+            );
+        }
     }
     for bad in [files.path("nothing.pem"), files.path("cnf"), files.path("ours.key")] {
         let error = refusal(&format!("rediss://localhost:{port}?ca={bad}")).await;
