@@ -41,13 +41,14 @@ async fn write(record: &Path, period: u64, token: u64) -> io::Result<()> {
 }
 
 /// The job of one period, by whoever has the lock.
-async fn once(held: &LockHandle, record: &Path, period: u64) -> io::Result<()> {
+async fn once(held: &LockHandle, record: &Path, period: u64, every: u64) -> io::Result<()> {
     if read(record).await?.0 >= period {
         println!("{period} was done by another");
         return Ok(());
     }
     println!("{period} begins, token {}", held.token());
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    // The work takes a third of a period.
+    tokio::time::sleep(Duration::from_secs(every) / 3).await;
     write(record, period, held.token().get()).await?;
     println!("{period} is done");
     Ok(())
@@ -61,7 +62,7 @@ async fn run(locks: &Locks, record: &Path, every: u64) {
         let period = since_1970().as_secs() / every;
         // Longer than a lease: if the host that does the job dies, this one is in the queue and takes over.
         let lock = locks.lock("job/report").ttl(ttl).wait(ttl * 3);
-        match lock.run(async |held| once(&held, record, period).await).await {
+        match lock.run(async |held| once(&held, record, period, every).await).await {
             Ok(Ok(())) => (),
             Ok(Err(error)) => println!("{period} failed: {error}"),
             Err(error) => println!("{period} was not done here: {error}"),
