@@ -33,13 +33,14 @@ pub(crate) async fn connect_for_long(options: &Options, timeout: Duration) -> Re
     let short = connection_timeout(options.hosts.len(), timeout, limit);
     let asked = Moment::now();
     let first = if several { limit / 2 } else { limit };
-    match connect_within(options, &servers, timeout, first, short).await {
+    match connect_within(options, zk::Client::connector(), &servers, timeout, first, short).await {
         Err(error) if error.is_retryable() && several => (),
         answer => return Ok((asked, answer?)),
     }
     // If the first try made a session, its id is unknown. The time of the second try begins now.
     let asked = Moment::now();
-    let client = connect_within(options, &servers, timeout, limit, slow(timeout, limit)).await?;
+    let slow = slow(timeout, limit);
+    let client = connect_within(options, zk::Client::connector(), &servers, timeout, limit, slow).await?;
     Ok((asked, client))
 }
 
@@ -50,11 +51,36 @@ pub(crate) async fn connect(
     timeout: Duration,
     limit: Duration,
 ) -> Result<zk::Client> {
+    connect_once(options, zk::Client::connector(), servers, timeout, limit).await
+}
+
+/// Opens a session that [`reattach`] can continue: it is not closed when its client is dropped.
+pub(crate) async fn connect_detached(options: &Options, timeout: Duration) -> Result<zk::Client> {
+    let connector = zk::Client::connector().with_detached();
+    connect_once(options, connector, &options.servers, timeout, options.timeout).await
+}
+
+/// Continues the session of a detached client with another timeout. A new session would cost the servers two writes.
+///
+/// A leader that is elected later counts the first timeout of a session until it hears of it. So such a session must not
+/// have locks.
+pub(crate) async fn reattach(options: &Options, client: zk::Client, timeout: Duration) -> Result<zk::Client> {
+    let connector = zk::Client::connector().with_session(client.into_session());
+    connect_once(options, connector, &options.servers, timeout, options.timeout).await
+}
+
+async fn connect_once(
+    options: &Options,
+    connector: zk::Connector,
+    servers: &str,
+    timeout: Duration,
+    limit: Duration,
+) -> Result<zk::Client> {
     let mut places: Vec<&str> = servers.split(',').collect();
     places.sort_unstable();
     places.dedup();
     let silence = connection_timeout(places.len(), timeout, limit);
-    connect_within(options, servers, timeout, limit, silence).await
+    connect_within(options, connector, servers, timeout, limit, silence).await
 }
 
 /// The addresses of all servers whose names can be resolved at present.
@@ -82,15 +108,14 @@ where
 
 async fn connect_within(
     options: &Options,
+    connector: zk::Connector,
     servers: &str,
     timeout: Duration,
     limit: Duration,
     silence: Duration,
 ) -> Result<zk::Client> {
-    let mut connector = zk::Client::connector()
-        .with_fail_eagerly()
-        .with_session_timeout(timeout)
-        .with_connection_timeout(silence);
+    let mut connector =
+        connector.with_fail_eagerly().with_session_timeout(timeout).with_connection_timeout(silence);
     match &options.login {
         None => (),
         Some(crate::options::Login::Digest(digest)) => {

@@ -5,8 +5,9 @@ use lockcore::{Finding, LockName, Result};
 use zookeeper_client as zk;
 
 use crate::error::explain;
+use crate::inspect::learn_time;
+use crate::limits::Limits;
 use crate::lock::Inner;
-use crate::probe::Limits;
 
 /// The names of all locks that have a node. The node stays for a while after the lock was released.
 pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
@@ -25,11 +26,19 @@ pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {
     }
 }
 
-/// The findings from when the client connected.
-pub(crate) fn findings(inner: &Inner) -> Vec<Finding> {
+/// What the client has learned, and whether it may create nodes.
+pub(crate) async fn findings(inner: &Inner) -> Result<Vec<Finding>> {
     let mut findings = vec![session(inner.pool.limits()), replication(inner.pool.limits())];
-    findings.extend(inner.clock.finding());
-    findings
+    if learn_time(inner, &*inner.pool.any().await?).await? {
+        findings.extend(inner.clock.finding());
+    } else {
+        findings.push(Finding::doubtful(
+            "rights",
+            "nodes cannot be created below the base path: it is missing, or this user has not the right CREATE",
+            "create the path, and grant CREATE to users that take locks",
+        ));
+    }
+    Ok(findings)
 }
 
 fn session(limits: Limits) -> Finding {

@@ -42,6 +42,21 @@ pub(crate) async fn ask_conf(options: &Options) -> Option<(Duration, u32)> {
     asking.await.ok().flatten()
 }
 
+/// Whether the server is alone. `None` if it does not say so, or the address names several servers.
+pub(crate) async fn is_alone(options: &Options) -> Option<bool> {
+    let [host] = &options.hosts[..] else { return None };
+    if options.tls.is_some() {
+        return None;
+    }
+    let host = host.clone();
+    let asking = SESSIONS.spawn(async move { ask(&host, b"srvr").await });
+    match mode(&asking.await.ok()?.ok()?)? {
+        "standalone" => Some(true),
+        "leader" | "follower" | "observer" | "read-only" => Some(false),
+        _ => None,
+    }
+}
+
 /// Adds the answer of each server to the error of a client that can reach no server, since the client crate does not
 /// return the reason.
 ///
@@ -86,6 +101,11 @@ async fn ask(host: &Host, word: &[u8; 4]) -> Result<String, Silence> {
     answer.unwrap_or(Err(blame))
 }
 
+/// What a server is, by its answer to `srvr`.
+fn mode(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim)
+}
+
 /// The meaning of the answer to `srvr`, as text to follow the name of the server. The answer itself is not quoted.
 fn state(answer: &Result<String, Silence>) -> &'static str {
     let text = match answer {
@@ -95,8 +115,7 @@ fn state(answer: &Result<String, Silence>) -> &'static str {
         Err(Silence::NoAnswer) => return " takes connections but does not answer",
         Ok(text) => text,
     };
-    let mode = text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim);
-    match mode {
+    match mode(text) {
         Some("read-only") => " is read-only: it has no quorum",
         // The server works. So the timeout was too short, or there are too many connections.
         Some("leader") => " serves as leader",

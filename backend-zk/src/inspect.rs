@@ -98,6 +98,7 @@ async fn read(
 
 pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<QueueEntry>> {
     let session = inner.pool.any().await?;
+    learn_time(inner, &session).await?;
     let folder = lock_path(&inner.options.base, name);
     let queue = list(&session, &folder).await?;
     Ok(read(inner, &session, &folder, &queue, queue.len()).await?.into_iter().flatten().collect())
@@ -105,6 +106,7 @@ pub(crate) async fn queue(inner: &Inner, name: &LockName) -> Result<Vec<QueueEnt
 
 pub(crate) async fn status(inner: &Inner, name: &LockName) -> Result<LockStatus> {
     let session = inner.pool.any().await?;
+    learn_time(inner, &session).await?;
     let folder = lock_path(&inner.options.base, name);
     let mut tries = 0;
     loop {
@@ -159,6 +161,25 @@ async fn delete(session: &Session, path: String) -> Result<(), zk::Error> {
     until_served(|| session.client.delete(&path, None)).await
 }
 
+/// Learns the server's time, if it is not known. The server writes it into each new node, and reports it nowhere else.
+///
+/// `false`: the client may not create nodes. It is not known then how long locks have been held.
+pub(crate) async fn learn_time(inner: &Inner, session: &Session) -> Result<bool> {
+    if inner.clock.is_known() {
+        return Ok(true);
+    }
+    let sent = Moment::now();
+    match session.make_mark().await {
+        Ok(created) => {
+            inner.clock.saw(created, sent);
+            Ok(true)
+        }
+        // Also if the base path is missing.
+        Err(zk::Error::NoAuth | zk::Error::NoNode) => Ok(false),
+        Err(error) => Err(explain(&error)),
+    }
+}
+
 /// The server's clock, to show how long a lock has been held. No decision depends on it.
 ///
 /// The latest known time of the server, in milliseconds, and when it was requested.
@@ -169,6 +190,10 @@ impl ServerClock {
     /// The server wrote this time in answer to a request that was sent at that moment.
     pub(crate) fn saw(&self, millis: i64, sent: Moment) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The difference to the local clock; `None` if the server's time is not known yet.

@@ -34,6 +34,7 @@ pub mod fuzzing;
 mod guarded;
 mod held;
 mod inspect;
+mod limits;
 mod lock;
 mod names;
 mod negotiated;

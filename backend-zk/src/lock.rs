@@ -17,10 +17,11 @@ use crate::error::no_answer;
 use crate::four_letters::say_why;
 use crate::guarded::GuardedWrite;
 use crate::inspect::{self, QueueEntry, ServerClock};
+use crate::limits::Limits;
 use crate::node::Node;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::probe::{Limits, probe};
+use crate::probe::probe;
 use crate::session::{SESSIONS, Session};
 use crate::{examine, held, release, waiter};
 
@@ -200,7 +201,7 @@ impl DistributedLock for ZkLock {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        Ok(examine::findings(&self.inner))
+        self.again(|| examine::findings(&self.inner).boxed()).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<usize> {

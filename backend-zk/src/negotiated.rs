@@ -1,8 +1,9 @@
-//! The timeout that the servers grant to a session that has moved.
+//! What a session has to ask when it has moved: whether its new server is a member of an ensemble, and the timeout that
+//! the servers grant.
 //!
 //! A server that takes a session over may grant it less time than the one before, if its `maxSessionTimeout` is
 //! smaller. The client crate does not report that. So if there are several servers, a short session to every address
-//! requests the same timeout, at the start and after each new connection. The shortest answer is the timeout that
+//! requests the same timeout, some seconds after the start and after each new connection. The shortest answer is the timeout that
 //! counts. For a server that does not answer, its last answer counts. So if all servers are restarted one soon after
 //! the other, no lock with a sufficient lease is lost.
 //!
@@ -19,6 +20,7 @@ use lockcore::backend::note_reconnection;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::connect::{addresses, connect};
+use crate::limits::Limits;
 use crate::lock::BACKEND;
 use crate::options::Options;
 use crate::session::Session;
@@ -26,19 +28,34 @@ use crate::session::Session;
 /// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
+/// When to ask the servers for the first time, if the session does not move before. Short programs need no answer.
+const SETTLED: Duration = Duration::from_secs(3);
+
 /// The largest number of addresses that get a request.
 const ADDRESSES: usize = 32;
 
 /// Requests the timeouts of all servers whenever another connection has taken the session over.
 pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWatcher, timeout: Duration) {
     let mut answers = BTreeMap::new();
-    if let Some(asking) = session.upgrade().filter(|session| !session.lag.is_zero())
-        && let Some(least) = ask(&asking.options, timeout, &mut answers).await
-    {
-        asking.know(least);
-    }
+    let (mut first, mut in_time) = (true, Box::pin(tokio::time::sleep(SETTLED)));
     loop {
-        let state = states.changed().await;
+        let state = tokio::select! {
+            state = states.changed() => state,
+            () = &mut in_time, if first => {
+                let Some(asking) = session.upgrade() else { return };
+                if asking.is_in_use() {
+                    first = false;
+                    if !asking.lag().is_zero()
+                        && let Some(least) = ask(&asking.options, timeout, &mut answers).await
+                    {
+                        asking.know(least);
+                    }
+                } else {
+                    in_time.as_mut().reset(tokio::time::Instant::now() + SETTLED);
+                }
+                continue;
+            }
+        };
         if state.is_terminated() {
             return;
         }
@@ -46,8 +63,14 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
             note_reconnection(BACKEND);
         }
         while states.peek_state() == SessionState::SyncConnected {
+            first = false;
             let Some(asking) = session.upgrade() else { return };
             let moves = asking.moves();
+            if !ask_kind(&asking, moves).await {
+                drop(asking);
+                tokio::time::sleep(LIMIT / 4).await;
+                continue;
+            }
             let of_all = ask(&asking.options, timeout, &mut answers).await;
             let Some(least) = answers.values().min() else {
                 // No server has ever answered, although the session is connected.
@@ -64,6 +87,21 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
             break;
         }
     }
+}
+
+/// Asks what the server is that has the session after this number of moves. `false`: there is no answer.
+async fn ask_kind(session: &Session, moves: u64) -> bool {
+    let asking = async { Ok(session.known.ask(&session.options, &session.client).await) };
+    match session.bounded(asking).await {
+        Ok(Ok(Some(limits))) => session.served_by(moves, limits),
+        Ok(Err(error)) => {
+            // New sessions are refused. Locks that are held know their deadlines.
+            tracing::warn!(error = format!("{error:#}"), "the servers have become an ensemble");
+            session.served_by(moves, Limits { ensemble: true, ..session.known.get() });
+        }
+        Ok(Ok(None)) | Err(_) => return false,
+    }
+    true
 }
 
 /// Requests this timeout at each address. Returns the shortest timeout that was granted, if all addresses have

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result};
 
+use crate::limits::{Known, Limits};
 use crate::options::Options;
-use crate::probe::Limits;
 use crate::session::{SESSIONS, Session};
 
 /// How long an unused session is kept.
@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Pool {
     options: Arc<Options>,
-    limits: Limits,
+    known: Arc<Known>,
     slots: Arc<Mutex<Slots>>,
 }
 
@@ -54,12 +54,12 @@ impl Slot {
 
 impl Pool {
     pub(crate) fn new(options: Arc<Options>, limits: Limits) -> Self {
-        Self { options, limits, slots: Arc::default() }
+        Self { options, known: Arc::new(Known::new(limits)), slots: Arc::default() }
     }
 
     /// The limits of the servers.
     pub(crate) fn limits(&self) -> Limits {
-        self.limits
+        self.known.get()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -75,17 +75,23 @@ impl Pool {
     /// # Cancel safety
     /// Cancel safe: at worst an unused session is opened.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
-        let slot = self.slot(ttl)?;
-        if let Some(session) = slot.alive() {
-            return Ok(session);
-        }
-        let _opening = slot.opening.lock().await;
-        if let Some(session) = slot.alive() {
-            return Ok(session);
-        }
-        let session = Session::open(&self.options, slot.timeout, self.limits).await?;
-        // An old session is only dropped here; its locks end with it.
-        *slot.session() = Some(Arc::clone(&session));
+        let (slot, session) = loop {
+            let slot = self.slot(ttl)?;
+            if let Some(session) = slot.alive() {
+                return Ok(session);
+            }
+            let _opening = slot.opening.lock().await;
+            if let Some(session) = slot.alive() {
+                return Ok(session);
+            }
+            let session = Session::open(&self.options, slot.timeout, &self.known).await?;
+            // If the servers have become an ensemble meanwhile, the session can be too short.
+            if step(self.limits(), ttl) == slot.timeout {
+                // An old session is only dropped here; its locks end with it.
+                *slot.session() = Some(Arc::clone(&session));
+                break (Arc::clone(&slot), session);
+            }
+        };
         let (pool, watched) = (Arc::downgrade(&self.slots), Arc::downgrade(&session));
         drop(SESSIONS.spawn(close_when_idle(pool, Arc::downgrade(&slot), watched)));
         if self.slots().closed {
@@ -109,7 +115,7 @@ impl Pool {
         if slots.closed {
             return Err(closed());
         }
-        let timeout = step(self.limits, ttl);
+        let timeout = step(self.limits(), ttl);
         if let Some(slot) = slots.open.iter().find(|slot| slot.timeout == timeout) {
             return Ok(Arc::clone(slot));
         }

@@ -10,13 +10,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::SharedRuntime;
 use lockcore::{Moment, Result};
 use tokio::sync::{Notify, Semaphore};
-use zookeeper_client::{self as zk, CreateMode, SessionState, StateWatcher};
+use zookeeper_client::{self as zk, SessionState, StateWatcher};
 
 use crate::connect::connect_for_long;
+use crate::error::no_answer;
+use crate::limits::{Known, Limits, make_mark};
 use crate::names::CLOCK;
 use crate::negotiated::ask_after_moves;
 use crate::options::Options;
-use crate::probe::Limits;
 use crate::validity::Validity;
 
 /// The thread that serves the sessions.
@@ -40,10 +41,9 @@ const BEATS: u32 = 11;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) client: zk::Client,
-    /// How long it may take until a heartbeat is reported to the leader. Zero on a single server.
-    pub(crate) lag: Duration,
     pub(crate) under_way: Semaphore,
     pub(crate) options: Arc<Options>,
+    pub(crate) known: Arc<Known>,
     validity: Mutex<(StateWatcher, Validity)>,
     /// Notified when nothing is answered for a while: requests then check their own time limits.
     stalled: Notify,
@@ -56,17 +56,29 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(options: &Arc<Options>, timeout: Duration, limits: Limits) -> Result<Arc<Self>> {
+    pub(crate) async fn open(
+        options: &Arc<Options>,
+        timeout: Duration,
+        known: &Arc<Known>,
+    ) -> Result<Arc<Self>> {
         let (asked, client) = connect_for_long(options, timeout).await?;
-        let opened = Moment::now();
-        let timeout = client.session_timeout();
+        // A change of the state from now on is a move, after which the servers are asked again.
         let mut states = client.state_watcher();
         states.state();
-        let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened));
+        let mut limits = known.get();
+        // To take a single server for an ensemble is safe.
+        if !limits.ensemble {
+            let asking = tokio::time::timeout(options.timeout, known.ask(options, &client));
+            limits = asking.await.unwrap_or(Ok(None))?.ok_or_else(no_answer)?;
+        }
+        let opened = Moment::now();
+        let timeout = client.session_timeout();
+        let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened))
+            .in_ensemble(limits.lag_of_ensemble());
         let session = Arc::new(Self {
-            lag: limits.lag(),
             under_way: Semaphore::new(UNDER_WAY),
             options: Arc::clone(options),
+            known: Arc::clone(known),
             validity: Mutex::new((states.clone(), validity)),
             stalled: Notify::new(),
             nodes: AtomicUsize::new(0),
@@ -107,6 +119,16 @@ impl Session {
     /// How often another connection has taken the session over.
     pub(crate) fn moves(&self) -> u64 {
         self.validity().1.moves()
+    }
+
+    /// How long it may take until a heartbeat is reported to the leader. Zero on a single server.
+    pub(crate) fn lag(&self) -> Duration {
+        self.validity().1.lag()
+    }
+
+    /// What the server is that has the session after this number of moves.
+    pub(crate) fn served_by(&self, moves: u64, limits: Limits) {
+        self.validity().1.served_by(moves, limits.ensemble, limits.lag_of_ensemble());
     }
 
     /// The servers grant this timeout to the session after this number of moves.
@@ -205,10 +227,15 @@ impl Session {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
     }
 
+    /// Whether the session has nodes of claims.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.nodes.load(Ordering::Relaxed) > 0
+    }
+
     /// How long the session has been unused and without nodes.
     pub(crate) fn idle_for(&self) -> Duration {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.nodes.load(Ordering::Relaxed) > 0 { Duration::ZERO } else { Moment::now().since(used) }
+        if self.is_in_use() { Duration::ZERO } else { Moment::now().since(used) }
     }
 
     fn mark(&self) -> MutexGuard<'_, Option<Arc<str>>> {
@@ -218,7 +245,7 @@ impl Session {
     /// A heartbeat that counts for the [`Validity`], and makes the server apply all earlier changes: a write, which
     /// needs a majority; on a single server any request. It is sent at once. Returns the time at which it was sent.
     pub(crate) fn sign(&self) -> BoxFuture<'_, Result<Moment, zk::Error>> {
-        if self.lag.is_zero() {
+        if self.lag().is_zero() {
             return self.touch();
         }
         let (sent, mark) = (Moment::now(), self.mark().clone());
@@ -227,10 +254,10 @@ impl Session {
             match writing {
                 Some(writing) => match writing.await {
                     // An operator has deleted it.
-                    Err(zk::Error::NoNode) => self.make_mark().await,
+                    Err(zk::Error::NoNode) => self.make_mark().await.map(drop),
                     answer => answer.map(drop),
                 },
-                None => self.make_mark().await,
+                None => self.make_mark().await.map(drop),
             }
         };
         async move {
@@ -270,7 +297,7 @@ impl Session {
     /// follower's: for a moment, because another thread of the leader applies what it has committed; and as long as the
     /// leader does not know that it is cut off.
     pub(crate) async fn list_now(&self, path: &str) -> Result<Vec<String>, zk::Error> {
-        if self.lag.is_zero() {
+        if self.lag().is_zero() {
             return self.client.list_children(path).await;
         }
         let mut transaction = self.client.new_multi_writer();
@@ -284,13 +311,12 @@ impl Session {
         }
     }
 
-    /// Creates the node for heartbeats. After a lost answer there may be one more, which also ends with the session.
-    async fn make_mark(&self) -> Result<(), zk::Error> {
-        let head = format!("{}/{CLOCK}", self.options.base);
-        let options = CreateMode::EphemeralSequential.with_acls(self.options.acls());
-        let (_, sequence) = self.client.create(&head, b"", &options).await?;
-        *self.mark() = Some(format!("{head}{sequence}").into());
-        Ok(())
+    /// Creates the node for heartbeats, and returns its time of creation by the server's clock, in milliseconds. After a
+    /// lost answer there may be one more, which also ends with the session.
+    pub(crate) async fn make_mark(&self) -> Result<i64, zk::Error> {
+        let (stat, sequence) = make_mark(&self.options, &self.client).await?;
+        *self.mark() = Some(format!("{}/{CLOCK}{sequence}", self.options.base).into());
+        Ok(stat.ctime)
     }
 
     /// A heartbeat. In an ensemble every second one is a write, as long as the session has nodes; the others are reads,
@@ -303,11 +329,7 @@ impl Session {
             let (now, age) = (Moment::now(), validity.1.timeout() * 3 / 2 / BEATS);
             validity.1.is_settling(now) || validity.1.proof().is_some_and(|sent| now.since(sent) < age)
         };
-        if self.nodes.load(Ordering::Relaxed) == 0 || only_reads() {
-            self.touch().await
-        } else {
-            self.sign().await
-        }
+        if !self.is_in_use() || only_reads() { self.touch().await } else { self.sign().await }
     }
 }
 

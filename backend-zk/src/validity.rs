@@ -31,6 +31,10 @@ pub(crate) struct Validity {
     least: Duration,
     /// How much older than an answered write a heartbeat must be to be certainly reported. Zero on a single server.
     lag: Duration,
+    /// The same in an ensemble.
+    lag_of_ensemble: Duration,
+    /// The number of moves of the session after which its server said what `lag` is.
+    kind_at: u64,
     /// When the latest heartbeat was sent that has certainly reached the leader.
     confirmed: Moment,
     /// When the session was opened, or when the latest answered request was sent.
@@ -62,6 +66,8 @@ impl Validity {
             timeout,
             least,
             lag,
+            lag_of_ensemble: lag,
+            kind_at: 0,
             confirmed: asked,
             heard: opened,
             proof: asked,
@@ -73,13 +79,38 @@ impl Validity {
         }
     }
 
+    /// The lag if the servers become an ensemble.
+    pub(crate) fn in_ensemble(self, lag_of_ensemble: Duration) -> Self {
+        Self { lag_of_ensemble, ..self }
+    }
+
+    /// How much older than an answered write a heartbeat must be to be certainly reported. The server that has taken the
+    /// session over may be a member of an ensemble, until it says what it is.
+    pub(crate) fn lag(&self) -> Duration {
+        if self.kind_at == self.moves { self.lag } else { self.lag_of_ensemble }
+    }
+
+    /// What the server of the session is after this number of moves: a single server, or a member of an ensemble with
+    /// this lag.
+    pub(crate) fn served_by(&mut self, moves: u64, ensemble: bool, lag_of_ensemble: Duration) {
+        self.lag_of_ensemble = lag_of_ensemble;
+        if moves != self.moves {
+            return;
+        }
+        (self.kind_at, self.lag) = (moves, if ensemble { lag_of_ensemble } else { Duration::ZERO });
+        if let Some(&last) = self.recent.back().filter(|&&last| !ensemble && last > self.moved_at) {
+            // What it has answered since then proves as much as writes.
+            self.touched(last);
+        }
+    }
+
     /// A request was sent at `sent` and has been answered.
     pub(crate) fn touched(&mut self, sent: Moment) {
         self.heard = self.heard.max(sent);
-        if self.lag.is_zero() {
+        if self.lag().is_zero() {
             self.confirmed = self.confirmed.max(sent);
             self.proof = self.proof.max(sent);
-        } else if self.recent.back().is_none_or(|last| sent.since(*last) >= self.lag / 8) {
+        } else if self.recent.back().is_none_or(|last| sent.since(*last) >= self.lag() / 8) {
             // A busy session need not remember every request.
             self.recent.push_back(sent);
             if self.recent.len() > REMEMBERED {
@@ -90,7 +121,7 @@ impl Validity {
 
     /// A write was sent at `sent` and has been answered.
     pub(crate) fn confirmed(&mut self, sent: Moment) {
-        let reported = sent.before(self.lag);
+        let reported = sent.before(self.lag());
         while let Some(&older) = self.recent.front().filter(|&&older| older <= reported) {
             self.confirmed = self.confirmed.max(older);
             self.recent.pop_front();
@@ -224,6 +255,39 @@ mod tests {
         validity.confirmed(opened.after(ms(1000)));
         assert_eq!(validity.deadline(), valid_until(opened, T));
         assert!(Validity::new(T, LEAST, ms(1000), (opened.before(T * 3), opened.before(T * 3))).is_over());
+    }
+
+    /// A server that was alone may have become a member of an ensemble, whose answers to reads prove nothing.
+    #[test]
+    fn a_session_that_moved_asks_what_its_server_is() {
+        let start = Moment::now();
+        let at = |millis| start.after(ms(millis));
+        let alone = || Validity::new(T, T, Duration::ZERO, (start, start)).in_ensemble(ms(1000));
+        let mut validity = alone();
+        validity.touched(at(100));
+        validity.moved(at(200));
+        validity.granted(1, T);
+        for millis in [300, 800, 2000] {
+            validity.touched(at(millis));
+        }
+        assert_eq!((validity.deadline(), validity.proof()), (valid_until(at(100), T), None));
+        // It is alone, so all of its answers count.
+        validity.served_by(0, false, ms(1000));
+        assert_eq!(validity.deadline(), valid_until(at(100), T), "that was before the move");
+        validity.served_by(1, false, ms(1000));
+        assert_eq!((validity.deadline(), validity.proof()), (valid_until(at(2000), T), Some(at(2000))));
+        validity.touched(at(2100));
+        assert_eq!(validity.deadline(), valid_until(at(2100), T));
+        // It is a member of an ensemble.
+        let mut validity = alone();
+        validity.moved(at(200));
+        validity.granted(1, T);
+        validity.touched(at(1000));
+        validity.served_by(1, true, ms(500));
+        validity.touched(at(1500));
+        assert_eq!(validity.deadline(), valid_until(start, T));
+        validity.confirmed(at(1600));
+        assert_eq!(validity.deadline(), valid_until(at(1000), T));
     }
 
     #[test]

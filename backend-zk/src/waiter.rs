@@ -247,7 +247,7 @@ impl<'a> Waiter<'a> {
                 break;
             }
             self.ask(session.sign()).await?;
-            tokio::time::sleep(session.lag / 2).await;
+            tokio::time::sleep(session.lag() / 2).await;
         }
         // This client ends the claim's lease, so the lease begins now, unless the claim was released meanwhile.
         self.inner.grant(self.claim, node, Moment::now()).ok_or(Stop::NotNow)

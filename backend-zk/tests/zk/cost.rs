@@ -10,7 +10,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::herd::received;
 use crate::other::{Maker, Other};
-use crate::servers::{client, hold, options, queued, single, url};
+use crate::servers::{client, ensemble, hold, options, queued, single, url};
 
 const EACH_WAY: Duration = Duration::from_millis(50);
 const TTL: Duration = Duration::from_secs(10);
@@ -230,4 +230,101 @@ async fn beside_other_clients() {
     for (maker, _, times) in others {
         println!("acquire + release: {maker:?} {:?}", middle(times));
     }
+}
+
+/// A claim reads the whole queue when it enters it, in one request. What that costs with thousands of waiters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_place_in_a_long_queue() {
+    const CLAIMS: u32 = 30;
+    let Some(server) = single(&options()).await else { return };
+    let proxy = Proxy::start(server.addr()).await.expect("a proxy");
+    let locks = client(&url(proxy.addr())).await;
+    let raw = raw_client(server.addr()).await;
+    hold(&locks, "long").await.release().await.expect("held");
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let claim = format!("/lockwell/long/_c_{}-lock-", uuid::Uuid::from_u128(1));
+    let mut waiters = 0;
+    for wanted in [1, 1000, 5000] {
+        let making: Vec<_> = (waiters..wanted).map(|_| raw.create(&claim, b"", &options)).collect();
+        for made in making {
+            made.await.expect("a node");
+        }
+        waiters = wanted;
+        let (mut ours, mut writes) = (Vec::new(), Vec::new());
+        let (requests, bytes) = (received(&server), proxy.bytes(testbed::Direction::ToClient));
+        for _ in 0..CLAIMS {
+            let began = Moment::now();
+            assert!(locks.lock("long").try_now().await.expect("an answer").is_none());
+            ours.push(Moment::now().since(began));
+            let began = Moment::now();
+            let (_, sequence) = raw.create("/lockwell/raw-", b"", &options).await.expect("a node");
+            raw.delete(&format!("/lockwell/raw-{sequence}"), None).await.expect("deleted");
+            writes.push(Moment::now().since(began));
+        }
+        let requests = (received(&server) - requests) / u64::from(CLAIMS);
+        let bytes = (proxy.bytes(testbed::Direction::ToClient) - bytes) / u64::from(CLAIMS);
+        ours.sort_unstable();
+        writes.sort_unstable();
+        let (ours, writes) = (ours[ours.len() / 2], writes[writes.len() / 2]);
+        println!(
+            "{wanted} in the queue: a claim takes {ours:?} and {bytes} bytes; create and delete {writes:?}"
+        );
+        // Two of them are those of the raw client.
+        assert!((5..=6).contains(&requests), "{requests} requests for a claim");
+        assert!(bytes < 70 * wanted + 1000, "{bytes} bytes for a claim behind {wanted}");
+    }
+}
+
+/// The number of the last write of the server, sessions included.
+fn zxid(server: &ZooKeeper) -> u64 {
+    let answer = server.four_letter("srvr").expect("an answer");
+    let text = answer.lines().find_map(|line| line.strip_prefix("Zxid: 0x")).expect("a number");
+    u64::from_str_radix(text.trim(), 16).expect("hexadecimal")
+}
+
+/// Waits until no session but these is left.
+async fn sessions_left(servers: &[ZooKeeper], sessions: usize) {
+    let end = Moment::now().after(Duration::from_secs(20));
+    let count = || {
+        let counts = servers.iter().map(|server| {
+            let dump = server.four_letter("cons").expect("an answer");
+            dump.lines().filter(|line| line.contains("sid=0x")).count()
+        });
+        counts.sum::<usize>()
+    };
+    while count() != sessions {
+        assert!(!end.has_passed(), "{} sessions", count());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A short program costs an ensemble few writes: two for the session that learns the limits, two for the session of the
+/// lock, and two for the lock, whose folder is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_program_costs_few_writes() {
+    let Some(servers) = ensemble(&options()).await else { return };
+    hold(&client(&servers.url()).await, "short").await.release().await.expect("held");
+    sessions_left(servers.servers(), 0).await;
+    let leader = &servers.servers()[servers.leader().await.expect("a leader")];
+    let mut costs = Vec::new();
+    for lock in [true, false] {
+        let (before, packets) = (zxid(leader), all_received(servers.servers()));
+        let locks = client(&servers.url()).await;
+        if lock {
+            locks.lock("short").ttl(TTL).await.expect("a free lock").release().await.expect("held");
+        } else {
+            locks.inspect("short").await.expect("an answer");
+        }
+        locks.close().await.expect("nothing is left");
+        sessions_left(servers.servers(), 0).await;
+        costs.push((zxid(leader) - before, all_received(servers.servers()) - packets));
+    }
+    println!("writes and packets: a lock {:?}, a look {:?}", costs[0], costs[1]);
+    // Heartbeats and requests that are repeated on a busy machine may come on top.
+    assert!(costs[0].0 <= 9, "a lock costs {} writes", costs[0].0);
+    assert!(costs[1].0 <= 7, "a look costs {} writes", costs[1].0);
+}
+
+fn all_received(servers: &[ZooKeeper]) -> u64 {
+    servers.iter().map(received).sum()
 }

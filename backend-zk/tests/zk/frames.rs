@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) const DELETE: i32 = 2;
 pub(crate) const EXISTS: i32 = 3;
 pub(crate) const GET_DATA: i32 = 4;
+pub(crate) const SET_DATA: i32 = 5;
 pub(crate) const LIST: i32 = 8;
 pub(crate) const CREATE: i32 = 15;
 pub(crate) const CREATE_CONTAINER: i32 = 19;

@@ -1,5 +1,6 @@
 //! What is particular to ZooKeeper: cost, downgrades, sessions, faults of ensembles, other clients, rights, odd input.
 
+mod becoming;
 mod cost;
 mod doubt;
 mod downgrade;

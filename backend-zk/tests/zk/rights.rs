@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backend_zk::ZkLock;
-use lockcore::{Error, ErrorKind, Moment};
+use lockcore::{DistributedLock, Error, ErrorKind, Moment};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
@@ -127,6 +127,15 @@ async fn what_is_not_right_is_said() {
         let error = refusal(&url).await;
         assert_eq!(error.kind(), kind, "{url}: {error:#}");
     }
+    // Who may not create nodes can look, and is told by `doctor`.
+    let (reader, lock) = connect(&format!("zk://{host}/closed?create=false")).await;
+    assert!(!reader.inspect("a").await.expect("an answer").is_held());
+    assert!(reader.held().await.expect("an answer").is_empty());
+    let findings = lock.examine().await.expect("an answer");
+    let rights = findings.iter().find(|finding| finding.subject == "rights").expect("a finding");
+    assert!(rights.message.contains("CREATE"), "{rights:?}");
+    let error = reader.lock("a").wait(Duration::from_secs(5)).await.map(drop).expect_err("no right");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:#}");
     // One of two servers is enough.
     hold(&client(&format!("zk://127.0.0.1:1,{host}")).await, "one of two")
         .await
