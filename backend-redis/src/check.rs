@@ -123,6 +123,9 @@ pub(crate) async fn server(
         Ok(value) => doubts::keeps_every_change(&value),
         Err(_) => None,
     };
+    if options.accept_loss {
+        return Ok(());
+    }
     for doubt in demands.doubts(&info, every_change) {
         tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }

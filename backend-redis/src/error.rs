@@ -43,6 +43,8 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
         Kind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => ErrorClass::Elsewhere,
         // After a failover the old connection leads to a replica. A client that can find the new master reconnects.
         Kind::Server(ServerErrorKind::ReadOnly) if elsewhere => ErrorClass::Broken,
+        // It will be refused again.
+        Kind::Io if is_untrusted(error) => ErrorClass::Fatal,
         Kind::Io => ErrorClass::Broken,
         // A server that is shutting down or not yet up may cut its answer short.
         Kind::Parse if error.is_connection_dropped() => ErrorClass::Broken,
@@ -52,6 +54,10 @@ pub(crate) fn classify(error: &RedisError, elsewhere: bool) -> ErrorClass {
 
 /// The error of a call that needs several keys of a slot while they are at two nodes.
 pub(crate) const SLOT_MOVES: &str = "the slot of this lock is being moved to another node of the cluster";
+
+fn is_untrusted(error: &RedisError) -> bool {
+    error.to_string().contains("invalid peer certificate")
+}
 
 fn is_full(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
@@ -89,14 +95,19 @@ pub(crate) fn no_link(error: &RedisError) -> Error {
 /// A final error of the command, or of the script that was to run.
 pub(crate) fn fatal(error: &RedisError, script: Option<&Script>) -> Error {
     let (kind, hint) = match error.kind() {
+        Kind::Io if is_untrusted(error) => (
+            ErrorKind::Misconfigured,
+            "the certificate of the server is not trusted for this host: the option ca=FILE names the authority that signed it",
+        ),
         Kind::AuthenticationFailed => (ErrorKind::Refused, WRONG_PASSWORD),
         Kind::InvalidClientConfig => (ErrorKind::InvalidInput, "the address is not usable"),
         Kind::MasterNameNotFoundBySentinel => {
             (ErrorKind::Misconfigured, "no sentinel knows a master of this name")
         }
-        Kind::Parse | Kind::UnexpectedReturnType => {
-            (ErrorKind::Misconfigured, "what answers at this address is not Redis")
-        }
+        Kind::Parse | Kind::UnexpectedReturnType => (
+            ErrorKind::Misconfigured,
+            "what answers at this address is not Redis; a port with TLS needs rediss://",
+        ),
         Kind::RESP3NotSupported => (ErrorKind::Misconfigured, TOO_OLD),
         _ => match error.code() {
             Some(code) => return of_server(code, error.detail().unwrap_or_default(), script),

@@ -6,7 +6,7 @@ use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 
 /// The options that one server and Redlock share, beside the files for TLS.
-const SHARED: [&str; 4] = ["db", "namespace", "strict", "timeout"];
+const SHARED: [&str; 5] = ["accept_loss", "db", "namespace", "strict", "timeout"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -16,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) timeout: Duration,
     /// Whether a server that may lose locks is refused rather than warned about.
     pub(crate) strict: bool,
+    /// Whether it is known that the server may lose locks, so that nobody is warned.
+    pub(crate) accept_loss: bool,
 }
 
 impl Options {
@@ -29,11 +31,13 @@ impl Options {
             let text = "a namespace has at most 256 bytes and no control characters";
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            timeout,
-            strict: url.parsed("strict", "true or false")?.unwrap_or(false),
-        })
+        let is_true = |name| Ok::<_, Error>(url.parsed(name, "true or false")?.unwrap_or(false));
+        let (strict, accept_loss) = (is_true("strict")?, is_true("accept_loss")?);
+        if strict && accept_loss {
+            let text = "strict=true refuses what accept_loss=true accepts: give one of them";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        Ok(Self { namespace: namespace.to_owned(), timeout, strict, accept_loss })
     }
 }
 
@@ -49,6 +53,8 @@ mod tests {
         assert_eq!(read("redis://a?namespace=").unwrap().namespace, "");
         assert!(read("redis://a?timeout=1ms").is_err());
         assert!(read("redis://a?namespace=a%0Ab").is_err());
+        assert!(read("redis://a?accept_loss=true").unwrap().accept_loss);
+        assert!(read("redis://a?accept_loss=true&strict=true").is_err());
         assert!(read("redis://a?strcit=true").unwrap_err().to_string().contains("strict, timeout"));
     }
 }
