@@ -18,6 +18,8 @@ const READ_ONLY: &str = "the server takes no writes: it is a replica, or was set
 pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorClass {
     match error {
         sqlx::Error::Database(error) => database.class_of(&**error),
+        // It will be refused again.
+        error if is_untrusted(error) => ErrorClass::Fatal,
         sqlx::Error::Io(_)
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolClosed
@@ -25,6 +27,12 @@ pub(crate) fn class_of(database: &impl Database, error: &sqlx::Error) -> ErrorCl
         | sqlx::Error::WorkerCrashed => ErrorClass::Broken,
         _ => ErrorClass::Fatal,
     }
+}
+
+/// Whether the certificate of the server was refused.
+fn is_untrusted(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_))
+        && error.to_string().contains("invalid peer certificate")
 }
 
 /// The error of a request that had no answer in time.
@@ -51,14 +59,29 @@ pub(crate) fn ended<T>(outcome: sqlx::Result<T>, ending: sqlx::Result<()>) -> sq
 
 /// An error of lockwell where an error of sqlx is expected. [`fatal`] returns it unchanged.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+fn ours(kind: ErrorKind, text: impl Into<String>) -> sqlx::Error {
+    sqlx::Error::Configuration(Error::new(kind, text).into())
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) fn misconfigured(text: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Configuration(Error::new(ErrorKind::Misconfigured, text).into())
+    ours(ErrorKind::Misconfigured, text)
 }
 
 /// The same for a right that is missing.
 #[cfg(feature = "sqlite")]
 pub(crate) fn refused(text: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Configuration(Error::new(ErrorKind::Refused, text).into())
+    ours(ErrorKind::Refused, text)
+}
+
+/// The same for tables that somebody has locked as a whole for this time.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn tables_locked(time: &str) -> sqlx::Error {
+    let text = format!(
+        "somebody has kept the lock tables locked for {time}, by LOCK TABLE or a change of the tables that has not ended: try \
+         again when that has ended"
+    );
+    ours(ErrorKind::Unreachable, text)
 }
 
 /// Gives an error of the database a kind by its code: SQLSTATE, or the number that MySQL and SQLite use.
@@ -81,6 +104,11 @@ pub(crate) fn fatal(error: &sqlx::Error) -> Error {
                 code => by_code(code),
             },
         },
+        error if is_untrusted(error) => (
+            ErrorKind::Misconfigured,
+            "the certificate of the server is not trusted for this host: the option sslrootcert=FILE (PostgreSQL) or sslca=FILE \
+             (MySQL) names the authority that signed it",
+        ),
         sqlx::Error::Tls(_) => (ErrorKind::Misconfigured, "TLS does not work with this server"),
         sqlx::Error::Configuration(_) => (ErrorKind::InvalidInput, "the address is not usable"),
         _ => (ErrorKind::Internal, "an unexpected answer"),
@@ -123,7 +151,7 @@ fn by_code(code: &str) -> (ErrorKind, &'static str) {
         }
         "42P01" | "42S02" => (
             ErrorKind::Misconfigured,
-            "the lock tables are missing: let them be created, or see create_schema()",
+            "the lock tables are missing: let them be created, or run what `lockwell schema` prints (create_schema())",
         ),
         "42703" | "42S22" => (
             ErrorKind::Misconfigured,

@@ -11,6 +11,10 @@ use crate::table::Table;
 /// The options that all three databases share.
 const SHARED: [&str; 4] = ["create", "purge_after", "table", "timeout"];
 
+/// The option that names a Unix socket.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) const SOCKET: &str = "socket";
+
 /// The options of an address, without host, user and password.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -38,9 +42,29 @@ impl Options {
     }
 }
 
-/// The one host of an address.
+/// Where a server listens.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) fn one_host(url: &ServerUrl) -> Result<lockcore::Host> {
+pub(crate) enum Listens<'a> {
+    /// On a port of a host.
+    At(lockcore::Host),
+    /// On this Unix socket.
+    On(&'a str),
+}
+
+/// The one host of an address, or the path of its Unix socket.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn one_server(url: &ServerUrl) -> Result<Listens<'_>> {
+    if let Some(socket) = url.option(SOCKET) {
+        let bad = |text| Err(Error::new(ErrorKind::InvalidInput, text));
+        if url.hosts().is_ok() {
+            return bad(format!("{url} names a host, and the option socket a Unix socket: give one of them"));
+        }
+        // A relative path would be that of another server in another working directory.
+        if !socket.starts_with('/') {
+            return bad(format!("socket={socket} is no absolute path"));
+        }
+        return Ok(Listens::On(socket));
+    }
     let mut hosts = url.hosts()?;
     if hosts.len() > 1 {
         return Err(Error::new(
@@ -48,7 +72,7 @@ pub(crate) fn one_host(url: &ServerUrl) -> Result<lockcore::Host> {
             format!("{}:// takes one host, the writer; {} are given", url.scheme(), hosts.len()),
         ));
     }
-    Ok(hosts.remove(0))
+    Ok(Listens::At(hosts.remove(0)))
 }
 
 /// The name of the database: the path of the address.

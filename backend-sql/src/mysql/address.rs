@@ -5,22 +5,25 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::options::{database, one_host};
+use crate::options::{Listens, database, one_server};
 
 /// The options for TLS.
 pub(super) const FILES: [&str; 3] = ["sslca", "sslcert", "sslkey"];
 
 pub(super) fn options(url: &ServerUrl) -> Result<MySqlConnectOptions> {
-    let host = one_host(url)?;
+    let server = one_server(url)?;
     let Some(database) = database(url)? else {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!("the address {url} names no database: write mysql://HOST/DATABASE"),
         ));
     };
-    let mut options = MySqlConnectOptions::new()
-        .host(host.name())
-        .port(host.port().unwrap_or(3306))
+    let options = MySqlConnectOptions::new();
+    let options = match server {
+        Listens::At(host) => options.host(host.name()).port(host.port().unwrap_or(3306)),
+        Listens::On(path) => options.socket(path),
+    };
+    let mut options = options
         .username(url.user().unwrap_or("root"))
         .database(database)
         .statement_cache_capacity(64)

@@ -34,8 +34,9 @@ use self::push::{Parked, Push};
 use self::statements::Statements;
 use crate::database::{Database, ErrorClass};
 use crate::dialect::Notification;
+use crate::error::tables_locked;
 use crate::lock::SqlLock;
-use crate::options::Options;
+use crate::options::{Options, SOCKET};
 use crate::table::Sql;
 use crate::verify::{Record, verify_trait};
 
@@ -79,7 +80,7 @@ impl MySqlLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &[&["sslmode"], &address::FILES[..]].concat())?;
+        let options = Options::read(url, &[&["sslmode", SOCKET], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let table = options.table.clone().quoted("`");
         let sql = Statements::new(&table);
@@ -133,8 +134,8 @@ impl Database for MySql {
             1213 | 1020 | 1062 => ErrorClass::Again,
             // Lock wait timeout; a row lock that a statement does not wait for.
             1205 | 3572 => ErrorClass::Blocked,
-            // Too many connections, shutting down, connection killed, without the other nodes of its cluster.
-            1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1317 | 1927 => ErrorClass::Broken,
+            // Too many connections, for all or for this user, shutting down, connection killed, without the other nodes of its cluster.
+            1040 | 1047 | 1053 | 1077 | 1152 | 1158..=1161 | 1203 | 1226 | 1317 | 1927 => ErrorClass::Broken,
             // The server writes no more: it was demoted, by `read_only`, `super_read_only` or of InnoDB.
             1036 | 1290 | 1792 | 1836 => ErrorClass::ReadOnly,
             _ => ErrorClass::Fatal,
@@ -151,6 +152,10 @@ impl Database for MySql {
                     refused = examine::refuse_statements(&row.try_get_unchecked::<String, _>(1)?);
                 }
                 Ok(Either::Left(_)) => (),
+                // Rows are not locked here, so it was a table.
+                Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Blocked => {
+                    return Err(tables_locked("3s"));
+                }
                 Err(error) => return refused.and(Err(error)),
             }
         }

@@ -5,17 +5,25 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::options::{database, one_host};
+use crate::options::{Listens, database, one_server};
+
+/// The port that a server has by default.
+const PORT: u16 = 5432;
 
 /// The options for TLS.
 pub(super) const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
-    let host = one_host(url)?;
     // Without the password file and the environment of libpq: the address says everything.
-    let mut options = PgConnectOptions::new_without_pgpass()
-        .host(host.name())
-        .port(host.port().unwrap_or(5432))
+    let options = PgConnectOptions::new_without_pgpass();
+    let options = match one_server(url)? {
+        Listens::At(host) => options.host(host.name()).port(host.port().unwrap_or(PORT)),
+        Listens::On(path) => {
+            let (folder, port) = socket(path)?;
+            options.port(port).socket(folder)
+        }
+    };
+    let mut options = options
         .username(url.user().unwrap_or("postgres"))
         // Poolers do not know this one by default, and there are no floats here.
         .extra_float_digits(None)
@@ -41,6 +49,17 @@ pub(super) fn options(url: &ServerUrl) -> Result<PgConnectOptions> {
     Ok(options)
 }
 
+/// The folder of a socket, and the port that its name ends with. A path without such a name is that of the folder.
+fn socket(path: &str) -> Result<(&str, u16)> {
+    let Some((folder, name)) = path.rsplit_once('/').filter(|(_, name)| name.starts_with(".s.")) else {
+        return Ok((path, PORT));
+    };
+    let port = name.strip_prefix(".s.PGSQL.").and_then(|port| port.parse().ok()).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidInput, format!("socket={path} does not end with .s.PGSQL.PORT"))
+    })?;
+    Ok((folder, port))
+}
+
 fn ssl_mode(mode: &str) -> Result<PgSslMode> {
     let mode = mode.parse().map_err(|_| {
         Error::new(
@@ -53,4 +72,20 @@ fn ssl_mode(mode: &str) -> Result<PgSslMode> {
         return Err(Error::new(ErrorKind::Unsupported, "TLS needs the feature \"tls\" of lockwell"));
     }
     Ok(mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_a_file_or_its_folder() {
+        assert_eq!(socket("/run/postgresql").unwrap(), ("/run/postgresql", 5432));
+        assert_eq!(socket("/run/postgresql/.s.PGSQL.5433").unwrap(), ("/run/postgresql", 5433));
+        assert!(socket("/run/postgresql/.s.MYSQL.5433").is_err());
+        for bad in ["postgres://h/app?socket=/run", "postgres:///app?socket=run", "postgres:///app"] {
+            let error = options(&bad.parse().unwrap()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{bad}: {error}");
+        }
+    }
 }

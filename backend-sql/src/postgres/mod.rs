@@ -27,10 +27,10 @@ use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
 use crate::database::{Database, ErrorClass};
 use crate::dialect::{Notification, block, micros};
-use crate::error::{class_of, fatal, misconfigured, no_answer};
+use crate::error::{class_of, fatal, misconfigured, no_answer, tables_locked};
 use crate::ids::AsUuid;
 use crate::lock::SqlLock;
-use crate::options::Options;
+use crate::options::{Options, SOCKET};
 use crate::table::Sql;
 use crate::verify::{Record, verify_trait};
 
@@ -60,7 +60,7 @@ impl PostgresLock {
     /// # Cancel safety
     /// Cancel safe: nothing is locked.
     pub async fn connect(url: &ServerUrl) -> Result<Self> {
-        let options = Options::read(url, &[&["pooled", "sslmode"], &address::FILES[..]].concat())?;
+        let options = Options::read(url, &[&["pooled", "sslmode", SOCKET], &address::FILES[..]].concat())?;
         let connect = address::options(url)?;
         let pooled = url.parsed("pooled", "true or false")?.unwrap_or(false);
         let mut postgres = Postgres {
@@ -127,10 +127,7 @@ async fn run_with_lock_timeout(sql: &Sql, conn: &mut PgConnection) -> sqlx::Resu
     let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {}", sql.text());
     match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
-            Err(misconfigured(format!(
-                "somebody kept the lock tables locked for {SCHEMA_LOCK_TIMEOUT} when they were to be checked or created: \
-                 connect again"
-            )))
+            Err(tables_locked(SCHEMA_LOCK_TIMEOUT))
         }
         done => done.map(drop),
     }

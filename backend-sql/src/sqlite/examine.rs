@@ -50,7 +50,7 @@ pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> Result<
     match look.await {
         Ok(0) => {
             let text = format!(
-                "the file {} has no table {:?}, and create=false forbids to make it: run create_schema()",
+                "the file {} has no table {:?}, and create=false forbids to make it: run what `lockwell schema` prints (create_schema())",
                 file.display(),
                 table.base()
             );

@@ -42,4 +42,37 @@ mod tests {
     fn all_parts_are_known_and_used() {
         crate::library::Library::new(&FILES).check(fill);
     }
+
+    /// All statements but those that list everything, and the few that look for what is old.
+    #[tokio::test]
+    async fn no_request_scans_a_table() {
+        use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
+
+        let library = crate::library::Library::new(&FILES);
+        let table = crate::table::Table::new("locks").unwrap();
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        for made in Statements::new(&table).tables() {
+            sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();
+        }
+        let names = "take lock_state release next renew enqueue keep_place forget_place leave turns holders \
+                     count_waiters held force force_members portion purge verify join insert_member member \
+                     delete_member reap shrink recount downgrade downgraded due_waiters";
+        for name in names.split_whitespace() {
+            for held in ["{locks}", "{members}"] {
+                let text = fill(name, &library.text(name)).replace("{held}", held);
+                let plan = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", table.fill(&text)));
+                for row in sqlx::raw_sql(plan).fetch_all(&mut conn).await.unwrap() {
+                    let step: String = row.try_get(3).unwrap();
+                    let scanned = step.strip_prefix("SCAN ").and_then(|what| what.split(' ').next());
+                    // Arguments, and what another step has found.
+                    let found = scanned.filter(|what| match *what {
+                        "CONSTANT" | "w" | "c" | "json_each" => false,
+                        "q" => name != "due_waiters",
+                        what => !what.starts_with('('),
+                    });
+                    assert_eq!(found, None, "{name}: {step}");
+                }
+            }
+        }
+    }
 }

@@ -79,10 +79,11 @@ async fn isolation() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_outs() {
     let settings = [
-        "statement_timeout = '1ms'",
+        // What a busy machine needs between two steps of ours.
+        "statement_timeout = '10ms'",
         "lock_timeout = '1ms'",
-        "idle_in_transaction_session_timeout = '1ms'",
-        "idle_session_timeout = '20ms'",
+        "idle_in_transaction_session_timeout = '10ms'",
+        "idle_session_timeout = '200ms'",
     ];
     let Some(urls) = role("timed", &settings).await else { return };
     for url in urls {
