@@ -61,9 +61,10 @@ impl Host {
 
 /// The address of a lock server: `scheme://user:password@host:port,host:port/path?option=value`.
 ///
-/// Unlike general URLs it may name several hosts, and has no fragment. User, password, path and options are percent-decoded, and
-/// have no control characters. ASCII white space around the address is ignored; quotes or a byte order mark are an error, since
-/// the address with them would be that of another server. `Display` and `Debug` hide the password.
+/// Unlike general URLs it may name several hosts, and has no fragment. User, password, path and options are
+/// percent-decoded, and have no control characters. ASCII white space around the address is ignored; quotes
+/// or a byte order mark are an error, since the address with them would be that of another server. `Display`
+/// and `Debug` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: String,
@@ -158,6 +159,11 @@ impl ServerUrl {
     pub fn duration(&self, name: &str) -> Result<Option<Duration>> {
         let Some(text) = self.option(name) else { return Ok(None) };
         humantime::parse_duration(text).map(Some).map_err(|_| {
+            if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+                return bad(format!(
+                    "the option {name}={text} of the address has no unit: write {name}={text}s for seconds"
+                ));
+            }
             bad(format!("the option {name}={text} of the address is not a duration such as 10s or 250ms"))
         })
     }
@@ -343,5 +349,7 @@ mod tests {
         assert!("redis://a?x=1&x=2".parse::<ServerUrl>().is_err());
         let error = parse("redis://a?ttl=ten").duration("ttl").unwrap_err().to_string();
         assert!(error.contains("10s"), "{error}");
+        let error = parse("redis://a?ttl=5").duration("ttl").unwrap_err().to_string();
+        assert!(error.contains("ttl=5s"), "{error}");
     }
 }
