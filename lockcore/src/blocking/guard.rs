@@ -45,8 +45,8 @@ impl LockGuard {
         self.held.is_held()
     }
 
-    /// Returns an error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Call it between the steps of
-    /// long work.
+    /// Returns an error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Call it between
+    /// the steps of long work.
     pub fn check(&self) -> Result<()> {
         if self.is_held() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! An address as it was written: what surrounds it, and what may not be in it.
 //!
-//! Secrets, `.env` files and editors add line ends, spaces, quotes and marks. With one of them the address would be that of another
-//! file, key or path: another lock with the same name. So each is removed or refused here, before any part is read. No error quotes
-//! the text, which may contain a password.
+//! Secrets, `.env` files and editors add line ends, spaces, quotes and marks. With one of them the address
+//! would be that of another file, key or path: another lock with the same name. So each is removed or refused
+//! here, before any part is read. No error quotes the text, which may contain a password.
 
 use percent_encoding::percent_decode_str;
 
@@ -48,7 +48,8 @@ fn is_invisible(c: char) -> bool {
     c == MARK || (c.is_whitespace() && !c.is_ascii()) || formats.iter().any(|range| range.contains(&c))
 }
 
-/// Decodes a part of the address. A space at one of its ends, next to a separator, is hard to see, and must be percent-encoded.
+/// Decodes a part of the address. A space at one of its ends, next to a separator, is hard to see, and must
+/// be percent-encoded.
 pub(super) fn decode(text: &str, what: &str) -> Result<String> {
     no_space_around(text, what)?;
     let decoded = percent_decode_str(text)

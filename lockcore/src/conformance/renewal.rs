@@ -145,7 +145,13 @@ pub(super) async fn a_lock_is_kept_over_a_slow_network(stage: Stage) {
     link.delay(millis(5));
     let began = now();
     while now().since(began) < ttl * 3 {
-        assert!(guard.is_held(), "lost: {:?}; {:?}", guard.lease_state(), one.stats());
+        assert!(
+            guard.is_held(),
+            "lost: {:?}, {:?}; {:?}",
+            guard.lease_state(),
+            guard.renewal_failure(),
+            one.stats()
+        );
         pause(20).await;
     }
     assert_eq!(holder(&two, &name).await, Some(guard.token()));

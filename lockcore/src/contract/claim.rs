@@ -215,7 +215,8 @@ impl Claim {
 
     /// Notes that the server has answered, and that the claim has to wait for its turn from now on.
     /// [`wait_for_turn`](crate::backend::wait_for_turn) calls it; a backend that does not use that function calls it
-    /// itself. Until then the wait covers the first answer, for a second at most, even if its time has passed.
+    /// itself. Until then the wait covers the first answer, for a second at most, even if its time has
+    /// passed.
     pub fn note_waiting(&self) {
         self.0.waiting.store(true, Ordering::Relaxed);
         self.0.answered.store(true, Ordering::Release);

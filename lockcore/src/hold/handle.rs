@@ -41,8 +41,9 @@ impl LockHandle {
         self.lock.lease_state()
     }
 
-    /// Why the last renewal has failed, if none has succeeded since: the cause of a lock that is in doubt, or was lost
-    /// because its lease ran out. `None`: no renewal has failed, or the lock was lost in another way.
+    /// Why the last renewal has failed, if none has succeeded since: the cause of a lock that is in doubt, or
+    /// was lost because its lease ran out. `None`: no renewal has failed, or the lock was lost in another
+    /// way.
     pub fn renewal_failure(&self) -> Option<String> {
         self.lock.failure()
     }

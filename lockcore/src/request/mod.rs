@@ -83,8 +83,9 @@ impl<W> LockRequest<W> {
     /// How long to wait for the lock at most. After that the error is of kind
     /// [`TimedOut`](crate::ErrorKind::TimedOut).
     ///
-    /// A wait covers the first answer of the server: if it is shorter than a second and the server has not answered when
-    /// it ends, it lasts until the answer, and for a second at most. A wait of zero is one complete try, like `try_now`.
+    /// A wait covers the first answer of the server: if it is shorter than a second and the server has not
+    /// answered when it ends, it lasts until the answer, and for a second at most. A wait of zero is one
+    /// complete try, like `try_now`.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.choices.wait = Some(wait);
         self.choices.wait_is_chosen = true;

@@ -165,8 +165,8 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Waits for work that does not know the end of this wait, until that end and a moment longer. The wait covers the first
-/// answer of the server.
+/// Waits for work that does not know the end of this wait, until that end and a moment longer. The wait
+/// covers the first answer of the server.
 pub(crate) async fn within<T>(
     clock: &Clock,
     wait: Wait,

@@ -10,17 +10,18 @@ use crate::{Error, ErrorKind, Moment, Result};
 /// How long a claim whose wait has ended still waits for an answer that is on its way.
 const GRACE: Duration = Duration::from_millis(12);
 
-/// If a request has been under way for longer than this when the wait ends, the error is that the server does not
-/// answer.
+/// If a request has been under way for longer than this when the wait ends, the error is that the server does
+/// not answer.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// A claim has at least this long for the first answer of the server, however short its wait is. A wait of a few milliseconds would
-/// otherwise end before the answer that a free lock is granted, on a busy machine or over a slow network.
+/// A claim has at least this long for the first answer of the server, however short its wait is. A wait of a
+/// few milliseconds would otherwise end before the answer that a free lock is granted, on a busy machine or
+/// over a slow network.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Claim {
-    /// Resolves when the wait is over: its time has passed, or the claim was cancelled. A claim that has no answer yet
-    /// has a second for it, however short its wait is.
+    /// Resolves when the wait is over: its time has passed, or the claim was cancelled. A claim that has no
+    /// answer yet has a second for it, however short its wait is.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -66,8 +67,8 @@ impl Claim {
         }
     }
 
-    /// For backends: polls some work until the wait is over, plus a moment for an answer that is on its way. `None`:
-    /// that time was over before the work was done.
+    /// For backends: polls some work until the wait is over, plus a moment for an answer that is on its way.
+    /// `None`: that time was over before the work was done.
     pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         tokio::select! {
@@ -78,7 +79,8 @@ impl Claim {
         self.0.clock.timeout(GRACE, work).await
     }
 
-    /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at which that request was sent.
+    /// For backends: the error of a wait that ended while a request was under way. `asked` is the time at
+    /// which that request was sent.
     pub fn wait_over_error(&self, asked: Moment) -> Error {
         // Without a first answer nobody knows whether the lock is held.
         if self.0.clock.now().since(asked) > SILENCE || !self.0.answered.load(Ordering::Acquire) {
