@@ -159,13 +159,14 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 /// A client that connects with its first request, so the lock server may be away when the program starts.
 ///
 /// A claim that waits tries to connect until its [wait](LockRequest::wait) ends; then the error is of kind
-/// [`Unreachable`](ErrorKind::Unreachable), with the cause. Other requests, and claims without a wait, try once. A wrong password or
-/// a missing table is an error of the first requests, at once.
+/// [`Unreachable`](ErrorKind::Unreachable), with the cause. Other requests, and claims without a wait, try
+/// once. A wrong password or a missing table is an error of the first requests, at once.
 ///
-/// What the server promises is not known before it is there: [`Locks::capabilities`] presumes all modes and what the configuration
-/// requires. If the server lacks a requirement, or does not support a claim, the request fails with
-/// [`Unsupported`](ErrorKind::Unsupported) or [`InvalidInput`](ErrorKind::InvalidInput). Tokens of tasks that
-/// [pass a lock on](Locks::hand_over) rise only if [`token_blocks`](Requirement::TokenBlocks) is required.
+/// What the server promises is not known before it is there: [`Locks::capabilities`] presumes all modes and
+/// what the configuration requires. If the server lacks a requirement, or does not support a claim, the
+/// request fails with [`Unsupported`](ErrorKind::Unsupported) or [`InvalidInput`](ErrorKind::InvalidInput).
+/// Tokens of tasks that [pass a lock on](Locks::hand_over) rise only if
+/// [`token_blocks`](Requirement::TokenBlocks) is required.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockwell::Result<()> {
@@ -176,7 +177,8 @@ pub async fn connect_with(config: LockConfig) -> Result<Locks> {
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) or [`Unsupported`](ErrorKind::Unsupported) if the address is wrong. Nothing is sent.
+/// [`InvalidInput`](ErrorKind::InvalidInput) or [`Unsupported`](ErrorKind::Unsupported) if the address is
+/// wrong. Nothing is sent.
 pub fn connect_lazy(url: impl Into<String>) -> Result<Locks> {
     connect_lazy_with(LockConfig::new(url))
 }

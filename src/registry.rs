@@ -207,16 +207,17 @@ impl Registry {
     fn unknown(&self, scheme: &str) -> Error {
         let known: Vec<_> = self.schemes().map(|name| format!("{name}://")).collect();
         let known = known.join(", ");
-        match schemes::feature(scheme) {
-            Some(feature) => Error::new(
-                ErrorKind::Unsupported,
-                format!("{scheme}:// needs the feature {feature:?} of lockwell; compiled in are {known}"),
-            ),
-            None => Error::new(
-                ErrorKind::InvalidInput,
-                format!("no backend is known for {scheme}://; compiled in are {known}"),
-            ),
-        }
+        let (kind, text) = if let Some(feature) = schemes::feature(scheme) {
+            let text =
+                format!("{scheme}:// needs the feature {feature:?} of lockwell; compiled in are {known}");
+            (ErrorKind::Unsupported, text)
+        } else {
+            let meant = schemes::meant(scheme);
+            let meant = meant.map_or_else(String::new, |name| format!("; {name}:// may be meant"));
+            let text = format!("no backend is known for {scheme}://; compiled in are {known}{meant}");
+            (ErrorKind::InvalidInput, text)
+        };
+        Error::new(kind, text)
     }
 }
 
@@ -247,6 +248,10 @@ mod tests {
         let error = Registry::new().unknown("mongodb");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("memory://"), "{error}");
+        for (scheme, meant) in [("zookeeper", "zk://"), ("valkey", "redis://"), ("sqlite3", "sqlite://")] {
+            let error = Registry::new().unknown(scheme).to_string();
+            assert!(error.ends_with(&format!("; {meant} may be meant")), "{error}");
+        }
     }
 
     #[test]

@@ -29,6 +29,19 @@ pub(crate) fn feature(scheme: &str) -> Option<&'static str> {
     ALL.iter().find(|(name, _)| *name == scheme).map(|(_, feature)| *feature)
 }
 
+/// The scheme that is meant by what other programs call it.
+pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
+    Some(match scheme {
+        "zookeeper" => "zk",
+        "valkey" => "redis",
+        "valkeys" | "redis+tls" | "redis+ssl" => "rediss",
+        "unix" | "redis+socket" => "redis+unix",
+        "sqlite3" | "file" => "sqlite",
+        "pg" | "pgsql" | "postgre" | "psql" => "postgres",
+        _ => return None,
+    })
+}
+
 /// Adds the backends that are compiled in.
 pub(crate) fn compiled_in(mut registry: Registry) -> Registry {
     registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));

@@ -34,7 +34,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     };
     let locks = connection.locks()?;
     check(args, &locks)?;
-    nested::check(&locks, std::slice::from_ref(&args.name)).await?;
+    nested::check(&locks, std::slice::from_ref(&args.name), mode(args)).await?;
     let (claim, obtained) = loop {
         let claim = claim(args, &connection, wait_limit, patience.left());
         let obtained = obtain(&*connection.backend, &claim, &mut signals).await;
@@ -98,6 +98,14 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
+fn mode(args: &AcquireArgs) -> Mode {
+    match args.permits {
+        Some(limit) => Mode::Permit { limit },
+        None if args.read => Mode::Shared,
+        None => Mode::Exclusive,
+    }
+}
+
 /// `left`: what is left of the wait.
 fn claim(
     args: &AcquireArgs,
@@ -105,11 +113,7 @@ fn claim(
     wait_limit: WaitLimit,
     left: Option<Duration>,
 ) -> Claim {
-    let mode = match args.permits {
-        Some(limit) => Mode::Permit { limit },
-        None if args.read => Mode::Shared,
-        None => Mode::Exclusive,
-    };
+    let mode = mode(args);
     let wait = match (wait_limit, left) {
         (WaitLimit::No, _) | (_, Some(Duration::ZERO)) => Wait::No,
         (_, Some(left)) => Wait::Until(Moment::now().after(left)),
@@ -174,7 +178,7 @@ async fn release_claim(backend: &dyn DistributedLock, claim: &Claim) {
 
 /// False if the output is closed.
 fn print(args: &AcquireArgs, grant: &Grant) -> Result<bool, Failure> {
-    let handle = handle::write(grant.claim());
+    let handle = handle::write(grant.claim(), grant.token());
     let text = if args.json {
         json::pretty(&AcquiredReport {
             schema_version: SCHEMA_VERSION,

@@ -94,6 +94,12 @@ impl Child {
         Ok(Self { process, pid, group, watcher, terminal })
     }
 
+    /// The processes that are waited for: the command, and the one that watches over it.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
+        let watcher = self.watcher.as_ref().and_then(Watcher::pid);
+        watcher.into_iter().chain([self.pid]).collect()
+    }
+
     /// Waits for the end of the command.
     ///
     /// # Cancel safety

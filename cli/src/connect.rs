@@ -1,5 +1,6 @@
 //! The connection to the lock server.
 
+use std::error::Error as _;
 use std::fs;
 use std::path::{Path, absolute};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use lockwell::{Error, ErrorKind, LockConfig, Locks, Operation, Registry};
 
 use crate::args::Server;
 use crate::exit::Failure;
+use crate::nested;
 use crate::patience::{Patience, may_pass};
 use crate::reach::{self, NoServer};
 use crate::say::{Voice, rounded};
@@ -93,7 +95,7 @@ impl Address {
             self.url = self.url.with_option("create", "false");
         }
         loop {
-            match self.try_once(registry, patience.limit()).await {
+            match self.try_once(registry, patience.limit(self.url.timeout()?)).await {
                 Ok(backend) => return Ok(Connection { backend, config: self.config }),
                 Err(Refusal::ForGood(failure)) => return Err(failure),
                 Err(Refusal::MayPass(failure)) => patience.again(failure).await?,
@@ -157,10 +159,11 @@ impl Address {
     }
 }
 
-/// The error of a connection, with the hosts that cannot be reached.
+/// The error of a connection, with the hosts that cannot be reached; with all hosts if the backend knows no reason.
 async fn explained(error: Error, url: &ServerUrl) -> Failure {
-    let hosts = match error.kind() {
-        ErrorKind::Unreachable => reach::missing(url).await,
+    let hosts = match (error.kind(), error.source()) {
+        (ErrorKind::Unreachable, None) => Some(reach::describe(url).await),
+        (ErrorKind::Unreachable, Some(_)) => reach::missing(url).await,
         _ => None,
     };
     let mut failure = Failure::from(error);
@@ -191,9 +194,14 @@ fn read(server: &Server) -> Result<LockConfig, Failure> {
         return Ok(LockConfig::from_toml(&text_of(file)?)?);
     }
     if std::env::var_os(LockConfig::ENV).is_none_or(|url| url.as_encoded_bytes().trim_ascii().is_empty()) {
+        let removed = if std::env::var_os(nested::HELD).is_some() {
+            "; the lockwell around this command keeps its address to itself, unless it has --pass-url"
+        } else {
+            ""
+        };
         return Err(Failure::usage(format!(
             "no lock server is named: give --url, --url-file or --config, or set {} to an address such as \
-             sqlite:///var/lib/app/locks.db",
+             sqlite:///var/lib/app/locks.db{removed}",
             LockConfig::ENV
         )));
     }

@@ -72,6 +72,11 @@ impl Failure {
             io::ErrorKind::NotFound if is_there => {
                 (NOT_FOUND, "the program that its first line names, or its loader, does not exist".to_owned())
             }
+            io::ErrorKind::NotFound if command.contains([' ', '|', '&', ';', '<', '>', '$', '*', '`']) => (
+                NOT_FOUND,
+                "there is no such command; an expression of the shell is written: sh -c 'EXPRESSION'"
+                    .to_owned(),
+            ),
             io::ErrorKind::NotFound => {
                 (NOT_FOUND, "there is no such command; is it installed, and in PATH?".to_owned())
             }
@@ -147,11 +152,31 @@ pub(crate) fn status_of_child(status: ExitStatus) -> u8 {
 pub(crate) fn after_usage(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
     // If the output is closed, the message is lost.
     if error.use_stderr() {
-        drop(io::stderr().write_all(without_passwords(error.to_string(), words).as_bytes()));
+        let words: Vec<_> = words.collect();
+        let runs = words.get(1).is_some_and(|verb| verb == "run" || verb == "lead");
+        let text = if runs { for_runs(&error.to_string(), &words) } else { error.to_string() };
+        let text = without_passwords(text, words.into_iter());
+        drop(io::stderr().write_all(text.as_bytes()));
         return ExitCode::from(USAGE);
     }
     drop(error.print());
     ExitCode::SUCCESS
+}
+
+/// The text of clap about `run` or `lead`, with what clap does not know: the command comes after `--`.
+fn for_runs(text: &str, words: &[OsString]) -> String {
+    let lines = text.lines().map(|line| {
+        if line.starts_with("  tip: to pass '") {
+            "  tip: the name of a lock cannot begin with - here; lockwell acquire takes such a name after --"
+        } else {
+            line
+        }
+    });
+    let mut text = lines.collect::<Vec<_>>().join("\n") + "\n";
+    if words.len() > 3 && !words.iter().any(|word| word == "--") {
+        text += "\nThe command comes after --, as in: lockwell run NAME -- COMMAND ARGUMENTS\n";
+    }
+    text
 }
 
 /// The text, in which clap may have quoted words, with all addresses among the words as they may be shown.

@@ -18,7 +18,7 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
     if args.force {
         return by_force(registry, args).await;
     }
-    let claim = if args.what == "-" {
+    let (claim, token) = if args.what == "-" {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;
         handle::read(&line)?
@@ -28,13 +28,19 @@ pub(crate) async fn release(registry: &Registry, args: &ReleaseArgs) -> Result<u
     let address = Address::of(&args.server)?;
     let connection = address.connect(registry, Purpose::Looking, &mut Patience::none(Voice::Usual)).await?;
     let backend = connection.backend.capabilities().backend();
+    // Some servers free a lease that has ended and that nobody else has got, and call that released. Whether
+    // it was held is asked before, so 76 means the same on every server. The release is sent whatever the
+    // answer is.
+    let status = connection.backend.inspect(claim.name()).await;
+    let had_ended = status.is_ok_and(|status| !status.holders.iter().any(|holder| holder.token == token));
     let released = connection
         .backend
         .release(&claim)
         .await
         .map_err(|error| error.during(Operation::Release).for_lock(claim.name()).on_backend(backend))?;
-    report(args, &ReleasedReport::by_handle(claim.name(), released != Released::NotHeld))?;
-    if released == Released::NotHeld {
+    let was_held = released != Released::NotHeld && !had_ended;
+    report(args, &ReleasedReport::by_handle(claim.name(), was_held))?;
+    if !was_held {
         let name = claim.name();
         let text =
             format!("the lock {name:?} was not held any more: its lease had ended, or it had been released");

@@ -5,7 +5,7 @@
 //! inherit it: a watcher kills them, as a group.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -68,7 +68,10 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
 }
 
 /// The end of a pipe. At the other end a process waits for the end of lockwell, and then kills a process group.
-pub(crate) struct Watcher(File);
+pub(crate) struct Watcher {
+    pipe: File,
+    pid: Option<Pid>,
+}
 
 impl Watcher {
     /// Starts before the command does, so that a system which is out of processes runs nothing unwatched.
@@ -80,17 +83,23 @@ impl Watcher {
         // It ends by itself, and the runtime reaps it.
         let mut process = tokio::process::Command::from(command).spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Self(pipe.into_owned_fd()?.into()))
+        let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Ok(Self { pipe: pipe.into_owned_fd()?.into(), pid })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.pid
     }
 
     /// Names the group.
     pub(crate) fn watch(&mut self, group: Pid) -> io::Result<()> {
-        self.0.write_all(format!("{}\n", group.as_raw_nonzero()).as_bytes())
+        self.pipe.write_all(format!("{}\n", group.as_raw_nonzero()).as_bytes())
     }
 
     /// Ends the watcher: the command has ended. Processes that it left behind go on.
     pub(crate) fn dismiss(mut self) {
-        if let Err(error) = self.0.write_all(&[DONE]) {
+        if let Err(error) = self.pipe.write_all(&[DONE]) {
             // It has ended, and kills nothing.
             tracing::debug!(%error, "the watcher has ended before");
         }
@@ -103,6 +112,8 @@ impl Watcher {
 /// The writer's files are closed before its children are given to another parent and reaped, so the group that is killed is
 /// not another one with the same number.
 fn watch() -> ExitCode {
+    // Lists of processes show this name. It was started as /proc/self/exe, and would be called "exe".
+    fs::write("/proc/self/comm", "lockwell-watch").unwrap_or_default();
     let mut input = Vec::new();
     if io::stdin().lock().read_to_end(&mut input).is_err() || input.last() == Some(&DONE) {
         return ExitCode::SUCCESS;

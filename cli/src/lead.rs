@@ -38,7 +38,7 @@ pub(crate) async fn lead(registry: &Registry, args: &LeadArgs) -> Result<u8, Fai
     };
     let locks = connection.locks()?;
     let names = [args.name.clone()];
-    nested::check(&locks, &names).await?;
+    nested::check(&locks, &names, Mode::Exclusive).await?;
     let holding = &args.holding;
     let (mode, wait_limit) = (Mode::Exclusive, WaitLimit::Forever);
     let request = ObtainRequest { names: &names, mode, wait_limit, lock_delay: holding.lock_delay, holding };

@@ -27,6 +27,7 @@ mod lead;
 mod log;
 mod nested;
 mod obtain;
+mod orphans;
 mod pages;
 mod patience;
 mod program;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwell::{FencingToken, LockName, Locks};
+use lockwell::{FencingToken, LockName, Locks, Mode};
 use tokio::time::timeout;
 
 use crate::exit::Failure;
@@ -35,14 +35,25 @@ pub(crate) fn extended<'a>(held: impl Iterator<Item = (FencingToken, &'a LockNam
 
 /// Refuses a lock that an outer `lockwell` holds: it would wait for itself. The same name at another server is another
 /// lock, so the token decides.
-pub(crate) async fn check(locks: &Locks, names: &[LockName]) -> Result<(), Failure> {
+///
+/// A reader within a reader does not wait, unless a writer waits in between: that one comes first, and waits
+/// for the outer reader.
+pub(crate) async fn check(locks: &Locks, names: &[LockName], mode: Mode) -> Result<(), Failure> {
     for (token, name) in inherited() {
         if !names.contains(&name) {
             continue;
         }
         // If it cannot be seen, what follows says why.
         let Ok(Ok(status)) = timeout(TIMEOUT, locks.inspect(&name)).await else { continue };
-        if status.holders.iter().any(|holder| holder.token == token) {
+        let Some(outer) = status.holders.iter().find(|holder| holder.token == token) else { continue };
+        if mode == Mode::Shared && outer.mode == Mode::Shared {
+            if status.waiters > 0 {
+                return Err(Failure::usage(format!(
+                    "{name:?} is held for reading by the lockwell that runs this command, and others wait for it: this reader \
+                     would wait behind a writer that waits for the outer one; take it once, outside"
+                )));
+            }
+        } else {
             return Err(Failure::usage(format!(
                 "{name:?} is held by the lockwell that runs this command: it would wait for itself; take it once, \
                  outside"

@@ -12,8 +12,9 @@ use crate::say::{Voice, rounded};
 /// The pauses between tries to reach the server.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How long connecting may take: as long as the caller would wait for the lock, within these bounds.
-const SHORTEST: Duration = Duration::from_secs(3);
+/// How long connecting may take: as long as the caller would wait for the lock, within these bounds. The lower one is
+/// this much more than the time that the backend takes to give up, since it knows the reason.
+const MORE: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The wait of a command, from its start.
@@ -26,7 +27,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `None`: nothing says how long to wait. Then, as with a wait of zero, a server that is away is not waited for.
+    /// `None`: nothing says how long to wait. Then, as with a wait of zero, a server that is away is not
+    /// waited for.
     pub(crate) fn new(wait: Option<Duration>, voice: Voice) -> Self {
         let pauses = Backoff::new(PAUSES.0, PAUSES.1);
         Self { wait, began: Instant::now(), pauses, has_failed: false, voice }
@@ -50,13 +52,14 @@ impl Patience {
         self.wait.map(|wait| wait.saturating_sub(self.began.elapsed()))
     }
 
-    /// How long one try to connect may take.
-    pub(crate) fn limit(&self) -> Duration {
-        self.left().map_or(LONGEST, |left| left.clamp(SHORTEST, LONGEST))
+    /// How long one try to connect may take. `timeout` is that of one request.
+    pub(crate) fn limit(&self, timeout: Duration) -> Duration {
+        let shortest = (timeout + MORE).min(LONGEST);
+        self.left().map_or(LONGEST, |left| left.clamp(shortest, LONGEST))
     }
 
-    /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the failure when the wait is
-    /// over.
+    /// Pauses before the next try after a failure that may pass, and says so the first time. Returns the
+    /// failure when the wait is over.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
@@ -79,8 +82,8 @@ impl Patience {
     }
 }
 
-/// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address stays wrong, and a lock
-/// that is held has been waited for.
+/// Whether the server may be back in a moment: it did not answer, or could not. A wrong password or address
+/// stays wrong, and a lock that is held has been waited for.
 pub(crate) fn may_pass(error: &Error) -> bool {
     use lockwell::ErrorKind::{Overloaded, UnknownOutcome, Unreachable};
     matches!(error.kind(), Unreachable | UnknownOutcome | Overloaded)

@@ -74,8 +74,16 @@ pub(crate) async fn describe(url: &ServerUrl) -> String {
 }
 
 async fn states(url: &ServerUrl) -> Option<Vec<(String, State)>> {
-    if url.scheme() == "redis+unix" {
-        let path = url.location();
+    let named = match url.scheme() {
+        "redis+unix" => Some(url.location()),
+        // A folder is one of PostgreSQL, whose default port is the end of the name.
+        "postgres" | "postgresql" => url.option("socket").map(|path| match path.rsplit_once("/.s.") {
+            Some(_) => path.to_owned(),
+            None => format!("{path}/.s.PGSQL.5432"),
+        }),
+        _ => url.option("socket").map(str::to_owned),
+    };
+    if let Some(path) = named {
         let state = socket(&path).await;
         return Some(vec![(path, state)]);
     }

@@ -40,7 +40,7 @@ pub(crate) async fn run(registry: &Registry, args: &RunArgs) -> Result<u8, Failu
     let locks = connection.locks()?;
     refuse_at_least(args, &locks)?;
     let (names, lock_delay) = (args.names(), lock_delay(args, &connection.config));
-    nested::check(&locks, &names).await?;
+    nested::check(&locks, &names, args.mode()).await?;
     let request =
         ObtainRequest { names: &names, mode: args.mode(), wait_limit, lock_delay, holding: &args.holding };
     let not_obtained = tokio::select! {

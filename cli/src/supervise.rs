@@ -14,6 +14,7 @@ use crate::args::HoldArgs;
 use crate::child::Child;
 use crate::exit::{self, Failure};
 use crate::hold::Hold;
+use crate::orphans::Orphans;
 use crate::pulse::Pulse;
 use crate::say::{self, rounded};
 use crate::signals::{self, Signals};
@@ -66,6 +67,8 @@ impl Work<'_> {
         hold: Hold,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
+        let (mut orphans, own) = (Orphans::new()?, child.processes());
+        let mut kill = None;
         loop {
             tokio::select! {
                 biased;
@@ -77,8 +80,20 @@ impl Work<'_> {
                     drop(timeout(LAST_RELEASE, hold.release()).await);
                     return Ok(Ended::Lost);
                 }
-                signal = signals.next() => pass_on(child, signal, || hold.is_held()),
+                signal = signals.next() => {
+                    pass_on(child, signal, || hold.is_held());
+                    if signal == Signal::TERM && kill.is_none() {
+                        kill = Instant::now().checked_add(self.holding.grace);
+                    }
+                }
+                () = at(kill) => {
+                    let grace = humantime::format_duration(self.holding.grace);
+                    say::warning(&format!("the command has not ended {grace} after TERM (--grace): it gets KILL"));
+                    child.signal(Signal::KILL);
+                    kill = None;
+                }
                 () = self.pulse.beat() => (),
+                () = orphans.collect(&own) => (),
             }
         }
     }
@@ -136,15 +151,17 @@ fn pass_on(child: &Child, signal: Signal, may_go_on: impl FnOnce() -> bool) {
     }
 }
 
+/// Resolves at this time; without one, never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Ends the command and all that it has started: TERM, and KILL after the grace.
 async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
-    let end = Instant::now().checked_add(grace);
-    let over = async move {
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
-    };
+    let over = at(Instant::now().checked_add(grace));
     child.signal(Signal::TERM);
     // A process that is stopped takes TERM only when it goes on.
     child.signal(Signal::CONT);

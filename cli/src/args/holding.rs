@@ -175,7 +175,9 @@ pub(crate) struct AcquireArgs {
 
 /// Release a lock that lockwell acquire took, or, with --force, free a lock whoever holds it.
 ///
-/// Exit status: 0 if the lock was held, 76 if it was lost or released before. See lockwell run --help for errors.
+/// Exit status: 0 if the lock was held until now; 76 if it was not: the time of --for had passed, another had
+/// released it, or this handle was released before. 76 means the same on every server, and the release is
+/// harmless then: it frees nobody else's lock. See lockwell run --help for errors.
 #[derive(Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]

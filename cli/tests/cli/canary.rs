@@ -25,7 +25,7 @@ const AT_A_SERVER: [&str; 22] = [
     "wait a --for 1 --json",
     "acquire --no-wait --for 1s taken",
     "acquire --no-wait --json --for 1s taken",
-    "release lw1.0.00000000000000000000000000000001.a",
+    "release lw1.0.00000000000000000000000000000001.1.a",
     "release -",
     "release --force --yes a",
     "release --json --force --yes a",
@@ -69,7 +69,7 @@ fn sing(url: &str, level: &str, verbs: &[Vec<String>], at_a_time: usize) -> Vec<
     let site = Site::new();
     std::fs::write(site.path("url"), url).unwrap();
     std::fs::write(site.path("lockwell.toml"), format!("url = \"{url}\"\n")).unwrap();
-    std::fs::write(site.path("handle"), "lw1.0.00000000000000000000000000000002.a\n").unwrap();
+    std::fs::write(site.path("handle"), "lw1.0.00000000000000000000000000000002.1.a\n").unwrap();
     let mut ends = Vec::new();
     for some in verbs.chunks(at_a_time) {
         let start = |(number, verb): (usize, &Vec<String>)| {

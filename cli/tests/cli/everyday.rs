@@ -43,6 +43,11 @@ impl Expected {
             assert_eq!(run(&["release", taken.out.trim_end()]).status, 0);
             assert_eq!(run(&["run", "--no-wait", "--at-least", "100ms", "b ü/1", "--", "true"]).status, 0);
             run(&["release", taken.out.trim_end()]).complains(76, "not held any more");
+            // Its time has passed, and nobody else has got it: the same on every server.
+            let late = run(&["acquire", "--for", "1s", "--no-wait", "late"]);
+            std::thread::sleep(Duration::from_millis(1500));
+            run(&["release", late.out.trim_end()]).complains(76, "not held any more");
+            assert_eq!(run(&["run", "--no-wait", "late", "--", "true"]).status, 0);
         } else {
             taken.complains(64, "ends with lockwell");
             run(&["run", "--at-least", "1s", "b", "--", "true"]).complains(64, "--at-least");

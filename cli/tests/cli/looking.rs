@@ -2,7 +2,7 @@
 
 use crate::support::{finish, lockwell};
 
-const HANDLE: &str = "lw1.0.00000000000000000000000000000001.a";
+const HANDLE: &str = "lw1.0.00000000000000000000000000000001.1.a";
 
 const VERBS: [&[&str]; 7] = [
     &["status"],

@@ -49,6 +49,22 @@ fn what_ignores_term_gets_kill_after_the_grace() {
     wait_until("the end of the command", || !is_alive(group.0));
 }
 
+/// Service managers send TERM to lockwell. The lock must be freed before they send KILL to it.
+#[test]
+fn what_ignores_a_term_that_is_passed_on_gets_kill_after_the_grace() {
+    let site = Site::new();
+    let script = "exec 2>&-; trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let run = Running::start(&mut site.lockwell(&["run", "--grace", "400ms", "a", "--", "sh", "-c", script]));
+    let group = Group::of(&site.wait_for_file("pid"));
+    let begun = Instant::now();
+    run.signal(Signal::TERM);
+    let run = run.finish();
+    assert!(run.status == 137 && run.err.contains("400ms after TERM"), "{run:?}");
+    assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
+    wait_until("the end of the command", || !is_alive(group.0));
+    assert_eq!(site.finish(&["run", "--no-wait", "a", "--", "true"]).status, 0);
+}
+
 #[test]
 fn what_the_command_has_started_is_ended_too() {
     let site = Site::new();

@@ -7,6 +7,7 @@ mod addresses;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zk"))]
 mod away;
 mod canary;
+mod containers;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod doctor;
 mod documented;
@@ -15,6 +16,7 @@ mod dying;
 mod everyday;
 mod exclusion;
 mod exit_codes;
+mod hints;
 mod jobs;
 mod json;
 #[cfg(any(feature = "postgres", feature = "redis"))]

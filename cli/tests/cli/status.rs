@@ -137,7 +137,7 @@ fn those_who_look_make_nothing() {
         &["wait", "a"],
         &["doctor"],
         &["release", "--force", "--yes", "a"],
-        &["release", "lw1.0.00000000000000000000000000000001.a"],
+        &["release", "lw1.0.00000000000000000000000000000001.1.a"],
     ];
     for verb in verbs {
         let run = site.finish(verb);
