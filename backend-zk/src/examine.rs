@@ -4,10 +4,10 @@ use lockcore::backend::unescape;
 use lockcore::{Finding, LockName, Result};
 use zookeeper_client as zk;
 
+use crate::client::Inner;
 use crate::error::explain;
-use crate::inspect::learn_time;
-use crate::limits::Limits;
-use crate::lock::Inner;
+use crate::queue::inspect::learn_time;
+use crate::session::limits::Limits;
 
 /// The names of all locks that have a node. The node stays for a while after the lock was released.
 pub(crate) async fn names(inner: &Inner) -> Result<Vec<LockName>> {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use lockcore::{LockName, ServerUrl};
 
-use crate::child::{Child, Data};
 use crate::names::{base_path, lock_path};
 use crate::options::Options;
+use crate::queue::child::{Child, Data};
 
 /// An address, with its options.
 pub fn address(text: &str) {
@@ -50,7 +50,7 @@ pub fn paths(text: &str) {
 
 /// Answers of a server to four-letter commands.
 pub fn four_letters(text: &str) {
-    crate::four_letters::read(text);
+    crate::session::four_letters::read(text);
 }
 
 #[cfg(test)]

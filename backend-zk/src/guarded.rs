@@ -7,7 +7,7 @@ use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode};
 
 use crate::error::{ErrorClass, class_of, explain};
-use crate::node::Node;
+use crate::queue::node::Node;
 
 /// One or more writes that are executed together, and only if the lock is still held when they arrive.
 ///

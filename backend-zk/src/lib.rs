@@ -22,35 +22,19 @@
 //! `inspect` counts the time for which a lock has been held from the moment when its holder entered the queue: the
 //! server does not record the moment of the grant.
 
-mod child;
-mod connect;
-mod enter;
+mod client;
 mod error;
 mod examine;
-mod four_letters;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;
-mod held;
-mod inspect;
-mod limits;
 mod lock;
 mod names;
-mod negotiated;
-mod node;
-#[cfg(target_os = "linux")]
-mod nodelay;
 mod options;
-mod pool;
-mod probe;
 mod queue;
-mod release;
 mod session;
-mod turn;
-mod validity;
-mod waiter;
 
 pub use guarded::GuardedWrite;
-pub use inspect::QueueEntry;
 pub use lock::ZkLock;
+pub use queue::inspect::QueueEntry;

@@ -6,24 +6,27 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockcore::backend::{Backoff, LeaseTable, valid_until};
+use lockcore::backend::{Backoff, LeaseTable};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
-    Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
+    Operation, Released, Renewal, Requirement, Result, ServerUrl, async_trait,
 };
 
-use crate::child::Child;
+use crate::client::Inner;
 use crate::error::no_answer;
-use crate::four_letters::say_why;
+use crate::examine;
 use crate::guarded::GuardedWrite;
-use crate::inspect::{self, QueueEntry, ServerClock};
-use crate::limits::Limits;
-use crate::node::Node;
+use crate::names::BACKEND;
 use crate::options::Options;
-use crate::pool::Pool;
-use crate::probe::probe;
-use crate::session::{SESSIONS, Session};
-use crate::{examine, held, release, waiter};
+use crate::queue::inspect::{self, QueueEntry};
+use crate::queue::node::Node;
+use crate::queue::{held, release, waiter};
+use crate::session::clock::ServerClock;
+use crate::session::four_letters::say_why;
+use crate::session::limits::Limits;
+use crate::session::pool::Pool;
+use crate::session::probe::probe;
+use crate::session::runtime::SESSIONS;
 
 /// Locks in ZooKeeper.
 ///
@@ -31,60 +34,6 @@ use crate::{examine, held, release, waiter};
 /// separate thread, so a blocked runtime keeps its locks. Dropping the last handle closes the sessions.
 pub struct ZkLock {
     inner: Arc<Inner>,
-}
-
-/// One client: the state that its calls and its background work share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) options: Arc<Options>,
-    pub(crate) pool: Pool,
-    /// The nodes of the claims, and the ends of their leases.
-    pub(crate) leases: Arc<LeaseTable<Node>>,
-    pub(crate) clock: ServerClock,
-    capabilities: Capabilities,
-}
-
-impl Inner {
-    /// The node of this client with this name, even while it is being deleted.
-    pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
-        let node = self.leases.find(child.owner?);
-        node.filter(|node| node.name() == child.name)
-    }
-
-    /// The session for a claim. If no server can be reached, this tries again for as long as the claim waits.
-    pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
-        let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
-        loop {
-            match self.pool.session(claim.ttl()).await {
-                Err(error) if error.is_retryable() && claim.wait() != Wait::No => {
-                    tracing::info!(error = format!("{error:#}"), "no session; it is tried again");
-                    pauses.pause().await;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    /// Starts or extends the lease of a claim that held the lock at `sent`. `None`: the claim is already being
-    /// released.
-    pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
-        node.note_proven(sent);
-        let until = valid_until(sent, claim.ttl());
-        self.leases.extend(claim.owner(), until).then(|| until.min(node.session.deadline()))
-    }
-
-    /// The grant of a claim that holds the lock.
-    pub(crate) fn grant(&self, claim: &Claim, node: &Arc<Node>, sent: Moment) -> Option<Grant> {
-        let deadline = self.lease(claim, node, sent)?;
-        let grant = Grant::new(claim, node.token(), sent).with_deadline(deadline);
-        Some(grant.with_record(Arc::<Node>::clone(node)))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.leases.close();
-    }
 }
 
 /// Releases claims that were not renewed. By the same clock, their validity has just ended.
@@ -146,8 +95,6 @@ impl ZkLock {
         GuardedWrite::new(grant)
     }
 }
-
-pub(crate) const BACKEND: &str = "zookeeper";
 
 fn capabilities(limits: Limits) -> Capabilities {
     Capabilities::minimal(BACKEND)

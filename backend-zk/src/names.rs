@@ -7,6 +7,9 @@
 use lockcore::backend::escape;
 use lockcore::{Error, ErrorKind, LockName, Result};
 
+/// The name of the backend.
+pub(crate) const BACKEND: &str = "zookeeper";
+
 /// A child of the base that no lock name maps to, since what follows its percent sign is not hexadecimal.
 pub(crate) const CLOCK: &str = "%clock-";
 

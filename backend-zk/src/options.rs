@@ -7,8 +7,8 @@ use lockcore::tls::TlsFiles;
 use lockcore::{Error, ErrorKind, Result, Secret, ServerUrl};
 use zookeeper_client::{Acls, CreateMode};
 
-use crate::child::Form;
 use crate::names::base_path;
+use crate::queue::child::Form;
 
 const DEFAULT_PORT: u16 = 2181;
 

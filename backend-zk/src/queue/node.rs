@@ -11,9 +11,10 @@ use lockcore::backend::Backoff;
 use lockcore::{Claim, FencingToken, LockName, Moment};
 use zookeeper_client as zk;
 
-use crate::child::Data;
 use crate::error::{ErrorClass, class_of};
-use crate::session::{SESSIONS, Session};
+use crate::queue::child::Data;
+use crate::session::Session;
+use crate::session::runtime::SESSIONS;
 
 /// The event of a watch, which comes at most once.
 pub(crate) type Event = Pin<Box<dyn Future<Output = zk::WatchedEvent> + Send>>;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::options::{Host, Options};
-use crate::session::SESSIONS;
+use crate::session::runtime::SESSIONS;
 
 /// How long a server may take to answer.
 const LIMIT: Duration = Duration::from_millis(500);

@@ -9,11 +9,11 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
-use crate::connect::until_served;
 use crate::error::{ErrorClass, class_of};
-use crate::four_letters::{ask_conf, is_alone};
 use crate::names::CLOCK;
 use crate::options::{Options, Strict};
+use crate::session::connect::until_served;
+use crate::session::four_letters::{ask_conf, is_alone};
 
 /// The tick of servers that do not report it.
 const USUAL_TICK: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Computes from the list of a lock's nodes which node holds the lock, and for which node each waiter waits. It does no
 //! I/O.
 
-use crate::child::{Child, Kind};
+use crate::queue::child::{Child, Kind};
 
 /// The position of a claim in the queue.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ mod tests {
     use lockcore::OwnerId;
 
     use super::*;
-    use crate::child::{Form, prefix};
+    use crate::queue::child::{Form, prefix};
 
     /// A queue from letters: `w`riter, `r`eader, `2` and `3` for permits.
     fn queue(letters: &str) -> Vec<Child> {

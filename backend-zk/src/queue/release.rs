@@ -10,12 +10,13 @@ use lockcore::backend::Backoff;
 use lockcore::{Claim, Error, ErrorKind, LockName, OwnerId, Released, Result};
 use zookeeper_client as zk;
 
-use crate::child::Child;
+use crate::client::Inner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
-use crate::lock::Inner;
 use crate::names::lock_path;
-use crate::node::Node;
-use crate::session::{SESSIONS, Session};
+use crate::queue::child::Child;
+use crate::queue::node::Node;
+use crate::session::Session;
+use crate::session::runtime::SESSIONS;
 
 /// From this sequence number on, the folder of an idle lock is deleted, which starts the numbers again. They end at
 /// 2^31.

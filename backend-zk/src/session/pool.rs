@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result};
 
-use crate::limits::{Known, Limits};
 use crate::options::Options;
-use crate::session::{SESSIONS, Session};
+use crate::session::Session;
+use crate::session::limits::{Known, Limits};
+use crate::session::open::open;
+use crate::session::runtime::SESSIONS;
 
 /// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(20);
@@ -84,7 +86,7 @@ impl Pool {
             if let Some(session) = slot.alive() {
                 return Ok(session);
             }
-            let session = Session::open(&self.options, slot.timeout, &self.known).await?;
+            let session = open(&self.options, slot.timeout, &self.known).await?;
             // If the servers have become an ensemble meanwhile, the session can be too short.
             if step(self.limits(), ttl) == slot.timeout {
                 // An old session is only dropped here; its locks end with it.

@@ -1,40 +1,35 @@
 //! One session with the servers.
 
+pub(crate) mod clock;
+pub(crate) mod connect;
+pub(crate) mod four_letters;
+pub(crate) mod limits;
+mod negotiated;
+#[cfg(target_os = "linux")]
+mod nodelay;
+mod open;
+pub(crate) mod pool;
+pub(crate) mod probe;
+pub(crate) mod runtime;
+mod validity;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockcore::backend::SharedRuntime;
 use lockcore::{Moment, Result};
 use tokio::sync::{Notify, Semaphore};
 use zookeeper_client::{self as zk, SessionState, StateWatcher};
 
-use crate::connect::connect_for_long;
-use crate::error::no_answer;
-use crate::limits::{Known, Limits, make_mark};
+use self::limits::{Known, Limits, make_mark};
+use self::validity::Validity;
 use crate::names::CLOCK;
-use crate::negotiated::ask_after_moves;
 use crate::options::Options;
-use crate::validity::Validity;
-
-/// The thread that serves the sessions.
-///
-/// A session must not depend on the application's runtime, since its heartbeats keep the locks. So one separate thread
-/// serves all sessions of the process. Requests can be made on any runtime: each is a message to this thread, and the
-/// answer comes through a channel.
-pub(crate) static SESSIONS: SharedRuntime = SharedRuntime::new("lockwell-zk");
-
-/// The most acquires of one session that are under way at a time. The queue of the client crate is unbounded.
-const UNDER_WAY: usize = 512;
-
-/// The most heartbeats that are under way at a time.
-const BEATS_UNDER_WAY: usize = 8;
 
 /// The number of heartbeats in each timeout of an idle session. The client crate sends a ping after 3/8 of the
-/// [connection timeout](crate::connect::connection_timeout) without a request; with this number it rarely does.
+/// [connection timeout](crate::session::connect::connection_timeout) without a request; with this number it rarely does.
 const BEATS: u32 = 11;
 
 /// One session. Its heartbeats keep the nodes that it created. Dropping its last handle closes it.
@@ -56,44 +51,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(
-        options: &Arc<Options>,
-        timeout: Duration,
-        known: &Arc<Known>,
-    ) -> Result<Arc<Self>> {
-        let (asked, client) = connect_for_long(options, timeout).await?;
-        // A change of the state from now on is a move, after which the servers are asked again.
-        let mut states = client.state_watcher();
-        states.state();
-        let mut limits = known.get();
-        // To take a single server for an ensemble is safe.
-        if !limits.ensemble {
-            let asking = tokio::time::timeout(options.timeout, known.ask(options, &client));
-            limits = asking.await.unwrap_or(Ok(None))?.ok_or_else(no_answer)?;
-        }
-        let opened = Moment::now();
-        let timeout = client.session_timeout();
-        let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened))
-            .in_ensemble(limits.lag_of_ensemble());
-        let session = Arc::new(Self {
-            under_way: Semaphore::new(UNDER_WAY),
-            options: Arc::clone(options),
-            known: Arc::clone(known),
-            validity: Mutex::new((states.clone(), validity)),
-            stalled: Notify::new(),
-            nodes: AtomicUsize::new(0),
-            used: Mutex::new(opened),
-            mark: Mutex::default(),
-            client,
-        });
-        drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
-        #[cfg(target_os = "linux")]
-        drop(SESSIONS.spawn(crate::nodelay::set_on_connections(Arc::downgrade(&session), states.clone())));
-        drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
-        tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");
-        Ok(session)
-    }
-
     pub(crate) fn id(&self) -> i64 {
         self.client.session_id().0
     }
@@ -330,53 +287,5 @@ impl Session {
             validity.1.is_settling(now) || validity.1.proof().is_some_and(|sent| now.since(sent) < age)
         };
         if !self.is_in_use() || only_reads() { self.touch().await } else { self.sign().await }
-    }
-}
-
-/// Sends a heartbeat whenever there was no request for a while. The client crate does so, too, but does not report the
-/// answers. A heartbeat does not wait for the answer to the last one; otherwise they would be rare on a slow network. A
-/// new connection gets one at once, since its server may have granted a shorter timeout.
-async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
-    let mut under_way = FuturesUnordered::new();
-    // When the last heartbeat was sent. A new connection has had none.
-    let mut last = Some(Moment::now());
-    loop {
-        let Some(session) = beating.upgrade() else { return };
-        let (timeout, heard) = (session.timeout(), session.heard());
-        if session.validity().1.is_silent() {
-            session.stalled.notify_waiters();
-        }
-        let state = session.client.state();
-        if state.is_terminated() {
-            return;
-        }
-        let now = Moment::now();
-        let due = last.map_or(now, |last| last.max(heard).after(timeout / BEATS));
-        // While there is no connection, requests would pile up.
-        let beats = state == SessionState::SyncConnected && under_way.len() < BEATS_UNDER_WAY;
-        let pause = if due > now { due.since(now) } else { timeout / BEATS };
-        if due <= now && beats && !session.is_over() {
-            last = Some(now);
-            under_way.push(async move { session.beat().await });
-        } else {
-            drop(session);
-        }
-        let mut pause = std::pin::pin!(tokio::time::sleep(pause));
-        loop {
-            tokio::select! {
-                () = &mut pause => break,
-                state = states.changed() => {
-                    if state == SessionState::SyncConnected {
-                        last = None;
-                    }
-                    break;
-                }
-                Some(answer) = under_way.next() => {
-                    if let Err(error) = answer {
-                        tracing::info!(%error, "a heartbeat was not answered");
-                    }
-                }
-            }
-        }
     }
 }

@@ -11,15 +11,15 @@ use lockcore::backend::Backoff;
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment, Result, Wait};
 use zookeeper_client as zk;
 
-use crate::child::{Child, Data, Form, Kind};
+use crate::client::Inner;
 use crate::error::{ErrorClass, class_of, explain, no_answer};
-use crate::lock::Inner;
 use crate::names::lock_path;
-use crate::node::Node;
-use crate::queue::{Position, Waiting, position};
-use crate::release::release;
+use crate::queue::child::{Child, Data, Form, Kind};
+use crate::queue::node::Node;
+use crate::queue::position::{Position, Waiting, position};
+use crate::queue::release::release;
+use crate::queue::stop::{Stop, taken};
 use crate::session::Session;
-use crate::turn::{Stop, taken};
 
 /// The pause before an unanswered request is repeated. Requests wait in the client for a connection, so this is not a busy loop.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use lockcore::{Error, ErrorKind, Moment};
 use zookeeper_client::{self as zk, CreateMode};
 
-use crate::child::{Child, Data, prefix};
 use crate::error::{ErrorClass, class_of, explain};
-use crate::node::Node;
-use crate::release::release;
-use crate::turn::Stop;
-use crate::waiter::Waiter;
+use crate::queue::child::{Child, Data, prefix};
+use crate::queue::node::Node;
+use crate::queue::release::release;
+use crate::queue::stop::Stop;
+use crate::queue::waiter::Waiter;
 
 /// The server's counter is a signed 32-bit number. An overflow would destroy the order of the queue, so claims are refused a million
 /// numbers earlier. That leaves time for the queue to become empty, which starts the numbers again.

@@ -8,32 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockcore::{Error, ErrorKind};
 use zookeeper_client::{self as zk, EventType};
 
-use crate::child::{Child, Data, Kind};
-use crate::node::Node;
-use crate::queue::{Position, Waiting, position};
-use crate::waiter::Waiter;
-
-/// Why a waiter has to stop.
-pub(crate) enum Stop {
-    /// It is unknown whether the last request was executed.
-    Unanswered,
-    /// The last request was not executed, since the server has too many.
-    Throttled,
-    /// The session is over, and with it the place in the queue.
-    SessionOver,
-    /// The claim does not get the lock, and waits no longer.
-    NotNow,
-    Failed(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
+use crate::queue::child::{Child, Data, Kind};
+use crate::queue::node::Node;
+use crate::queue::position::{Position, Waiting, position};
+use crate::queue::stop::{Stop, taken};
+use crate::queue::waiter::Waiter;
 
 /// Which nodes are before a waiter, in addition to the watched one.
 enum Others {
@@ -225,8 +206,4 @@ impl Waiter<'_> {
             }
         }
     }
-}
-
-pub(crate) fn taken() -> Stop {
-    Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
 }

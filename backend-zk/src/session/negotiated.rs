@@ -19,11 +19,11 @@ use lockcore::Moment;
 use lockcore::backend::note_reconnection;
 use zookeeper_client::{SessionState, StateWatcher};
 
-use crate::connect::{addresses, connect};
-use crate::limits::Limits;
-use crate::lock::BACKEND;
+use crate::names::BACKEND;
 use crate::options::Options;
 use crate::session::Session;
+use crate::session::connect::{addresses, connect};
+use crate::session::limits::Limits;
 
 /// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::error::{explain, no_answer};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
 use crate::options::{Host, Options};
-use crate::session::SESSIONS;
+use crate::session::runtime::SESSIONS;
 
 /// A busy machine must not count as silent.
 const SHORTEST: Duration = Duration::from_millis(500);

@@ -10,10 +10,10 @@ use lockcore::backend::Backoff;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 use zookeeper_client::{self as zk, EventType};
 
-use crate::child::Data;
+use crate::client::Inner;
 use crate::error::{ErrorClass, class_of, explain};
-use crate::lock::Inner;
-use crate::node::Node;
+use crate::queue::child::Data;
+use crate::queue::node::Node;
 use crate::session::Session;
 
 fn of_another_client() -> Error {

@@ -6,13 +6,13 @@ use futures_util::TryFutureExt;
 use lockcore::{Error, ErrorKind, Moment, Result};
 use zookeeper_client::{self as zk, CreateMode};
 
-use crate::connect::{connect, connect_detached, reattach, until_served};
 use crate::error::{explain, no_answer};
-use crate::inspect::ServerClock;
-use crate::limits::{Limits, is_ensemble, limits_of, make_mark};
 #[cfg(feature = "sasl")]
 use crate::options::Login;
 use crate::options::Options;
+use crate::session::clock::ServerClock;
+use crate::session::connect::{connect, connect_detached, reattach, until_served};
+use crate::session::limits::{Limits, is_ensemble, limits_of, make_mark};
 
 /// Longer than any server allows by default.
 const LONG: Duration = Duration::from_hours(24);

@@ -22,8 +22,8 @@ use rustix::net::sockopt::{set_tcp_nodelay, tcp_nodelay};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use zookeeper_client::{SessionState, StateWatcher};
 
-use crate::connect::addresses;
 use crate::session::Session;
+use crate::session::connect::addresses;
 
 /// Sets the option on each connection that the session gets.
 pub(crate) async fn set_on_connections(session: Weak<Session>, mut states: StateWatcher) {

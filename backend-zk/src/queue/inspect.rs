@@ -1,19 +1,18 @@
 //! The status of a lock, and the forced release.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockcore::{FencingToken, Finding, Holder, LockName, LockStatus, Mode, Moment, Result};
+use lockcore::{FencingToken, Holder, LockName, LockStatus, Mode, Moment, Result};
 use zookeeper_client as zk;
 
-use crate::child::{Child, Data, Kind};
-use crate::connect::until_served;
+use crate::client::Inner;
 use crate::error::explain;
-use crate::lock::Inner;
 use crate::names::lock_path;
-use crate::queue::holders;
+use crate::queue::child::{Child, Data, Kind};
+use crate::queue::position::holders;
 use crate::session::Session;
+use crate::session::connect::until_served;
 
 /// A holder or a waiter of a lock, from its node.
 ///
@@ -177,38 +176,5 @@ pub(crate) async fn learn_time(inner: &Inner, session: &Session) -> Result<bool>
         // Also if the base path is missing.
         Err(zk::Error::NoAuth | zk::Error::NoNode) => Ok(false),
         Err(error) => Err(explain(&error)),
-    }
-}
-
-/// The server's clock, to show how long a lock has been held. No decision depends on it.
-///
-/// The latest known time of the server, in milliseconds, and when it was requested.
-#[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<(i64, Moment)>>);
-
-impl ServerClock {
-    /// The server wrote this time in answer to a request that was sent at that moment.
-    pub(crate) fn saw(&self, millis: i64, sent: Moment) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((millis, sent));
-    }
-
-    fn is_known(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    /// The difference to the local clock; `None` if the server's time is not known yet.
-    pub(crate) fn finding(&self) -> Option<Finding> {
-        let (seen, sent) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let server = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(seen).ok()?);
-        let ours = SystemTime::now() - Moment::now().since(sent);
-        Some(Finding::clock(server, ours, ours))
-    }
-
-    /// How long ago the server wrote this time.
-    pub(crate) fn since(&self, millis: i64) -> Duration {
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((seen, sent)) = seen else { return Duration::ZERO };
-        let passed = i64::try_from(Moment::now().since(sent).as_millis()).unwrap_or(i64::MAX);
-        Duration::from_millis(u64::try_from(seen.saturating_add(passed) - millis).unwrap_or(0))
     }
 }

@@ -1,0 +1,68 @@
+//! What the calls of one client and its background work share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockcore::backend::{Backoff, LeaseTable, valid_until};
+use lockcore::{Capabilities, Claim, Grant, Moment, Result, Wait};
+
+use crate::options::Options;
+use crate::queue::child::Child;
+use crate::queue::node::Node;
+use crate::session::Session;
+use crate::session::clock::ServerClock;
+use crate::session::pool::Pool;
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: Arc<Options>,
+    pub(crate) pool: Pool,
+    /// The nodes of the claims, and the ends of their leases.
+    pub(crate) leases: Arc<LeaseTable<Node>>,
+    pub(crate) clock: ServerClock,
+    pub(crate) capabilities: Capabilities,
+}
+
+impl Inner {
+    /// The node of this client with this name, even while it is being deleted.
+    pub(crate) fn node_of(&self, child: &Child) -> Option<Arc<Node>> {
+        let node = self.leases.find(child.owner?);
+        node.filter(|node| node.name() == child.name)
+    }
+
+    /// The session for a claim. If no server can be reached, this tries again for as long as the claim waits.
+    pub(crate) async fn session(&self, claim: &Claim) -> Result<Arc<Session>> {
+        let mut pauses = Backoff::new(Duration::from_millis(40), Duration::from_secs(1));
+        loop {
+            match self.pool.session(claim.ttl()).await {
+                Err(error) if error.is_retryable() && claim.wait() != Wait::No => {
+                    tracing::info!(error = format!("{error:#}"), "no session; it is tried again");
+                    pauses.pause().await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Starts or extends the lease of a claim that held the lock at `sent`. `None`: the claim is already being
+    /// released.
+    pub(crate) fn lease(&self, claim: &Claim, node: &Node, sent: Moment) -> Option<Moment> {
+        node.note_proven(sent);
+        let until = valid_until(sent, claim.ttl());
+        self.leases.extend(claim.owner(), until).then(|| until.min(node.session.deadline()))
+    }
+
+    /// The grant of a claim that holds the lock.
+    pub(crate) fn grant(&self, claim: &Claim, node: &Arc<Node>, sent: Moment) -> Option<Grant> {
+        let deadline = self.lease(claim, node, sent)?;
+        let grant = Grant::new(claim, node.token(), sent).with_deadline(deadline);
+        Some(grant.with_record(Arc::<Node>::clone(node)))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leases.close();
+    }
+}

@@ -1,0 +1,12 @@
+//! The queue of a lock: nodes, claims in it, and releases.
+
+pub(crate) mod child;
+mod enter;
+pub(crate) mod held;
+pub(crate) mod inspect;
+pub(crate) mod node;
+pub(crate) mod position;
+pub(crate) mod release;
+mod stop;
+mod turn;
+pub(crate) mod waiter;

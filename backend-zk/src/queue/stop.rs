@@ -1,0 +1,26 @@
+//! Why a waiter has to stop.
+
+use lockcore::{Error, ErrorKind};
+
+/// Why a waiter has to stop.
+pub(crate) enum Stop {
+    /// It is unknown whether the last request was executed.
+    Unanswered,
+    /// The last request was not executed, since the server has too many.
+    Throttled,
+    /// The session is over, and with it the place in the queue.
+    SessionOver,
+    /// The claim does not get the lock, and waits no longer.
+    NotNow,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+pub(crate) fn taken() -> Stop {
+    Stop::Failed(Error::new(ErrorKind::NotHeld, "the claim was taken out of the queue"))
+}

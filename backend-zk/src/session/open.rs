@@ -1,0 +1,114 @@
+//! Opens a session, and sends its heartbeats.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockcore::{Moment, Result};
+use tokio::sync::{Notify, Semaphore};
+use zookeeper_client::{SessionState, StateWatcher};
+
+use super::connect::connect_for_long;
+use super::limits::Known;
+use super::negotiated::ask_after_moves;
+#[cfg(target_os = "linux")]
+use super::nodelay::set_on_connections;
+use super::runtime::SESSIONS;
+use super::validity::Validity;
+use super::{BEATS, Session};
+use crate::error::no_answer;
+use crate::options::Options;
+
+/// The most acquires of one session that are under way at a time. The queue of the client crate is unbounded.
+const UNDER_WAY: usize = 512;
+
+/// The most heartbeats that are under way at a time.
+const BEATS_UNDER_WAY: usize = 8;
+
+/// Opens a session, and starts the tasks that look after it.
+pub(crate) async fn open(
+    options: &Arc<Options>,
+    timeout: Duration,
+    known: &Arc<Known>,
+) -> Result<Arc<Session>> {
+    let (asked, client) = connect_for_long(options, timeout).await?;
+    // A change of the state from now on is a move, after which the servers are asked again.
+    let mut states = client.state_watcher();
+    states.state();
+    let mut limits = known.get();
+    // To take a single server for an ensemble is safe.
+    if !limits.ensemble {
+        let asking = tokio::time::timeout(options.timeout, known.ask(options, &client));
+        limits = asking.await.unwrap_or(Ok(None))?.ok_or_else(no_answer)?;
+    }
+    let opened = Moment::now();
+    let timeout = client.session_timeout();
+    let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened))
+        .in_ensemble(limits.lag_of_ensemble());
+    let session = Arc::new(Session {
+        under_way: Semaphore::new(UNDER_WAY),
+        options: Arc::clone(options),
+        known: Arc::clone(known),
+        validity: Mutex::new((states.clone(), validity)),
+        stalled: Notify::new(),
+        nodes: AtomicUsize::new(0),
+        used: Mutex::new(opened),
+        mark: Mutex::default(),
+        client,
+    });
+    drop(SESSIONS.spawn(beat(Arc::downgrade(&session), states.clone())));
+    #[cfg(target_os = "linux")]
+    drop(SESSIONS.spawn(set_on_connections(Arc::downgrade(&session), states.clone())));
+    drop(SESSIONS.spawn(ask_after_moves(Arc::downgrade(&session), states, timeout)));
+    tracing::debug!(id = %session.client.session_id(), ?timeout, "session opened");
+    Ok(session)
+}
+
+/// Sends a heartbeat whenever there was no request for a while. The client crate does so, too, but does not report the
+/// answers. A heartbeat does not wait for the answer to the last one; otherwise they would be rare on a slow network. A
+/// new connection gets one at once, since its server may have granted a shorter timeout.
+async fn beat(beating: Weak<Session>, mut states: StateWatcher) {
+    let mut under_way = FuturesUnordered::new();
+    // When the last heartbeat was sent. A new connection has had none.
+    let mut last = Some(Moment::now());
+    loop {
+        let Some(session) = beating.upgrade() else { return };
+        let (timeout, heard) = (session.timeout(), session.heard());
+        if session.validity().1.is_silent() {
+            session.stalled.notify_waiters();
+        }
+        let state = session.client.state();
+        if state.is_terminated() {
+            return;
+        }
+        let now = Moment::now();
+        let due = last.map_or(now, |last| last.max(heard).after(timeout / BEATS));
+        // While there is no connection, requests would pile up.
+        let beats = state == SessionState::SyncConnected && under_way.len() < BEATS_UNDER_WAY;
+        let pause = if due > now { due.since(now) } else { timeout / BEATS };
+        if due <= now && beats && !session.is_over() {
+            last = Some(now);
+            under_way.push(async move { session.beat().await });
+        } else {
+            drop(session);
+        }
+        let mut pause = std::pin::pin!(tokio::time::sleep(pause));
+        loop {
+            tokio::select! {
+                () = &mut pause => break,
+                state = states.changed() => {
+                    if state == SessionState::SyncConnected {
+                        last = None;
+                    }
+                    break;
+                }
+                Some(answer) = under_way.next() => {
+                    if let Err(error) = answer {
+                        tracing::info!(%error, "a heartbeat was not answered");
+                    }
+                }
+            }
+        }
+    }
+}
