@@ -3,11 +3,11 @@
 use lockcore::{Mode, ServerUrl};
 use redis::Value;
 
-use crate::address::{Address, Topology};
-use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
-use crate::check::Info;
-use crate::cluster::slots;
-use crate::options::Options;
+use crate::wire::slots;
+use crate::words::address::{Address, Topology};
+use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification};
+use crate::words::info::Info;
+use crate::words::options::Options;
 
 /// An address of servers, sentinels, a cluster or independent nodes: what is understood names somebody to connect to.
 pub fn address(text: &str) {

@@ -7,40 +7,20 @@
 //! The lock is the plain string that redis-py, redsync and node-redlock use, so that they exclude us and we exclude
 //! them. All decisions are made by scripts in the server, on the server's clock (`src/scripts`).
 
-mod address;
-mod answers;
-mod asking;
 mod calls;
-mod check;
-mod cluster;
-mod dial;
-mod doubts;
-mod error;
-mod examine;
-mod fenced;
+mod checks;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod items;
-mod keys;
-mod lock;
-mod options;
+mod gather;
 mod redlock;
-mod renewal;
-mod replicas;
-mod requests;
-mod route;
-mod script;
-mod sending;
-mod sentinel;
-#[cfg(feature = "tls")]
-mod tls;
-mod waiting;
+mod server;
 mod wire;
+mod words;
 
 /// The client crate, for the connection that [`FencedWrite`] takes.
 pub use ::redis as client;
 
-pub use fenced::FencedWrite;
-pub use lock::RedisLock;
+pub use calls::fenced::FencedWrite;
 pub use redlock::Redlock;
+pub use server::RedisLock;

@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lockcore::{Claim, Error, ErrorKind, Grant, Result};
 
-use super::NodesContext;
-use crate::calls::Item;
-use crate::items::{is_exclusive, millis, owner, renewal};
-use crate::keys::LockKeys;
-use crate::requests::{Requests, polls, wanted};
-use crate::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
+use super::context::NodesContext;
+use crate::calls::item::Item;
+use crate::calls::items::{is_exclusive, millis, owner, renewal};
+use crate::calls::requests::{Requests, polls, wanted};
+use crate::words::keys::LockKeys;
+use crate::words::script::{CLAIM_VOTE, INSTALL, REINSTATE, VOTE};
 
 /// One round of a claim. A record at a node belongs to claim *and* round: a request of an earlier round may come late, and
 /// must not change the record of a later one.

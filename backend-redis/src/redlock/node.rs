@@ -8,13 +8,16 @@ use redis::Value;
 
 use super::items::Ballot;
 use super::settings::Settings;
-use crate::address::Address;
-use crate::answers::{self, AcquireAnswer, ClaimAnswer, Tokens};
-use crate::calls::{Item, OneServer};
-use crate::check::{self, Info};
-use crate::error::{no_answer, no_link};
-use crate::script::{READ_COUNTERS, RESTORE_COUNTERS};
-use crate::wire::{Subscriber, Wire};
+use crate::calls::OneServer;
+use crate::calls::item::Item;
+use crate::checks;
+use crate::wire::Wire;
+use crate::wire::link::Subscriber;
+use crate::words::address::Address;
+use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Tokens};
+use crate::words::error::{no_answer, no_link};
+use crate::words::info::Info;
+use crate::words::script::{READ_COUNTERS, RESTORE_COUNTERS};
 
 /// How often a node that looks dead is probed.
 const PROBE: Duration = Duration::from_millis(250);
@@ -261,7 +264,7 @@ impl Node {
         longest_ttl: Duration,
     ) -> Result<NodeState> {
         let asked_at = Moment::now();
-        let info = check::info(self.calls.wire(), limit).await?;
+        let info = checks::info(self.calls.wire(), limit).await?;
         if info.get("role") == "slave" {
             let text = "a node is a replica: Redlock needs independent masters";
             return Err(Error::new(ErrorKind::Misconfigured, text));
@@ -330,7 +333,7 @@ impl Node {
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg("*appendfsync*");
         // No answer decides nothing: a node that is slow just now must not lose its vote for minutes.
-        let words = match check::ask(self.calls.wire(), &command, limit).await? {
+        let words = match checks::ask(self.calls.wire(), &command, limit).await? {
             Ok(Value::Map(pairs)) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
             Ok(Value::Array(words)) => words,
             // Without the right to ask, the safe answer is no.

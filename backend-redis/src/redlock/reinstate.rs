@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockcore::Grant;
 
-use super::NodesContext;
+use super::context::NodesContext;
 use super::items::Round;
 use super::node::Node;
 

@@ -6,12 +6,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Claim, Error, ErrorKind, Grant, Released, Result};
 use tokio::time::Instant;
 
-use super::gather::next_until;
+use super::context::NodesContext;
+use super::items;
 use super::node::Node;
-use super::{GRACE, NodesContext, Quorum, items};
-use crate::answers::{self, ReleaseAnswer};
-use crate::calls::Item;
-use crate::items::is_exclusive;
+use super::quorum::{GRACE, Quorum};
+use crate::calls::item::Item;
+use crate::calls::items::is_exclusive;
+use crate::gather::next_until;
+use crate::words::answers::{self, ReleaseAnswer};
 
 impl NodesContext {
     /// Calls a script that releases something at one node, and notifies the waiter of this client that is next.

@@ -8,13 +8,13 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::valid_until;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
-use super::NodesContext;
+use super::context::NodesContext;
 use super::items::Round;
 use super::node::Node;
 use super::reinstate::reinstate;
 use super::tally::majority;
-use crate::error::no_answer;
-use crate::items::renewal_calls;
+use crate::calls::items::renewal_calls;
+use crate::words::error::no_answer;
 
 /// A lease, and the round that it was granted in: only records of that round count.
 type Lease = (Grant, Round);

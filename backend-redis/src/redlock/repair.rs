@@ -18,12 +18,26 @@ use futures_util::future::join_all;
 use lockcore::{Error, ErrorKind, Result};
 use redis::Value;
 
-use super::NodesContext;
+use super::context::NodesContext;
 use super::node::Node;
 use super::tally::majority;
-use crate::answers;
-use crate::calls::{Item, unexpected};
-use crate::script::{READ_COUNTERS, RESTORE_COUNTERS};
+use crate::calls::item::Item;
+use crate::words::answers;
+use crate::words::error::unexpected;
+use crate::words::script::{READ_COUNTERS, RESTORE_COUNTERS};
+
+impl NodesContext {
+    /// Repairs a node that has lost its counters, if it is time for that.
+    pub(super) async fn repair_if_due(self: &Arc<Self>, nodes: &[Arc<Node>], index: usize) {
+        if nodes[index].wants_repair()
+            && let Err(error) = repair(self, nodes, index).await
+        {
+            let error = format!("{error:#}");
+            let node = &self.common.settings.nodes[index].topology;
+            tracing::warn!(?node, error, "this node cannot be repaired yet: no vote");
+        }
+    }
+}
 
 const LIMIT: Duration = Duration::from_secs(2);
 

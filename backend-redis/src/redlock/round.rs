@@ -8,10 +8,11 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::{Claim, Error, ErrorKind, FencingToken, Grant, Moment};
 
+use super::context::NodesContext;
+use super::items;
 use super::node::{Node, Vote};
 use super::tally::{Answer, Step, Tally, Why};
-use super::{NodesContext, items};
-use crate::answers::{Busy, ClaimAnswer};
+use crate::words::answers::{Busy, ClaimAnswer};
 
 /// The outcome of a round.
 pub(crate) enum Outcome {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Result, ServerUrl};
 
-use crate::address::Address;
-use crate::options::Options;
+use crate::words::address::Address;
+use crate::words::options::Options;
 
 /// The most nodes: every one costs a request for each operation.
 const MOST_NODES: usize = 63;

@@ -8,11 +8,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockcore::backend::{Answer, Queue, Waiter, wait_for_turn};
 use lockcore::{Claim, Error, Grant, Moment, Result, Wait};
 
-use super::Quorum;
-use super::gather::gather;
 use super::items::ticket_at;
+use super::quorum::Quorum;
 use super::round::{self, Outcome};
-use crate::items::recheck;
+use crate::calls::items::recheck;
+use crate::gather::gather;
+
+/// How often a claim that does not wait tries again when votes were split.
+const TRIES: u32 = 5;
+/// How often such a claim tries again when too few nodes answered.
+const UNREACHABLE_TRIES: u32 = 2;
 
 /// How long to wait for the notifications of the other nodes when the first has come.
 const TOGETHER: Duration = Duration::from_millis(3);
@@ -55,6 +60,31 @@ pub(super) struct Places {
 }
 
 impl Quorum {
+    /// Tries without waiting.
+    pub(super) async fn try_now(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let mut limit = self.shared.common.settings.node_timeout(claim.ttl());
+        let mut tries = 0;
+        loop {
+            match round::run(&self.shared, &self.nodes, claim, None, limit).await {
+                Outcome::Granted(grant) => return Ok(Some(grant)),
+                Outcome::Held(_) => return Ok(None),
+                Outcome::NoVoteYet(error) => return Err(error),
+                Outcome::Unreachable(error) if tries == UNREACHABLE_TRIES || !error.is_retryable() => {
+                    return Err(error);
+                }
+                Outcome::Unreachable(_) => {
+                    tries += 1;
+                    limit = longer(limit, claim.ttl());
+                }
+                Outcome::Split if tries == TRIES => return Ok(None),
+                Outcome::Split => {
+                    tries += 1;
+                    tokio::time::sleep(split_pause(tries)).await;
+                }
+            }
+        }
+    }
+
     /// Tries, queues and waits for its turn.
     ///
     /// A claim queues at every node that refuses it, and each node notifies the first of its own queue. Where the nodes

@@ -69,6 +69,8 @@ async fn both_sides_show_certificates() {
             );
         }
     }
+    let error = refusal(&format!("redis://localhost:{port}?timeout=1s")).await;
+    assert!(format!("{error:#}").contains("rediss://"), "{error:#}");
     for bad in [files.path("nothing.pem"), files.path("cnf"), files.path("ours.key")] {
         let error = refusal(&format!("rediss://localhost:{port}?ca={bad}")).await;
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");

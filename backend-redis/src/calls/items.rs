@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockcore::backend::KEEP_EVERY;
 use lockcore::{Claim, Grant, LockName, Mode};
 
-use crate::answers::Busy;
-use crate::calls::Item;
-use crate::keys::{Keys, LockKeys};
-use crate::script::{INSPECT, RENEW};
+use crate::calls::item::Item;
+use crate::words::answers::Busy;
+use crate::words::keys::{Keys, LockKeys};
+use crate::words::script::{INSPECT, RENEW};
 
 /// How often the first waiter asks while another program holds the lock, which sends no notifications.
 const FOREIGN: Duration = Duration::from_millis(50);

@@ -6,57 +6,34 @@
 //! a second connection may still be carried out a second time, from the first connection, after its release: such a
 //! claim is noted as [in doubt](Claim::note_in_doubt), and is released again.
 
+pub(crate) mod fenced;
+pub(crate) mod item;
+pub(crate) mod items;
+pub(crate) mod place;
+pub(crate) mod requests;
+mod sending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{Attempt, Batcher, Bounds, Call, Outcome, Service};
-use lockcore::{Claim, Error, Moment, Result};
+use lockcore::{Moment, Result};
 use redis::Value;
 
-use crate::error::{fatal, no_answer};
-use crate::route::Route;
-use crate::script::{RENEW, Script};
-use crate::sending::{CallOutcome, CallPath};
+use crate::calls::item::{Answer, Item};
+use crate::calls::sending::{CallOutcome, CallPath, Scripts};
 use crate::wire::Wire;
+use crate::wire::route::Route;
+use crate::words::error::unexpected;
+use crate::words::error::{fatal, no_answer};
+use crate::words::script::{RENEW, Script};
 
 /// How often a call is sent to another node of a cluster before it pauses.
 const REDIRECTS: usize = 5;
 
 /// How many calls of a script are under way at a time: enough to fill the time of a round trip, few enough that
-/// requests share calls. The most items in one call: see [`Sharing`](crate::script::Sharing).
+/// requests share calls. The most items in one call: see [`Sharing`](crate::words::script::Sharing).
 const BOUNDS: Bounds = Bounds::new().under_way(2);
-
-/// One item of a script call. Its first keys and arguments may concern the whole call (see
-/// [`Script::sharing`]).
-#[derive(Clone)]
-pub(crate) struct Item {
-    pub(crate) script: &'static Script,
-    pub(crate) slot: u16,
-    pub(crate) keys: Arc<Vec<String>>,
-    pub(crate) args: Arc<Vec<String>>,
-    /// The claim that the item may grant the lock to.
-    pub(crate) takes: Option<Claim>,
-}
-
-/// The arguments name owners, which are secret.
-impl std::fmt::Debug for Item {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Item").field("slot", &self.slot).finish_non_exhaustive()
-    }
-}
-
-/// What a script answered to one item.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) value: Value,
-    /// When the call that brought the answer was sent.
-    pub(crate) sent: Moment,
-    /// Whether an earlier try, whose answer was lost, may have been carried out.
-    pub(crate) in_doubt: bool,
-    /// The server that it came from, and the number of the connection.
-    pub(crate) wire: Arc<Wire>,
-    pub(crate) generation: u64,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
@@ -126,14 +103,6 @@ pub(crate) struct Key {
     slot: u16,
     /// Scripts are statics, so their addresses identify them.
     script: usize,
-}
-
-/// Calls scripts at the servers of their slots.
-#[derive(Debug)]
-pub(crate) struct Scripts {
-    pub(crate) route: Route,
-    /// How long one try may take before another connection is tried.
-    one_try: Duration,
 }
 
 impl Service for Scripts {
@@ -222,8 +191,4 @@ impl Service for Scripts {
 fn renews_several(item: &Item) -> bool {
     let renew: &Script = &RENEW;
     std::ptr::eq(item.script, renew) && item.args.len() > 3
-}
-
-pub(crate) fn unexpected() -> Error {
-    Error::new(lockcore::ErrorKind::Internal, "a script answered in an unexpected form")
 }

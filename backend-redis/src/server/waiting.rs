@@ -1,50 +1,17 @@
 //! Waits for the turn of a claim at a server, a master or a cluster.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockcore::backend::{Answer, PLACE_TTL, Queue, Waiter};
+use lockcore::backend::{Answer, Queue};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result, Wait};
 
-use crate::answers::ClaimAnswer;
-use crate::error::SLOT_MOVES;
-use crate::items::recheck;
-use crate::lock::Client;
-use crate::route::Route;
-
-/// A place in the queue at the server.
-pub(crate) struct Place {
-    pub(crate) waiter: Waiter,
-    kept: Mutex<Option<Kept>>,
-}
-
-/// What the last answers said of a place.
-#[derive(Clone, Copy)]
-struct Kept {
-    place: u64,
-    /// When the last heartbeat that was answered was sent.
-    sent: Moment,
-}
-
-impl Place {
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes the answer to a heartbeat, and where the place is if it is new.
-    pub(crate) fn note_kept(&self, new: Option<u64>, sent: Moment) {
-        let mut kept = self.kept();
-        let place = new.or(kept.map(|kept| kept.place));
-        *kept = place.map(|place| Kept { place, sent });
-    }
-
-    /// Where the place is or was, for a server that does not have it any more. A waiter that was silent for as long as a
-    /// place is kept begins again at the end.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.kept().filter(|kept| !kept.sent.after(PLACE_TTL).has_passed()).map(|kept| kept.place)
-    }
-}
+use crate::calls::items::recheck;
+use crate::calls::place::Place;
+use crate::server::client::Client;
+use crate::wire::route::Route;
+use crate::words::answers::ClaimAnswer;
+use crate::words::error::SLOT_MOVES;
 
 /// A claim queues by the same script call that asks for the lock, and each call is a heartbeat.
 impl Queue for Client {
@@ -92,7 +59,7 @@ impl Queue for Client {
     async fn enter(&self, claim: &Claim) -> Result<Place> {
         self.hot.note(claim.name());
         let waiter = self.waiters.register(claim.name(), self.tickets.fetch_add(1, Ordering::Relaxed));
-        Ok(Place { waiter, kept: Mutex::default() })
+        Ok(Place::new(waiter))
     }
 
     /// If a grant counts only when it is confirmed, the claim asks the server, which extends the lease.

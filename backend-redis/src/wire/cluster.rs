@@ -4,9 +4,6 @@
 //! and replaced by itself. Nothing that all nodes share waits for one of them: who serves which slot is asked in the
 //! background, of several nodes at once.
 
-mod refresh;
-pub(crate) mod slots;
-
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +13,14 @@ use lockcore::Moment;
 use lockcore::backend::Backoff;
 use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind};
 
-use self::refresh::Refreshing;
-use self::slots::{Name, View};
-use crate::address::{Address, Topology};
-use crate::doubts::Demands;
-use crate::keys::SLOTS;
-use crate::wire::{Subscriber, Wire};
+use tokio::sync::watch;
+
+use super::slots::{Name, View};
+use crate::wire::Wire;
+use crate::wire::doubts::Demands;
+use crate::wire::link::Subscriber;
+use crate::words::address::{Address, Topology};
+use crate::words::keys::SLOTS;
 
 /// The first and the longest pause between two requests for the slots.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -29,23 +28,26 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// For how long a slot counts as moving after a call found it so.
 const MOVING: Duration = Duration::from_secs(2);
 
+/// The outcome of the request; `None` while it is under way.
+pub(super) type Refreshing = watch::Receiver<Option<RedisResult<()>>>;
+
 pub(crate) struct Cluster {
-    address: Address,
+    pub(super) address: Address,
     subscriber: Subscriber,
     demands: Option<Demands>,
     state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     /// The master of each slot; empty before the first answer.
     slots: Vec<Option<Arc<Wire>>>,
-    masters: HashMap<Name, Arc<Wire>>,
+    pub(super) masters: HashMap<Name, Arc<Wire>>,
     /// Slots that calls found to be between two nodes, and when.
     moving: HashMap<u16, Moment>,
     /// The latest request for the slots.
-    refreshing: Option<Refreshing>,
-    next_refresh: Moment,
-    pauses: Backoff,
+    pub(super) refreshing: Option<Refreshing>,
+    pub(super) next_refresh: Moment,
+    pub(super) pauses: Backoff,
 }
 
 impl Cluster {
@@ -61,12 +63,12 @@ impl Cluster {
         Self { address, subscriber, demands, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The nodes that the address names.
-    fn seeds(&self) -> &[ConnectionAddr] {
+    pub(super) fn seeds(&self) -> &[ConnectionAddr] {
         match &self.address.topology {
             Topology::Cluster(seeds) => seeds,
             _ => &[],
@@ -103,7 +105,7 @@ impl Cluster {
     }
 
     /// Updates the slots from the nodes' answer.
-    fn apply(&self, view: &View) {
+    pub(super) fn apply(&self, view: &View) {
         let mut state = self.state();
         let mut slots: Vec<Option<Arc<Wire>>> = vec![None; usize::from(SLOTS)];
         for (first, last, name) in view {

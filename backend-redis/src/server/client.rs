@@ -1,16 +1,99 @@
-//! The calls of one runtime to a server, a master or a cluster: taking and releasing locks.
+//! One runtime's client of a server, a master or a cluster: taking and releasing locks.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
-use lockcore::backend::Heartbeat;
+use lockcore::backend::{Heartbeat, Hot, Waiters};
 use lockcore::{Claim, Moment, Released, Result};
 
-use crate::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
-use crate::calls::{Answer, Item};
-use crate::lock::Client;
-use crate::requests::{Requests, is_simple};
-use crate::waiting::Place;
+use crate::calls::Calls;
+use crate::calls::item::{Answer, Item};
+use crate::calls::place::Place;
+use crate::calls::requests::{Requests, is_simple};
+use crate::checks;
 use crate::wire::Wire;
+use crate::wire::cluster::Cluster;
+use crate::wire::doubts::Demands;
+use crate::wire::link::Subscriber;
+use crate::wire::route::Route;
+use crate::words::address::{Address, Topology};
+use crate::words::answers::{self, AcquireAnswer, ClaimAnswer, Notification, ReleaseAnswer, Tokens};
+use crate::words::keys::Keys;
+use crate::words::options::Options;
+
+pub(crate) struct Settings {
+    pub(crate) address: Address,
+    pub(super) options: Options,
+    /// How many replicas must have a grant before it counts.
+    pub(crate) wait_replicas: u32,
+}
+
+impl Settings {
+    /// Whether a grant counts only when replicas, or the server by a second answer, have confirmed it.
+    pub(crate) fn confirms(&self) -> bool {
+        self.options.strict || self.wait_replicas > 0
+    }
+
+    /// What a server that keeps these locks must fulfil.
+    pub(super) fn demands(&self) -> Demands {
+        let by_sentinels = matches!(self.address.topology, Topology::Sentinel { .. });
+        Demands { wait_replicas: self.wait_replicas, by_sentinels }
+    }
+}
+
+/// What all runtimes of a process share.
+pub(crate) struct Common {
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
+}
+
+/// The connection, the batcher and the waiters of one runtime.
+pub(crate) struct Client {
+    pub(crate) common: Arc<Common>,
+    pub(crate) calls: Calls,
+    pub(crate) waiters: Arc<Waiters>,
+    /// Receives the notifications for this client.
+    pub(crate) subscriber: Subscriber,
+    pub(crate) tickets: AtomicI64,
+    pub(crate) hot: Hot,
+}
+
+impl Client {
+    pub(super) fn new(common: &Arc<Common>) -> Self {
+        let Settings { address, options, .. } = &common.settings;
+        let waiters = Waiters::new();
+        let channel: Arc<str> = common.keys.channel(format_args!("{:032x}", waiters.client())).into();
+        let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel, generation: 0 };
+        let demands = options.strict.then(|| common.settings.demands());
+        let address = address.clone();
+        let route = if address.is_cluster() {
+            Route::Cluster(Arc::new(Cluster::new(address, subscriber.clone(), demands)))
+        } else {
+            Route::One(Arc::new(Wire::new(address, Some(subscriber.clone())).demanding(demands)))
+        };
+        let calls = Calls::new(route, options.timeout);
+        let (tickets, hot) = (AtomicI64::new(1), Hot::new());
+        Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
+    }
+
+    pub(super) async fn check(&self) -> Result<()> {
+        let settings = &self.common.settings;
+        let mut more = Vec::new();
+        if settings.address.is_cluster() {
+            more.push("ASKING");
+        }
+        if settings.wait_replicas > 0 {
+            more.push("WAIT");
+        }
+        let (options, demands) = (&settings.options, settings.demands());
+        checks::route(self.calls.route(), &self.common.keys, &more, options, demands).await
+    }
+
+    /// The slot of a lock; 0 where there is no cluster.
+    pub(crate) fn slot(&self, claim: &Claim) -> u16 {
+        self.common.keys.slot(claim.name())
+    }
+}
 
 /// When the call that brought an answer was sent, and on which connection.
 pub(crate) struct Answered {

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use lockcore::{Finding, LockName, Result, Severity};
 use redis::Value;
 
-use crate::check::{ask, info};
-use crate::doubts::{self, Demands};
-use crate::error::fatal;
-use crate::keys::{Keys, SEPARATOR};
+use crate::checks::{ask, info};
 use crate::wire::Wire;
+use crate::wire::doubts::{self, Demands};
+use crate::words::error::fatal;
+use crate::words::keys::{Keys, SEPARATOR};
 
 /// About how many keys the server scans before it serves others again.
 const PORTION: usize = 500;

@@ -6,10 +6,10 @@ use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 use redis::Value;
 use redis::aio::ConnectionLike;
 
-use crate::answers::text;
-use crate::error::{ErrorClass, classify, fatal, no_answer};
-use crate::items::owner;
-use crate::script::FENCED_WRITE;
+use crate::calls::items::owner;
+use crate::words::answers::text;
+use crate::words::error::{ErrorClass, classify, fatal, no_answer};
+use crate::words::script::FENCED_WRITE;
 
 /// A write to Redis that is refused when a later holder of the lock has written already.
 ///
@@ -108,7 +108,7 @@ fn fence_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::slot;
+    use crate::words::keys::slot;
 
     #[test]
     fn the_fence_is_in_the_slot_of_the_data() {

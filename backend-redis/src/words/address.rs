@@ -214,7 +214,7 @@ fn tls_files(url: &ServerUrl, tls: bool) -> Result<Option<TlsFiles>> {
     }
     #[cfg(feature = "tls")]
     if tls {
-        crate::tls::check(&files)?;
+        crate::words::tls::check(&files)?;
     }
     Ok(tls.then_some(files))
 }

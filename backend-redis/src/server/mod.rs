@@ -1,29 +1,28 @@
 //! Locks on one server, on the master behind sentinels, or in a cluster.
 
+pub(crate) mod client;
+pub(crate) mod renewal;
+mod replicas;
+mod waiting;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use futures_util::future::join_all;
-use lockcore::backend::{Hot, PerRuntime, Queue, Waiters, wait_for_turn};
+use lockcore::backend::{PerRuntime, Queue, wait_for_turn};
 use lockcore::{
     Capabilities, Claim, DistributedLock, Error, ErrorKind, Finding, Grant, LockName, LockStatus, Moment,
     Operation, Released, Renewal, Requirement, Result, ServerUrl, Wait, async_trait,
 };
 
-use crate::address::{Address, Topology};
-use crate::answers::{self, ClaimAnswer};
-use crate::calls::Calls;
-use crate::check;
-use crate::cluster::Cluster;
-use crate::doubts::Demands;
-use crate::examine;
-use crate::items;
-use crate::keys::{self, Keys};
-use crate::options::Options;
-use crate::replicas::time_to_confirm;
-use crate::route::Route;
-use crate::wire::{Subscriber, Wire};
+use self::client::{Client, Common, Settings};
+use crate::calls::items;
+use crate::checks::examine;
+use crate::server::replicas::time_to_confirm;
+use crate::words::address::Address;
+use crate::words::answers::{self, ClaimAnswer};
+use crate::words::keys::{self, Keys};
+use crate::words::options::Options;
 
 /// Locks on a Redis server, on the master behind Sentinels, or in a cluster.
 ///
@@ -33,43 +32,6 @@ use crate::wire::{Subscriber, Wire};
 pub struct RedisLock {
     common: Arc<Common>,
     clients: PerRuntime<Client>,
-}
-
-pub(crate) struct Settings {
-    pub(crate) address: Address,
-    options: Options,
-    /// How many replicas must have a grant before it counts.
-    pub(crate) wait_replicas: u32,
-}
-
-impl Settings {
-    /// Whether a grant counts only when replicas, or the server by a second answer, have confirmed it.
-    pub(crate) fn confirms(&self) -> bool {
-        self.options.strict || self.wait_replicas > 0
-    }
-
-    /// What a server that keeps these locks must fulfil.
-    fn demands(&self) -> Demands {
-        let by_sentinels = matches!(self.address.topology, Topology::Sentinel { .. });
-        Demands { wait_replicas: self.wait_replicas, by_sentinels }
-    }
-}
-
-/// What all runtimes of a process share.
-pub(crate) struct Common {
-    pub(crate) settings: Settings,
-    pub(crate) keys: Keys,
-}
-
-/// The connection, the batcher and the waiters of one runtime.
-pub(crate) struct Client {
-    pub(crate) common: Arc<Common>,
-    pub(crate) calls: Calls,
-    pub(crate) waiters: Arc<Waiters>,
-    /// Receives the notifications for this client.
-    pub(crate) subscriber: Subscriber,
-    pub(crate) tickets: AtomicI64,
-    pub(crate) hot: Hot,
 }
 
 impl RedisLock {
@@ -100,43 +62,6 @@ impl RedisLock {
     /// The key of a lock, as other programs see it.
     pub fn key(&self, name: &LockName) -> String {
         self.common.keys.lock(name)
-    }
-}
-
-impl Client {
-    fn new(common: &Arc<Common>) -> Self {
-        let Settings { address, options, .. } = &common.settings;
-        let waiters = Waiters::new();
-        let channel: Arc<str> = common.keys.channel(format_args!("{:032x}", waiters.client())).into();
-        let subscriber = Subscriber { waiters: Arc::clone(&waiters), channel, generation: 0 };
-        let demands = options.strict.then(|| common.settings.demands());
-        let address = address.clone();
-        let route = if address.is_cluster() {
-            Route::Cluster(Arc::new(Cluster::new(address, subscriber.clone(), demands)))
-        } else {
-            Route::One(Arc::new(Wire::new(address, Some(subscriber.clone())).demanding(demands)))
-        };
-        let calls = Calls::new(route, options.timeout);
-        let (tickets, hot) = (AtomicI64::new(1), Hot::new());
-        Self { common: Arc::clone(common), calls, waiters, subscriber, tickets, hot }
-    }
-
-    async fn check(&self) -> Result<()> {
-        let settings = &self.common.settings;
-        let mut more = Vec::new();
-        if settings.address.is_cluster() {
-            more.push("ASKING");
-        }
-        if settings.wait_replicas > 0 {
-            more.push("WAIT");
-        }
-        let (options, demands) = (&settings.options, settings.demands());
-        check::route(self.calls.route(), &self.common.keys, &more, options, demands).await
-    }
-
-    /// The slot of a lock; 0 where there is no cluster.
-    pub(crate) fn slot(&self, claim: &Claim) -> u16 {
-        self.common.keys.slot(claim.name())
     }
 }
 

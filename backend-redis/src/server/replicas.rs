@@ -6,12 +6,12 @@ use std::time::Duration;
 use lockcore::{Claim, Error, ErrorKind, Grant, Result};
 use redis::Value;
 
-use crate::answers::{ClaimAnswer, Tokens};
-use crate::asking::Answered;
-use crate::calls::unexpected;
-use crate::error::{ErrorClass, classify, fatal};
-use crate::lock::Client;
+use crate::server::client::Answered;
+use crate::server::client::Client;
 use crate::wire::Wire;
+use crate::words::answers::{ClaimAnswer, Tokens};
+use crate::words::error::unexpected;
+use crate::words::error::{ErrorClass, classify, fatal};
 
 /// How often a claim is repeated whose connection is replaced again and again before replicas have confirmed the grant.
 const CONFIRMATIONS: u32 = 5;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redis::RedisResult;
 
-use crate::cluster::Cluster;
 use crate::wire::Wire;
+use crate::wire::cluster::Cluster;
 
 /// Finds the server of a slot.
 #[derive(Clone, Debug)]

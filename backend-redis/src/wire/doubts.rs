@@ -3,9 +3,9 @@
 use lockcore::{Finding, Severity};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
-use crate::check::{Info, one_text};
-use crate::error::{STRICT, UNCHECKED};
-use crate::wire::Link;
+use crate::wire::link::Link;
+use crate::words::error::{STRICT, UNCHECKED};
+use crate::words::info::{Info, one_text};
 
 /// What a server that keeps locks must fulfil: with `strict=true` on every connection, otherwise for a warning.
 #[derive(Clone, Copy, Debug)]

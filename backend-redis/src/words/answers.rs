@@ -7,8 +7,8 @@ use lockcore::backend::PushedGrant;
 use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode, Moment, Result};
 use redis::Value;
 
-use crate::calls::unexpected;
-use crate::error::of_claim;
+use crate::words::error::of_claim;
+use crate::words::error::unexpected;
 
 /// The answer to a claim.
 #[derive(Debug, PartialEq, Eq)]

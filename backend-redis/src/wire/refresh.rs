@@ -11,12 +11,14 @@ use redis::{ConnectionAddr, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::Cluster;
+use super::cluster::{Cluster, Refreshing};
 use super::slots::{View, most_common, view};
-use crate::dial::{connect, unreachable_now};
-use crate::error::{ErrorClass, classify};
-use crate::redlock::gather::next_until;
-use crate::wire::{Link, Wire};
+use crate::gather::next_until;
+use crate::wire::Wire;
+use crate::wire::connect::connect;
+use crate::wire::dial::unreachable_now;
+use crate::wire::link::Link;
+use crate::words::error::{ErrorClass, classify};
 
 /// How long one node may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,9 +32,6 @@ const HEAD_START: Duration = Duration::from_millis(150);
 
 /// How long further nodes are waited for when one has answered.
 const GRACE: Duration = Duration::from_millis(30);
-
-/// The outcome of the request; `None` while it is under way.
-pub(super) type Refreshing = watch::Receiver<Option<RedisResult<()>>>;
 
 impl Cluster {
     /// Asks for the slots in the background, by one task at a time, with pauses in between.

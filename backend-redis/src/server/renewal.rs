@@ -4,8 +4,9 @@ use futures_util::future::join_all;
 use lockcore::backend::valid_until;
 use lockcore::{Error, ErrorKind, Grant, Moment, Renewal, Result};
 
-use crate::lock::Client;
-use crate::{answers, items};
+use crate::calls::items;
+use crate::server::client::Client;
+use crate::words::answers;
 
 impl Client {
     /// Extends leases, each of which is answered for by `until`.

@@ -1,20 +1,30 @@
 //! One connection to a server, and its replacement when it fails.
 
+pub(crate) mod cluster;
+mod connect;
+mod dial;
+pub(crate) mod doubts;
+pub(crate) mod link;
+mod refresh;
+pub(crate) mod route;
+mod sentinel;
+pub(crate) mod slots;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockcore::Moment;
-use lockcore::backend::{Waiters, note_reconnection};
-use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
-use redis::{Cmd, ConnectionAddr, PushInfo, PushKind, RedisError, RedisResult, Value};
+use lockcore::backend::note_reconnection;
+use redis::{ConnectionAddr, RedisError, RedisResult};
 use tokio::sync::watch;
 
-use crate::address::{Address, Topology};
-use crate::answers::Notification;
-use crate::dial::{self, CONNECT};
-use crate::doubts::Demands;
+use crate::wire::connect::connect;
+use crate::wire::dial::CONNECT;
+use crate::wire::doubts::Demands;
+use crate::wire::link::{Link, Subscriber};
+use crate::words::address::{Address, Topology};
 
 /// A connection is replaced when this number of calls in a row had no answer in time and the first of them was sent
 /// this long ago, or when one call has waited for half of that.
@@ -26,72 +36,6 @@ const SLOW_DIAL: Duration = Duration::from_millis(100);
 
 /// How long a waiter waits for the subscription before it goes on without.
 const SUBSCRIBE: Duration = Duration::from_secs(1);
-
-/// A connection. Clones share it.
-#[derive(Clone)]
-pub(crate) struct Link(pub(crate) MultiplexedConnection);
-
-impl Link {
-    pub(crate) async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.0.req_packed_command(command).await?.extract_error()
-    }
-
-    /// A command for a slot that its node is receiving. The permission holds for the next command of the connection, so
-    /// that both are sent in one piece.
-    pub(crate) async fn query_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(command.clone());
-        let answers = self.0.req_packed_commands(&both, 0, 2).await?;
-        let answers = answers.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>()?;
-        Ok(answers.into_iter().next_back().unwrap_or(Value::Nil))
-    }
-
-    async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
-        self.0.subscribe(channel).await
-    }
-}
-
-/// Receives what the server pushes.
-#[derive(Clone, Debug)]
-pub(crate) struct Subscriber {
-    pub(crate) waiters: Arc<Waiters>,
-    pub(crate) channel: Arc<str>,
-    /// The number of the connection.
-    pub(crate) generation: u64,
-}
-
-impl Subscriber {
-    /// Delivers a notification to its waiter.
-    pub(crate) fn deliver(&self, notification: Notification) {
-        match notification.granted {
-            Some(granted) => self.waiters.grant(notification.ticket, granted),
-            None => self.waiters.notify(notification.ticket),
-        }
-    }
-}
-
-impl AsyncPushSender for Subscriber {
-    fn send(&self, push: PushInfo) -> Result<(), SendError> {
-        match push.kind {
-            PushKind::Message => {
-                let notification = push.data.get(1).and_then(|payload| match payload {
-                    Value::BulkString(bytes) => {
-                        Notification::parse(std::str::from_utf8(bytes).ok()?, self.generation)
-                    }
-                    _ => None,
-                });
-                match notification {
-                    Some(notification) => self.deliver(notification),
-                    None => self.waiters.notify_all(),
-                }
-            }
-            // Notifications that were sent meanwhile are lost.
-            PushKind::Disconnection => self.waiters.notify_all(),
-            _ => (),
-        }
-        Ok(())
-    }
-}
 
 /// The connection to a server, made when it is first needed, and replaced when it fails.
 pub(crate) struct Wire {
@@ -307,7 +251,7 @@ impl Wire {
 
     async fn connect(&self, generation: u64) -> RedisResult<Link> {
         let subscriber = self.subscriber.clone().map(|subscriber| Subscriber { generation, ..subscriber });
-        let mut link = dial::connect(&self.address, subscriber).await?;
+        let mut link = connect(&self.address, subscriber).await?;
         if let Some(demands) = &self.demands {
             demands.examine(&mut link).await?;
         }

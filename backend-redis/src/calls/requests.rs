@@ -6,11 +6,11 @@ use std::time::Duration;
 use lockcore::backend::PLACE_TTL;
 use lockcore::{Claim, LockName};
 
-use crate::calls::Item;
-use crate::items::{is_exclusive, millis, owner};
-use crate::keys::{Keys, LockKeys};
-use crate::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
-use crate::waiting::Place;
+use crate::calls::item::Item;
+use crate::calls::items::{is_exclusive, millis, owner};
+use crate::calls::place::Place;
+use crate::words::keys::{Keys, LockKeys};
+use crate::words::script::{ACQUIRE, CLAIM, DOWNGRADE, FORCE, RELEASE, RELEASE_CLAIM, Script};
 
 /// The longest provisional lease: that of a waiter to which a release has granted the lock. A waiter that is gone
 /// delays the others by this time. It counts from the waiter's last heartbeat, so it is longer than the time between
@@ -101,7 +101,7 @@ impl Requests<'_> {
         self.all_of(&DOWNGRADE, claim.name(), args)
     }
 
-    /// Frees a lock from these holders, see [`LockView::names`](crate::answers::LockView::names).
+    /// Frees a lock from these holders, see [`LockView::names`](crate::words::answers::LockView::names).
     pub(crate) fn force(&self, name: &LockName, holders: &[String]) -> Item {
         let mut args = self.lead(self.channel);
         args.extend_from_slice(holders);

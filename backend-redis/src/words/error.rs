@@ -3,7 +3,7 @@
 use lockcore::{Error, ErrorKind};
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
-use crate::script::Script;
+use crate::words::script::Script;
 
 /// The code of an error of our own: a server that does not meet the demands of `strict=true`.
 pub(crate) const STRICT: &str = "LOCKWELLSTRICT";
@@ -78,6 +78,10 @@ pub(crate) fn no_answer(cause: Option<&RedisError>) -> Error {
         Kind::Server(ServerErrorKind::MasterDown) => "the replica has lost its master",
         Kind::Server(ServerErrorKind::ReadOnly) => "no writable master could be found",
         _ if is_full(cause) => "the server has reached its maxclients",
+        // What a port with TLS does with what is not TLS.
+        Kind::Io if cause.to_string().contains("reset by peer") => {
+            "Redis closes the connection; a port with TLS needs an address with rediss://"
+        }
         _ if cause.code() == Some("BUSY") => "Redis is busy with somebody's script (SCRIPT KILL ends it)",
         _ => "Redis cannot be reached or does not answer",
     };
@@ -198,10 +202,14 @@ fn line_of(detail: &str) -> Option<usize> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
+pub(crate) fn unexpected() -> Error {
+    Error::new(ErrorKind::Internal, "a script answered in an unexpected form")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::RELEASE;
+    use crate::words::script::RELEASE;
 
     #[test]
     fn kinds_follow_the_code() {
@@ -221,7 +229,8 @@ mod tests {
     #[test]
     fn a_missing_right_is_named() {
         let line =
-            include_str!("scripts/release.lua").lines().position(|line| line.contains("'DEL'")).unwrap() + 1;
+            include_str!("../scripts/release.lua").lines().position(|line| line.contains("'DEL'")).unwrap()
+                + 1;
         for why in [
             "The user executing the script can't run this command or subcommand",
             "ACL failure in script: User app has no permissions to run the 'del' command",

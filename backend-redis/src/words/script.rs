@@ -75,7 +75,7 @@ fn assemble(source: &str) -> String {
 
 macro_rules! parts {
     ($($file:literal)*) => {
-        const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/parts/", $file)))),*];
+        const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("../scripts/parts/", $file)))),*];
     };
 }
 
@@ -88,7 +88,7 @@ macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $sharing:expr;)*) => {
         $($(#[$doc])*
         pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file)), $sharing));)*
+            LazyLock::new(|| Script::new(include_str!(concat!("../scripts/", $file)), $sharing));)*
 
         #[cfg(test)]
         const ALL: &[(&str, &LazyLock<Script>)] = &[$(($file, &$name)),*];

@@ -1,39 +1,26 @@
 //! The check of a server when a client connects: whether locks are safe on it.
 
-use std::collections::HashMap;
+pub(crate) mod examine;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::{Error, ErrorKind, Moment, Result};
 use redis::{Cmd, ErrorKind as Kind, RedisResult, ServerErrorKind, Value};
 
-use crate::answers::text;
-use crate::doubts::{self, Demands};
-use crate::error::{ErrorClass, classify, fatal, no_answer, no_link};
-use crate::keys::Keys;
-use crate::options::Options;
-use crate::redlock::gather::gather;
-use crate::route::Route;
-use crate::script::RIGHTS;
+use crate::gather::gather;
 use crate::wire::Wire;
+use crate::wire::doubts::{self, Demands};
+use crate::wire::route::Route;
+use crate::words::answers::text;
+use crate::words::error::{ErrorClass, classify, fatal, no_answer, no_link};
+use crate::words::info::{Info, one_text};
+use crate::words::keys::Keys;
+use crate::words::options::Options;
+use crate::words::script::RIGHTS;
 
 /// How long to wait for masters of a cluster that hang when one has answered.
 const GRACE: Duration = Duration::from_millis(500);
-
-/// The fields of `INFO`.
-#[derive(Debug, Default)]
-pub(crate) struct Info(HashMap<String, String>);
-
-impl Info {
-    pub(crate) fn parse(text: &str) -> Self {
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Self(fields.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect())
-    }
-
-    pub(crate) fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
-    }
-}
 
 /// Reaches the server, or the masters of a cluster, and checks what can be checked before the first lock.
 pub(crate) async fn route(
@@ -199,13 +186,4 @@ pub(crate) async fn ask(wire: &Arc<Wire>, command: &Cmd, timeout: Duration) -> R
         tokio::time::sleep(Duration::from_millis(50).min(end.remaining())).await;
     }
     Err(no_answer(last.as_ref()))
-}
-
-/// The text of an answer.
-pub(crate) fn one_text(value: Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
-        _ => String::new(),
-    }
 }

@@ -7,12 +7,13 @@ use lockcore::backend::{Attempt, Service};
 use lockcore::{Moment, Result};
 use redis::{RedisError, RedisResult, Value};
 
-use crate::calls::{Item, Scripts};
-use crate::cluster::slots::redirect;
-use crate::error::{ErrorClass, classify, no_answer, no_link};
-use crate::route::Route;
-use crate::script::Script;
-use crate::wire::{Link, Wire};
+use crate::calls::item::Item;
+use crate::wire::Wire;
+use crate::wire::link::Link;
+use crate::wire::route::Route;
+use crate::wire::slots::redirect;
+use crate::words::error::{ErrorClass, classify, no_answer, no_link};
+use crate::words::script::Script;
 
 /// How long to wait for a connection to a node of a cluster before checking whether another node serves the slot now.
 const RECHECK: Duration = Duration::from_millis(250);
@@ -57,6 +58,14 @@ impl Drop for Silence<'_> {
             self.route.note_trouble();
         }
     }
+}
+
+/// Calls scripts at the servers of their slots.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) route: Route,
+    /// How long one try may take before another connection is tried.
+    pub(super) one_try: Duration,
 }
 
 impl Scripts {

@@ -11,10 +11,10 @@ use redis::{
     RedisResult, ServerErrorKind, Value,
 };
 
-use crate::address::{Address, tcp};
-use crate::dial::{connect_to, open, unreachable_now};
-use crate::error::{ErrorClass, SENTINEL_LOGIN, classify};
-use crate::wire::{Link, Subscriber};
+use crate::wire::dial::{connect_to, open, unreachable_now};
+use crate::wire::link::{Link, Subscriber};
+use crate::words::address::{Address, tcp};
+use crate::words::error::{ErrorClass, SENTINEL_LOGIN, classify};
 
 /// How long one sentinel may take.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -4,28 +4,14 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
 
-use crate::address::{Address, Topology};
-use crate::sentinel;
-use crate::wire::{Link, Subscriber};
+use crate::wire::link::{Link, Subscriber};
+use crate::words::address::Address;
 
 /// How long making a connection may take.
 pub(crate) const CONNECT: Duration = Duration::from_secs(2);
 
 /// How many commands the client crate takes in before the first is written.
 const BUFFER: usize = 1024;
-
-/// Makes a connection to the server at this address, or to the master that its sentinels name. What the server pushes
-/// goes to the subscriber.
-pub(crate) async fn connect(address: &Address, subscriber: Option<Subscriber>) -> RedisResult<Link> {
-    match &address.topology {
-        Topology::Node(addr) => connect_to(address, addr, subscriber).await,
-        Topology::Sentinel { sentinels, master } => {
-            sentinel::connect(address, sentinels, master, subscriber).await
-        }
-        // The nodes of a cluster are connected to one by one.
-        Topology::Cluster(_) => Err(unreachable_now()),
-    }
-}
 
 /// Makes a connection to one server, with the login and the certificates of the address.
 pub(crate) async fn connect_to(
@@ -60,7 +46,7 @@ fn client(address: &Address, info: ConnectionInfo) -> RedisResult<Client> {
         Some(files) => {
             // They were good when the client was made, so a file is probably being replaced: try again.
             let unusable = |error| RedisError::from(std::io::Error::other(format!("{error:#}")));
-            Client::build_with_tls(info, crate::tls::certificates(files).map_err(unusable)?)
+            Client::build_with_tls(info, crate::words::tls::certificates(files).map_err(unusable)?)
         }
         None => Client::open(info),
     }

@@ -1,0 +1,41 @@
+//! One call of a script, and its answer.
+
+use std::sync::Arc;
+
+use lockcore::{Claim, Moment};
+use redis::Value;
+
+use crate::wire::Wire;
+use crate::words::script::Script;
+
+/// One item of a script call. Its first keys and arguments may concern the whole call (see
+/// [`Script::sharing`]).
+#[derive(Clone)]
+pub(crate) struct Item {
+    pub(crate) script: &'static Script,
+    pub(crate) slot: u16,
+    pub(crate) keys: Arc<Vec<String>>,
+    pub(crate) args: Arc<Vec<String>>,
+    /// The claim that the item may grant the lock to.
+    pub(crate) takes: Option<Claim>,
+}
+
+/// The arguments name owners, which are secret.
+impl std::fmt::Debug for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// What a script answered to one item.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    /// When the call that brought the answer was sent.
+    pub(crate) sent: Moment,
+    /// Whether an earlier try, whose answer was lost, may have been carried out.
+    pub(crate) in_doubt: bool,
+    /// The server that it came from, and the number of the connection.
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) generation: u64,
+}
