@@ -65,6 +65,9 @@ fn a_postgresql_that_is_not_set_up_well() {
             return;
         }
         let server = Postgres::start().await.unwrap();
+        let empty = Found::at(&server.url());
+        empty.is(2, &[("connection", "bad")]);
+        empty.says("connection", "run what `lockwell schema` prints", "");
         assert_eq!(at(&server.url(), &["run", "a", "--", "true"]).status, 0);
         Found::at(&server.url()).is(0, &[]);
 

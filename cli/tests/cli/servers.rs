@@ -53,6 +53,40 @@ fn a_refusal_is_77() {
     });
 }
 
+/// The backend tries again until its own limit, and then says why. The command does not end before that.
+#[test]
+fn a_server_without_a_free_connection_says_so() {
+    block_on(async {
+        let Some(server) = postgres().await else { return };
+        assert_eq!(run(&server.url(), &["a", "--", "true"]).status, 0);
+        let few = "CREATE ROLE few LOGIN CONNECTION LIMIT 0; GRANT ALL ON ALL TABLES IN SCHEMA public TO few";
+        server.admin_sql(few).await.unwrap();
+        let url = server.url().replace("postgres@", "few@");
+        run(&url, &["--no-wait", "a", "--", "true"]).complains(69, "too many connections for role");
+    });
+}
+
+#[test]
+#[cfg(feature = "mysql")]
+fn a_user_without_a_free_connection_is_told_so() {
+    block_on(async {
+        if !is_installed(testbed::MariaDb::installed()) {
+            return;
+        }
+        let server = testbed::MariaDb::start_with(&options()).await.unwrap();
+        let few = "CREATE USER few@'%' WITH MAX_USER_CONNECTIONS 1; GRANT ALL ON lockwell.* TO few@'%'";
+        server.admin_sql(few).await.unwrap();
+        let url = server.url().replace("root@", "few@");
+        let holder =
+            Running::start(lockwell(&["run", "held", "--", "sleep", "60"]).env("LOCKWELL_URL", &url));
+        let held = || run(&server.url(), &["--no-wait", "held", "--", "true"]).status == 75;
+        wait_until("a holder", held);
+        run(&url, &["--no-wait", "a", "--", "true"]).complains(69, "max_user_connections");
+        holder.signal(rustix::process::Signal::TERM);
+        holder.finish();
+    });
+}
+
 #[test]
 fn a_server_that_falls_silent_while_waiting_is_69() {
     block_on(async {
