@@ -1,24 +1,110 @@
-// Where the links of the README lead in the documentation: of several definitions of a link the first one counts.
-//! [docs/choosing.md]: guides::choosing
-//! [docs/command.md]: guides::command
-//! [docs/fencing.md]: guides::fencing
-//! [docs/migrating.md]: guides::migrating
-//! [docs/modes.md]: guides::modes
-//! [docs/production.md]: guides::production
-//! [docs/testing.md]: guides::testing
-//! [docs/guarantees.md]: guides::guarantees
-//! [docs/operations.md]: guides::operations
-//! [docs/sql.md]: guides::sql
-//! [docs/redis.md]: guides::redis
-//! [docs/zookeeper.md]: guides::zookeeper
-//! [ARCHITECTURE.md]: guides::architecture
-//! [CHANGELOG.md]: guides::changelog
-#![cfg_attr(feature = "conformance", doc = "[docs/backend.md]: guides::backend")]
-//! [docs/compare.md]: https://github.com/lockwell/lockwell/blob/main/docs/compare.md
-//! [docs/report.png]: https://raw.githubusercontent.com/lockwell/lockwell/main/docs/report.png
-//! [CONTRIBUTING.md]: https://github.com/lockwell/lockwell/blob/main/CONTRIBUTING.md
+//! Distributed locks: one process at a time does the work, however many machines run it.
 //!
-#![doc = include_str!("../README.md")]
+//! ```no_run
+//! # async fn example() -> lockwell::Result<()> {
+//! use std::time::Duration;
+//!
+//! let locks = lockwell::connect("postgres://app@db.example.org/app").await?;
+//! let guard = locks.lock("tickets").wait(Duration::from_secs(5)).await?; // waits its turn
+//! println!("nobody else sells tickets now, fencing token {}", guard.token());
+//! guard.release().await?; // or drop the guard
+//! # Ok(()) }
+//! ```
+//!
+//! | to | there is |
+//! |---|---|
+//! | connect to a lock server | [`connect`], [`connect_lazy`], [`connect_with`] a [`LockConfig`]; [`Registry`] for backends from elsewhere |
+//! | take a lock | [`Locks::lock`], and the choices of a [`LockRequest`]: how long to wait, for how long to hold |
+//! | hold it | [`LockGuard`], [`LockRequest::run`]; [`LockGuard::lost`] and [`LockGuard::token`] |
+//! | let several in | [`Locks::read`], [`Locks::write`], [`Locks::permit`] |
+//! | take several, or one again | [`Locks::lock_all`], [`Locks::owner`] |
+//! | elect a leader | [`Locks::campaign`] |
+//! | do it without async | [`blocking`] |
+//! | see what happens | [`Locks::inspect`], [`Locks::held`], [`Locks::events`], [`Locks::stats`] |
+//! | test | [`testing::TestServer`], a lock server in memory that fails on demand |
+//!
+//! # Three ways to hold a lock
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use lockwell::{Locks, Result};
+//!
+//! // The lock is released when the work ends. If the lock is lost earlier, the work is cancelled.
+//! async fn closure(locks: &Locks) -> Result<u64> {
+//!     Ok(locks.lock("tickets").run(async |held| held.token().get()).await?)
+//! }
+//!
+//! // A guard. `lost` completes when the lock is lost: at the end of its lease at the latest.
+//! async fn guard(locks: &Locks) -> Result<()> {
+//!     let guard = locks.lock("tickets").ttl(Duration::from_secs(10)).await?;
+//!     tokio::select! {
+//!         () = tokio::time::sleep(Duration::from_secs(60)) => guard.release().await,
+//!         loss = guard.lost() => { eprintln!("stop working: {loss:?}"); Ok(()) }
+//!     }
+//! }
+//!
+//! // No waiting: `None` if another holds the lock.
+//! async fn try_now(locks: &Locks) -> Result<bool> {
+//!     Ok(locks.lock("tickets").try_now().await?.is_some())
+//! }
+//! ```
+//!
+//! # More than a mutex
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use lockwell::{Locks, Result};
+//!
+//! async fn more(locks: Locks) -> Result<()> {
+//!     // Readers and writers. A writer can become a reader, and no other writer comes in between.
+//!     locks.read("catalogue").await?.release().await?;
+//!     locks.write("catalogue").await?.downgrade().await?.release().await?;
+//!     // A semaphore: one of four permits.
+//!     let _permit = locks.permit("gpu", 4).await?;
+//!     // Several locks: all of them or none, without deadlocks.
+//!     let _both = locks.lock_all(["account/1", "account/2"]).await?;
+//!     // An owner can take its own lock again.
+//!     let owner = locks.owner();
+//!     let (_outer, _inner) = (owner.lock("order").await?, owner.lock("order").await?);
+//!     // Leader election; also `run_as_leader` and `observe`.
+//!     let _leadership = locks.campaign("scheduler").await?;
+//!     // Limits: the lock is lost after a minute, or when no progress is reported for 5 seconds.
+//!     let limited = locks.lock("import").max_hold(Duration::from_secs(60));
+//!     let _limited = limited.progress(Duration::from_secs(5)).await?;
+//!     // The tasks of this process pass a lock from one to the next in memory.
+//!     let _tasks = locks.clone().hand_over(1000, Duration::from_millis(20));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`guides::modes`] describes each of them.
+//!
+//! # Configuration
+//!
+//! The address selects the backend, and can contain options. They can come from a file or from the environment variable
+//! `LOCKWELL_URL` as well ([`LockConfig::from_env`]). A program can demand what a backend must promise. Connecting fails
+//! otherwise.
+//!
+//! ```
+//! use lockwell::{LockConfig, Locks, Result};
+//!
+//! async fn configured() -> Result<Locks> {
+//!     let config = LockConfig::from_toml(r#"
+//!         url = "memory://"
+//!         ttl = "10s"
+//!         wait = "1m"
+//!         require = ["fencing", "fifo"]
+//!     "#)?;
+//!     lockwell::connect_with(config).await
+//! }
+//! ```
+//!
+//! # Guides
+//!
+//! * Use: [`guides::choosing`] a backend, [`guides::modes`], [`guides::command`], [`guides::migrating`]
+//! * Operate: [`guides::production`], [`guides::operations`], [`guides::sql`], [`guides::redis`], [`guides::zookeeper`]
+//! * Trust: [`guides::guarantees`], [`guides::fencing`], [`guides::testing`]
+//! * Contribute: [`guides::architecture`], [`guides::changelog`]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use lockcore::{

@@ -143,7 +143,7 @@ fn the_committed_runs_make_a_report() {
         );
         chrome.screenshot(&target().join(format!("runs-{media}-{width}.png")));
     }
-    // The picture of the README.
+    // The picture of docs/measured.md.
     chrome.as_if(1024, "screen", "light");
     chrome.open(&page);
     chrome.picture("#latency figure", &target().join("latency.png"));

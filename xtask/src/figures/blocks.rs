@@ -12,8 +12,9 @@ type Fill = fn(&Run) -> String;
 /// A figure of a result, if it has it.
 type Figure = fn(&Value) -> Option<String>;
 
-const BLOCKS: [(&str, Fill); 7] = [
+const BLOCKS: [(&str, Fill); 8] = [
     ("run", about),
+    ("summary", summary),
     ("headline", headline),
     ("pairs", pairs),
     ("local", local),
@@ -87,6 +88,37 @@ fn headline(run: &Run) -> String {
             of("independent", per_second),
             of("handoff", p50),
             of("crowd", per_second),
+        ]);
+    }
+    table
+}
+
+/// One backend of each kind, for a reader who has a minute.
+fn summary(run: &Run) -> String {
+    const ROWS: [(&str, &str); 6] = [
+        ("sqlite", "SQLite"),
+        ("postgres", "PostgreSQL"),
+        ("mariadb", "MariaDB"),
+        ("redis", "Redis"),
+        ("redlock", "Redlock of 5"),
+        ("zookeeper3", "ZooKeeper, 3 servers"),
+    ];
+    let mut table = row(&[
+        String::new(),
+        "a free lock: acquire and release".to_owned(),
+        format!("hand-over between {} processes", most(run, "handoff")),
+        "free again after its holder was killed".to_owned(),
+    ]);
+    table += &rule(4);
+    for (backend, name) in ROWS {
+        let killed = run
+            .results("recovery")
+            .find(|it| it["backend"] == backend && it["case"] == "the holder is killed");
+        table += &row(&[
+            name.to_owned(),
+            cell(run, backend, "uncontended", p50),
+            cell(run, backend, "handoff", p50),
+            killed.and_then(|result| result["ours"].as_f64().map(time)).unwrap_or_default(),
         ]);
     }
     table
@@ -270,6 +302,7 @@ mod tests {
         let block = |what: &str| block(what, &runs).unwrap();
         for (name, line) in [
             ("headline", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | 220 us | 22.7 k/s |"),
+            ("summary", "| Redis | 45.0 us | 220 us | 3.00 s |"),
             ("pairs", "| redis | 45.0 us | 1.25 [1.20 .. 1.30] | 22.7 k/s | "),
             ("peers", "| rslock 0.10 | 37.0 us | 63.2 ms | 0.88 | 0 | 1261/s |"),
             ("recovery", "| redis | 3.00 s (at most 5.30 s) |"),
