@@ -1,6 +1,7 @@
 //! The commands of this repository: `cargo xtask compare` and `cargo xtask test`, servers to experiment with, and checks.
 
 mod busy;
+mod circles;
 mod compare;
 mod deny;
 mod deps;
@@ -63,6 +64,8 @@ enum Command {
     Servers(servers::Options),
     /// Compare the API of each published package with the last release or a commit, with cargo-semver-checks.
     Semver(semver::Options),
+    /// Check that no files of a package import each other in a circle.
+    Circles,
     /// Check that no source file is longer than 400 lines.
     Sizes,
     /// Be busy until the standard input ends.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Figures(options) => figures::run(&options),
         Command::Servers(options) => servers::run(options),
         Command::Semver(options) => semver::run(&options),
+        Command::Circles => circles::run(),
         Command::Sizes => sizes::run(),
         Command::BusyLoop => busy::run(),
     };

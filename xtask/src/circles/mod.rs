@@ -1,0 +1,129 @@
+//! `cargo xtask circles`: no two files import each other in a circle.
+//!
+//! A file that can be read only together with another one is no file of its own. Imports are read from the source: `use`
+//! declarations, and paths in the code. What is for tests alone does not count.
+
+mod imports;
+mod modules;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
+use self::imports::edges;
+use self::modules::{Module, modules};
+use crate::shell::{Result, root};
+
+/// The packages, and how many of their files may still stand in circles. These numbers only go down.
+const PACKAGES: [(&str, usize); 11] = [
+    (".", 2),
+    ("backend-redis", 0),
+    ("backend-sql", 44),
+    ("backend-zk", 0),
+    ("cli", 3),
+    ("compare-bench", 65),
+    ("examples/backend-etcd", 0),
+    ("lockcore", 33),
+    ("proxy", 4),
+    ("testbed", 17),
+    ("xtask", 5),
+];
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let mut wrong = Vec::new();
+    for (package, allowed) in PACKAGES {
+        let modules = modules(&root().join(package).join("src"))?;
+        let circles = circles(&modules);
+        let files: usize = circles.iter().map(Vec::len).sum();
+        if files > allowed {
+            for circle in &circles {
+                println!("{package}: {}", circle.join(", "));
+            }
+        }
+        if files != allowed {
+            wrong.push(format!("{package} has {files} files in circles, and {allowed} are noted"));
+        }
+    }
+    if wrong.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(wrong.join("; ")) }
+}
+
+/// The names of the files of each circle.
+fn circles(modules: &[Module]) -> Vec<Vec<String>> {
+    let mut graph = DiGraphMap::<&str, ()>::new();
+    for (from, to) in edges(modules) {
+        graph.add_edge(&modules[from].file, &modules[to].file, ());
+    }
+    let found = tarjan_scc(&graph).into_iter().filter(|files| files.len() > 1);
+    let named = found.map(|files| files.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    // By the first of their names, so that two runs print the same.
+    let mut sorted: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for mut files in named {
+        files.sort();
+        sorted.insert(files[0].clone(), files);
+    }
+    sorted.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        circles(&modules(folder.path()).unwrap())
+    }
+
+    #[test]
+    fn a_circle_is_found_whatever_its_form() {
+        let lib = ("lib.rs", "mod a; mod b;");
+        for a in [
+            "use crate::b::Two; pub struct One(Two);",
+            "use crate::b; pub struct One(b::Two);",
+            "pub struct One(crate::b::Two);",
+            "pub struct One(super::b::Two);",
+            "use super::{b as c}; pub struct One(c::Two);",
+        ] {
+            let circle = found(&[lib, ("a.rs", a), ("b.rs", "use crate::a::One; pub struct Two(Box<One>);")]);
+            assert_eq!(circle, [["a.rs", "b.rs"]], "{a}");
+        }
+    }
+
+    #[test]
+    fn a_re_export_leads_to_where_a_thing_is() {
+        let lib = ("lib.rs", "mod a; mod b; mod c;");
+        let circle = found(&[
+            lib,
+            ("a.rs", "use crate::b::Two; pub struct One(Two);"),
+            ("b.rs", "pub use crate::c::Two;"),
+            ("c.rs", "use crate::a::One; pub struct Two(Box<One>);"),
+        ]);
+        assert_eq!(circle, [["a.rs", "c.rs"]]);
+    }
+
+    #[test]
+    fn what_is_for_tests_does_not_count() {
+        let none: [[&str; 0]; 0] = [];
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "pub struct One; #[cfg(test)] mod tests { use crate::b::Two; }"),
+            ("b.rs", "use crate::a::One; pub struct Two(One);"),
+        ];
+        assert_eq!(found(&files), none);
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a/mod.rs", "pub struct One; #[cfg(test)] mod tests;"),
+            ("a/tests.rs", "use crate::b::Two;"),
+            ("b.rs", "use crate::a::One; pub struct Two(One);"),
+        ];
+        assert_eq!(found(&files), none);
+    }
+}
