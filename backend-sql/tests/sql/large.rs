@@ -1,10 +1,10 @@
-//! What a request costs on PostgreSQL, where the tables are large: scans, and versions of rows.
+//! What a request costs where the tables are large: scans, and on PostgreSQL versions of rows.
 
 use std::time::{Duration, Instant};
 
-use backend_sql::PostgresLock;
+use backend_sql::{MySqlLock, PostgresLock};
 use lockcore::{DistributedLock, Locks, Mode};
-use testbed::Postgres;
+use testbed::{MariaDb, Postgres};
 
 use crate::servers::{Kind, backend, claim, client, missing, options, permit};
 
@@ -66,8 +66,8 @@ async fn pass(one: &Locks, two: &Locks, name: &str) {
 }
 
 /// What the tests of this file count: requests of each kind, so often that their plans are the ones that the server keeps.
-async fn use_all(url: &str) {
-    let lock = backend(Kind::Postgres, url).await.expect("connects");
+async fn use_all(kind: Kind, url: &str) {
+    let lock = backend(kind, url).await.expect("connects");
     for turn in 0..TIMES {
         for mode in [Mode::Exclusive, Mode::Shared, permit(2)] {
             let mine: Vec<_> = (0..3).map(|n| claim(&format!("{mode} {n}"), mode, LONG)).collect();
@@ -91,7 +91,7 @@ async fn use_all(url: &str) {
         }
     }
     lock.close().await;
-    let (one, two) = (client(Kind::Postgres, url).await, client(Kind::Postgres, url).await);
+    let (one, two) = (client(kind, url).await, client(kind, url).await);
     for _ in 0..TIMES {
         pass(&one, &two, "passed").await;
     }
@@ -120,7 +120,7 @@ async fn nothing_scans_a_large_table() {
     for table in ["large", "large_members", "large_waiters"] {
         before.push((table, counted(&server, table, "seq_scan").await));
     }
-    use_all(&url).await;
+    use_all(Kind::Postgres, &url).await;
     for (table, before) in before {
         let scans = counted(&server, table, "seq_scan").await - before;
         assert_eq!(scans, 0, "scans of {table}");
@@ -131,6 +131,50 @@ async fn nothing_scans_a_large_table() {
     assert_eq!(lock.purge(Duration::from_hours(1)).await.expect("an answer"), 0);
     lock.close().await;
     assert_eq!(counted(&server, "large", "seq_scan").await - before, 0, "scans by the purge");
+}
+
+/// The same on MariaDB, which counts the rows that scans have read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_scans_a_large_table_of_mariadb() {
+    if missing(MariaDb::installed()) {
+        return;
+    }
+    let server = MariaDb::start_with(&options()).await.expect("it starts");
+    let url = server.url() + "?table=large&purge_after=0s";
+    drop(client(Kind::MariaDb, &url).await);
+    let sql = format!(
+        "SET @now = UNIX_TIMESTAMP() * 1000000;
+         SET @later = @now + 3600000000;
+         INSERT INTO large (name, owner, token, acquired_at, label)
+             SELECT CONCAT('idle/', seq), UNHEX(MD5(seq)), seq, @now, '' FROM seq_1_to_{IDLE};
+         INSERT INTO large (name, owner, token, expires_at, acquired_at, label, mode, members)
+             SELECT CONCAT('group/', seq), REPEAT(CHAR(0), 16), seq, @later, @now, '', -1, 1 FROM seq_1_to_{OTHERS};
+         INSERT INTO large_members
+             SELECT CONCAT('group/', seq), UNHEX(MD5(seq)), seq, @later, @now, '', -1 FROM seq_1_to_{OTHERS};
+         INSERT INTO large_clients VALUES (UNHEX(MD5('client')), @later, 1);
+         INSERT INTO large_waiters (owner, name, client, seat, label, mode, tokens, entered_at)
+             SELECT UNHEX(MD5(seq)), CONCAT('group/', seq), UNHEX(MD5('client')), seq, '', 0, 1, @now
+             FROM seq_1_to_{OTHERS};
+         ANALYZE TABLE large, large_members, large_waiters"
+    );
+    server.admin_sql(&sql).await.expect("an administrator");
+    let read = async || {
+        let sql = "SHOW GLOBAL STATUS LIKE 'Handler_read_rnd_next'";
+        let answer = server.admin_sql(sql).await.expect("an answer");
+        answer.split_whitespace().next_back().expect("a number").parse::<u64>().expect("a number")
+    };
+    let before = read().await;
+    use_all(Kind::MariaDb, &url).await;
+    let rows = read().await - before;
+    let lock = MySqlLock::connect(&url.parse().expect("an address")).await.expect("connects");
+    assert_eq!(lock.purge(Duration::from_hours(1)).await.expect("an answer"), 0);
+    lock.close().await;
+    let purged = read().await - before - rows;
+    println!("{rows} rows were read by scans, and then {purged} by the purge");
+    // Arguments, and what another step has found.
+    assert!(rows < u64::from(OTHERS * 4), "{rows} rows read by scans");
+    // The names of its portions, each once.
+    assert!(purged < u64::from(IDLE + OTHERS * 4), "{purged} rows read by the purge");
 }
 
 /// What a hand-over leaves behind: versions of rows that are in the page of the row, so that the next use of the page removes them.
