@@ -53,7 +53,7 @@ impl Crate<'_> {
             // A name that is only passed on is used by others.
             let is_used = || paths.iter().any(|path| path[0] == import.name);
             if !import.is_public || is_used() {
-                used.extend(self.absolute(from, &import.path).and_then(|path| self.home(path, DEPTH)));
+                used.extend(self.absolute(from, &import.path).and_then(|path| self.home(&path, DEPTH)));
             }
         }
         for path in paths.iter().filter(|path| path.len() > 1) {
@@ -62,7 +62,7 @@ impl Crate<'_> {
                 Some(start) => Some([&start[..], &path[1..]].concat()),
                 None => self.absolute(from, path),
             };
-            used.extend(path.and_then(|path| self.home(path, DEPTH)));
+            used.extend(path.and_then(|path| self.home(&path, DEPTH)));
         }
         used
     }
@@ -83,14 +83,14 @@ impl Crate<'_> {
     }
 
     /// The module in which the thing of this path is defined. `None` for the module itself.
-    fn home(&self, path: Vec<String>, depth: usize) -> Option<usize> {
+    fn home(&self, path: &[String], depth: usize) -> Option<usize> {
         let length = (0..=path.len()).rev().find(|&length| self.at.contains_key(&path[..length]))?;
         let (module, rest) = (self.at[&path[..length]], &path[length..]);
         let name = rest.first()?;
         let import = self.uses[module].imports.iter().find(|import| import.name == *name);
         let further = import.and_then(|import| self.absolute(module, &import.path));
         match further {
-            Some(further) if depth > 0 => self.home([&further[..], &rest[1..]].concat(), depth - 1),
+            Some(further) if depth > 0 => self.home(&[&further[..], &rest[1..]].concat(), depth - 1),
             _ => Some(module),
         }
     }

@@ -22,11 +22,11 @@ pub(super) fn modules(src: &Path) -> Result<Vec<Module>> {
     let mut all = Vec::new();
     let file = ["lib.rs", "main.rs"].map(|name| src.join(name)).into_iter().find(|path| path.is_file());
     let file = file.ok_or_else(|| format!("{}: no lib.rs and no main.rs", src.display()))?;
-    read(src, &file, Vec::new(), &mut all)?;
+    read(src, &file, &[], &mut all)?;
     Ok(all)
 }
 
-fn read(src: &Path, file: &Path, path: Vec<String>, all: &mut Vec<Module>) -> Result<()> {
+fn read(src: &Path, file: &Path, path: &[String], all: &mut Vec<Module>) -> Result<()> {
     let problem = |error: String| format!("{}: {error}", file.display());
     let text = fs::read_to_string(file).map_err(|error| problem(error.to_string()))?;
     let parsed = syn::parse_file(&text).map_err(|error| problem(error.to_string()))?;
@@ -46,25 +46,25 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn add(&self, items: Vec<Item>, path: Vec<String>, below: &Path, all: &mut Vec<Module>) -> Result<()> {
+    fn add(&self, items: Vec<Item>, path: &[String], below: &Path, all: &mut Vec<Module>) -> Result<()> {
         let (modules, items): (Vec<_>, Vec<_>) = items
             .into_iter()
             .filter(|item| !is_for_tests(attributes(item)))
             .partition(|item| matches!(item, Item::Mod(_)));
-        all.push(Module { path: path.clone(), file: self.name.clone(), items });
+        all.push(Module { path: path.to_vec(), file: self.name.clone(), items });
         for module in modules {
             let Item::Mod(module) = module else { continue };
             let name = module.ident.to_string();
-            let inner = [&path[..], std::slice::from_ref(&name)].concat();
+            let inner = [path, std::slice::from_ref(&name)].concat();
             if let Some((_, items)) = module.content {
-                self.add(items, inner, &below.join(&name), all)?;
+                self.add(items, &inner, &below.join(&name), all)?;
                 continue;
             }
             let told = module.attrs.iter().find_map(path_of).map(|told| self.folder.join(told));
             let usual = [below.join(format!("{name}.rs")), below.join(&name).join("mod.rs")];
             let file = told.into_iter().chain(usual).find(|path| path.is_file());
             let file = file.ok_or_else(|| format!("{}: the module {name} has no file", self.name))?;
-            read(self.src, &file, inner, all)?;
+            read(self.src, &file, &inner, all)?;
         }
         Ok(())
     }
