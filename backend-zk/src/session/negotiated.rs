@@ -28,8 +28,9 @@ use crate::session::limits::Limits;
 /// How long to wait for a server that has answered earlier, or after another server has answered.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// When to ask the servers for the first time, if the session does not move before. Short programs need no answer.
-const SETTLED: Duration = Duration::from_secs(3);
+/// When to ask the servers for the first time, if the session does not move before. Short programs need no answer. A
+/// session that moves before it has one counts as one of the shortest timeout, until a server answers.
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// The largest number of addresses that get a request.
 const ADDRESSES: usize = 32;
@@ -91,6 +92,12 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
 
 /// Asks what the server is that has the session after this number of moves. `false`: there is no answer.
 async fn ask_kind(session: &Session, moves: u64) -> bool {
+    let known = session.known.get();
+    if known.ensemble {
+        // To take a single server for an ensemble is safe.
+        session.served_by(moves, known);
+        return true;
+    }
     let asking = async { Ok(session.known.ask(&session.options, &session.client).await) };
     match session.bounded(asking).await {
         Ok(Ok(Some(limits))) => session.served_by(moves, limits),
