@@ -57,6 +57,8 @@ pub(super) async fn a_lock_survives_a_restart(stage: Stage) {
     let name = stage.name("survivor");
     let ttl = ttl_of(&one, 30_000);
     let guard = one.lock(&name).ttl(ttl).await.expect("a free lock");
+    // A client of several servers learns from each of them for how long it will keep its lease.
+    pause(2000).await;
     stage.server().restart().await;
     assert!(guard.is_held(), "{:?}", guard.lease_state());
     let before = one.stats().renewals;
@@ -78,6 +80,7 @@ pub(super) async fn a_waiter_outlives_a_restart(stage: Stage) {
     let token = held.token();
     let waiter = tokio::spawn(two.lock(&name).wait(secs(30)).into_future());
     queued(&one, &name, 1, secs(5)).await;
+    pause(2000).await;
     stage.server().restart().await;
     pause(500).await;
     if let Err(error) = held.release().await {
