@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwell::backend::{Claim, DistributedLock, Grant, Moment, Requirement, Wait};
-use lockwell::{Error, ErrorKind, Locks, Mode, Operation, Registry};
+use lockwell::{Error, ErrorKind, Locks, Operation, Registry};
 
 use crate::args::AcquireArgs;
 use crate::connect::{Address, Connection, Purpose};
@@ -34,7 +34,7 @@ pub(crate) async fn acquire(registry: &Registry, args: &AcquireArgs) -> Result<u
     };
     let locks = connection.locks()?;
     check(args, &locks)?;
-    nested::check(&locks, std::slice::from_ref(&args.name), mode(args)).await?;
+    nested::check(&locks, std::slice::from_ref(&args.name), args.mode()).await?;
     let (claim, obtained) = loop {
         let claim = claim(args, &connection, wait_limit, patience.left());
         let obtained = obtain(&*connection.backend, &claim, &mut signals).await;
@@ -98,14 +98,6 @@ fn check(args: &AcquireArgs, locks: &Locks) -> Result<(), Failure> {
     Ok(())
 }
 
-fn mode(args: &AcquireArgs) -> Mode {
-    match args.permits {
-        Some(limit) => Mode::Permit { limit },
-        None if args.read => Mode::Shared,
-        None => Mode::Exclusive,
-    }
-}
-
 /// `left`: what is left of the wait.
 fn claim(
     args: &AcquireArgs,
@@ -113,7 +105,7 @@ fn claim(
     wait_limit: WaitLimit,
     left: Option<Duration>,
 ) -> Claim {
-    let mode = mode(args);
+    let mode = args.mode();
     let wait = match (wait_limit, left) {
         (WaitLimit::No, _) | (_, Some(Duration::ZERO)) => Wait::No,
         (_, Some(left)) => Wait::Until(Moment::now().after(left)),

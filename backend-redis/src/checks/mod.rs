@@ -106,13 +106,13 @@ pub(crate) async fn server(
     if info.get("cluster_enabled") == "1" && !in_cluster {
         return misconfigured("the server is part of a cluster: use redis+cluster:// to reach it");
     }
+    if options.accept_loss {
+        return Ok(());
+    }
     let every_change = match ask(wire, &doubts::config(), options.timeout).await? {
         Ok(value) => doubts::keeps_every_change(&value),
         Err(_) => None,
     };
-    if options.accept_loss {
-        return Ok(());
-    }
     for doubt in demands.doubts(&info, every_change) {
         tracing::warn!(address = %wire.address.topology, "this Redis server may lose locks: {doubt}");
     }

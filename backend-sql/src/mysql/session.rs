@@ -15,6 +15,9 @@ const SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBS
     sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_auto_is_null = 0, unique_checks = 1,
     group_concat_max_len = 1000000 /*!50708 , max_execution_time = 0 */ /*M! , max_statement_time = 0 */";
 
+/// How long a statement waits for a table: `lock_wait_timeout` of the settings.
+pub(super) const TABLE_TIMEOUT: &str = "3s";
+
 /// In one message, since each way to the server and back delays whoever connects. It ends with a question: `SYSDATE` goes on
 /// while a statement runs, unless the server makes it the time at which the statement began. The statement counts a little,
 /// for some hundred microseconds. It does not sleep: all sleepers of a MariaDB server share one mutex, and a `KILL` that meets

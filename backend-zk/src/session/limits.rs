@@ -60,16 +60,19 @@ impl Known {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the server of this session whether it is a member of an ensemble. If that has changed, the
-    /// limits are computed again. `None`: there is no answer.
+    /// Asks the server of this session whether it is a member of an ensemble by now. If so, the limits are computed again.
+    /// An ensemble is not asked: to take a single server for one is safe. `None`: there is no answer.
     pub(crate) async fn ask(&self, options: &Options, client: &zk::Client) -> Result<Option<Limits>> {
         let known = self.get();
-        let Some(ensemble) = is_ensemble(options, client).await else { return Ok(None) };
-        if ensemble == known.ensemble {
+        if known.ensemble {
             return Ok(Some(known));
         }
-        tracing::info!(ensemble, "the servers have become an ensemble, or a single server");
-        let limits = limits_of(options, known.granted, known.most, ensemble).await?;
+        match is_ensemble(options, client).await {
+            None => return Ok(None),
+            Some(false) => return Ok(Some(known)),
+            Some(true) => tracing::info!("the server has become a member of an ensemble"),
+        }
+        let limits = limits_of(options, known.granted, known.most, true).await?;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = limits;
         Ok(Some(limits))
     }

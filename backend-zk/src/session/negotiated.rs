@@ -92,12 +92,6 @@ pub(crate) async fn ask_after_moves(session: Weak<Session>, mut states: StateWat
 
 /// Asks what the server is that has the session after this number of moves. `false`: there is no answer.
 async fn ask_kind(session: &Session, moves: u64) -> bool {
-    let known = session.known.get();
-    if known.ensemble {
-        // To take a single server for an ensemble is safe.
-        session.served_by(moves, known);
-        return true;
-    }
     let asking = async { Ok(session.known.ask(&session.options, &session.client).await) };
     match session.bounded(asking).await {
         Ok(Ok(Some(limits))) => session.served_by(moves, limits),

@@ -36,12 +36,8 @@ pub(crate) async fn open(
     // A change of the state from now on is a move, after which the servers are asked again.
     let mut states = client.state_watcher();
     states.state();
-    let mut limits = known.get();
-    // To take a single server for an ensemble is safe.
-    if !limits.ensemble {
-        let asking = tokio::time::timeout(options.timeout, known.ask(options, &client));
-        limits = asking.await.unwrap_or(Ok(None))?.ok_or_else(no_answer)?;
-    }
+    let asking = tokio::time::timeout(options.timeout, known.ask(options, &client));
+    let limits = asking.await.unwrap_or(Ok(None))?.ok_or_else(no_answer)?;
     let opened = Moment::now();
     let timeout = client.session_timeout();
     let validity = Validity::new(timeout, limits.granted, limits.lag(), (asked, opened))

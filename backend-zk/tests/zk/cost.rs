@@ -298,8 +298,8 @@ async fn sessions_left(servers: &[ZooKeeper], sessions: usize) {
     }
 }
 
-/// A short program costs an ensemble few writes: two for the session that learns the limits, two for the session of the
-/// lock, and two for the lock, whose folder is there.
+/// A short program costs an ensemble few writes: three for the session that learns the limits and tries its right to
+/// create, two for the session of the lock, and two for the lock, whose folder is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_program_costs_few_writes() {
     let Some(servers) = ensemble(&options()).await else { return };

@@ -54,13 +54,18 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The mode that `--read` and `--permits` ask for.
+fn mode(read: bool, permits: Option<NonZeroU32>) -> Mode {
+    match permits {
+        Some(limit) => Mode::Permit { limit },
+        None if read => Mode::Shared,
+        None => Mode::Exclusive,
+    }
+}
+
 impl RunArgs {
     pub(crate) fn mode(&self) -> Mode {
-        match self.permits {
-            Some(limit) => Mode::Permit { limit },
-            None if self.read => Mode::Shared,
-            None => Mode::Exclusive,
-        }
+        mode(self.read, self.permits)
     }
 
     /// All locks that the command line names.
@@ -171,6 +176,12 @@ pub(crate) struct AcquireArgs {
     /// The name of the lock.
     #[arg(value_parser = name::parse)]
     pub(crate) name: LockName,
+}
+
+impl AcquireArgs {
+    pub(crate) fn mode(&self) -> Mode {
+        mode(self.read, self.permits)
+    }
 }
 
 /// Release a lock that lockwell acquire took, or, with --force, free a lock whoever holds it.

@@ -33,7 +33,8 @@ Exit status:
 Signals:
   The command runs in a process group of its own. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH are passed
   on to that group, but not those that lockwell was started to ignore (nohup). If the command has not ended --grace
-  after TERM was passed on, it gets KILL. If the lock is lost, the whole group is ended. When the command ends, the lock is freed, even if other processes of its group still run.
+  after TERM was passed on, it gets KILL. If the lock is lost, the whole group is ended. When the command ends, the
+  lock is freed, even if other processes of its group still run.
   If the standard input is a terminal, the command stays in lockwell's group, so that it can read from the terminal.
   Then the terminal sends INT, QUIT and TSTP to the command, lockwell passes on only HUP, TERM, USR1 and USR2, and a
   lost lock ends the command but not the processes that it has started. When the command was ended by a signal or a
