@@ -25,7 +25,7 @@ const STAGES: [(&str, Stage); 4] = [
         "model of Redlock",
         Stage::Cargo(&["-p", "lockwell-redis", "--all-features", "--test", "redlock_model"]),
     ),
-    ("busy machine", Stage::Tests(&["--busy", "4", "--repeat", "3"])),
+    ("busy machine", Stage::Tests(&["--busy", "4", "--repeat", "2"])),
 ];
 
 enum Stage {
