@@ -13,39 +13,19 @@
 // Without a database nothing uses the parts that all of them share.
 #![cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(unused))]
 
-mod batch;
 mod client;
-mod database;
 mod dialect;
-mod error;
-mod examine;
-mod follow_up;
-mod groups;
-mod idle;
 mod ids;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-mod library;
 mod lock;
 #[cfg(feature = "mysql")]
 mod mysql;
-mod options;
-mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod purge;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-mod queued;
-mod requests;
-mod service;
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod sweep;
-mod table;
-mod turn;
-mod verify;
-mod wake;
 
-pub use examine::schema;
+pub use dialect::examine::schema;
 pub use lock::SqlLock;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};

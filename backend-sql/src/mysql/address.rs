@@ -5,7 +5,7 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::options::{Listens, database, one_server};
+use crate::sql::options::{Listens, database, one_server};
 
 /// The options for TLS.
 pub(super) const FILES: [&str; 3] = ["sslca", "sslcert", "sslkey"];

@@ -12,9 +12,9 @@ use super::call::{Call, Statement};
 use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 use crate::dialect::{Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
-use crate::error::ended;
+use crate::dialect::error::ended;
 use crate::ids::AsUuid;
 
 /// The state of a lock, as one claim sees it.

@@ -12,9 +12,9 @@ use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::{Arguments, AssertSqlSafe, Either, FromRow};
 use uuid::Uuid;
 
-use crate::error::ended;
-use crate::library::Prepared;
-use crate::table::{Sql, Table};
+use crate::dialect::error::ended;
+use crate::sql::library::Prepared;
+use crate::sql::table::{Sql, Table};
 
 /// A statement, or the statements of a packet.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use super::call::{Call, Statement, send_whole};
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{QueuedClaim, Sign, TryAcquire, micros, span};
-use crate::places::WaiterPoll;
-use crate::queued::{Entered, Places, TRIES};
+use crate::client::places::WaiterPoll;
+use crate::dialect::queued::{Entered, Places, TRIES};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
 const STATEMENTS: usize = 5;

@@ -7,9 +7,9 @@ use sqlx::Row;
 
 use super::statements::Statements;
 use super::{Conn, MySql, number};
-use crate::error::misconfigured;
-use crate::examine::{Examine, persistence, time};
-use crate::table::{Sql, Table};
+use crate::dialect::error::misconfigured;
+use crate::dialect::examine::{Examine, persistence, time};
+use crate::sql::table::{Sql, Table};
 
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.
 const SEMI_SYNC: [&str; 3] = [

@@ -13,8 +13,8 @@ use super::contended::Contention;
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
-use crate::follow_up::{FollowUp, in_doubt};
-use crate::groups::Groups;
+use crate::dialect::follow_up::{FollowUp, in_doubt};
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.

@@ -10,10 +10,10 @@ use super::call::{Call, Statement, send, undo};
 use super::rows::Rows;
 use super::{Conn, MySql};
 use crate::dialect::{Freed, Notification};
-use crate::follow_up::{FollowUp, in_doubt};
-use crate::groups::Groups;
+use crate::dialect::follow_up::{FollowUp, in_doubt};
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::queued::TRIES;
+use crate::dialect::queued::TRIES;
 
 /// The answer to a release.
 struct Handed {

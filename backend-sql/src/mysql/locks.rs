@@ -17,12 +17,12 @@ use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaitersRow,
     micros, status,
 };
-use crate::groups::Groups;
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::places::WaiterPoll;
-use crate::purge::{PORTION, Portion};
-use crate::queued::claim_each;
-use crate::sweep::Swept;
+use crate::client::places::WaiterPoll;
+use crate::lock::purge::{PORTION, Portion};
+use crate::dialect::queued::claim_each;
+use crate::dialect::sweep::Swept;
 
 impl MySql {
     /// Frees a lock. Returns the number of holders.

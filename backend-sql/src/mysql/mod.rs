@@ -32,13 +32,13 @@ pub(crate) use self::examine::ddl;
 use self::contended::Contended;
 use self::push::{Parked, Push};
 use self::statements::Statements;
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 use crate::dialect::Notification;
-use crate::error::tables_locked;
+use crate::dialect::error::tables_locked;
 use crate::lock::SqlLock;
-use crate::options::{Options, SOCKET};
-use crate::table::Sql;
-use crate::verify::{Record, verify_trait};
+use crate::sql::options::{Options, SOCKET};
+use crate::sql::table::Sql;
+use crate::dialect::verify::{Record, verify_trait};
 
 verify_trait!(MySqlVerify, sqlx::MySql, "mysql", "MySQL or MariaDB");
 

@@ -33,7 +33,7 @@ use uuid::Uuid;
 use super::hold::{Holder, ask_number, takes_name};
 use super::park::Spot;
 use super::{Conn, MySql, number, session};
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 use crate::dialect::Notification;
 
 /// How long a kill may take, or a new parked connection.

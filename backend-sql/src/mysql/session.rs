@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either, Row};
 
-use crate::error::misconfigured;
+use crate::dialect::error::misconfigured;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
 /// (`SIMULTANEOUS_ASSIGNMENT`, `HIGH_NOT_PRECEDENCE`, `PAD_CHAR_TO_FULL_LENGTH`). A metadata lock, which an `ALTER

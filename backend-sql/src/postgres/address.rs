@@ -5,7 +5,7 @@ use lockcore::{Error, ErrorKind, Result, ServerUrl};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::options::{Listens, database, one_server};
+use crate::sql::options::{Listens, database, one_server};
 
 /// The port that a server has by default.
 const PORT: u16 = 5432;

@@ -9,7 +9,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
 use uuid::Uuid;
 
 use super::session::FOR_ONE;
-use crate::table::Sql;
+use crate::sql::table::Sql;
 
 /// How arguments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,7 +247,7 @@ fn written(sql: &Sql, arguments: &[String]) -> AssertSqlSafe<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::sql::table::Table;
 
     fn text(sql: &str, arguments: &[String]) -> String {
         written(&Sql::new(&Table::new("locks").unwrap(), sql), arguments).0

@@ -7,8 +7,8 @@ use sqlx::postgres::PgConnection;
 use super::{Postgres, labels, names, owners, tokens};
 use crate::dialect::{QueuedClaim, Sign, TryAcquire, block, micros, token};
 use crate::ids::AsUuid;
-use crate::places::QueueRow;
-use crate::queued::{Entered, Places, TRIES};
+use crate::client::places::QueueRow;
+use crate::dialect::queued::{Entered, Places, TRIES};
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the server's clock; and
 /// whether the answer is durable.

@@ -7,8 +7,8 @@ use sqlx::postgres::PgConnection;
 
 use super::Postgres;
 use super::statements::Statements;
-use crate::examine::{Examine, persistence, time};
-use crate::table::Table;
+use crate::dialect::examine::{Examine, persistence, time};
+use crate::sql::table::Table;
 
 impl Examine for Postgres {
     async fn names(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {

@@ -9,8 +9,8 @@ use sqlx::postgres::PgConnection;
 use super::statements::{ELSEWHERE, UNSEEN};
 use super::{Postgres, names, owners};
 use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
-use crate::follow_up::FollowUp;
-use crate::groups::Groups;
+use crate::dialect::follow_up::FollowUp;
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.

@@ -17,10 +17,10 @@ use sqlx::{AssertSqlSafe, Either, FromRow};
 use super::Postgres;
 use super::bound::BoundStatement;
 use super::session::FOR_ONE;
-use crate::error::ended;
-use crate::follow_up::FollowUp;
-use crate::library::Prepared;
-use crate::table::{Sql, Table};
+use crate::dialect::error::ended;
+use crate::dialect::follow_up::FollowUp;
+use crate::sql::library::Prepared;
+use crate::sql::table::{Sql, Table};
 
 /// A statement that a session can have prepared under a name.
 #[derive(Clone, Debug)]

@@ -13,14 +13,14 @@ use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
     WaitersRow, block, micros, span, status, token,
 };
-use crate::error::ended;
-use crate::follow_up::FollowUp;
-use crate::groups::Groups;
+use crate::dialect::error::ended;
+use crate::dialect::follow_up::FollowUp;
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::places::WaiterPoll;
-use crate::purge::{PORTION, Portion};
-use crate::queued::claim_each;
-use crate::sweep::Swept;
+use crate::client::places::WaiterPoll;
+use crate::lock::purge::{PORTION, Portion};
+use crate::dialect::queued::claim_each;
+use crate::dialect::sweep::Swept;
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);

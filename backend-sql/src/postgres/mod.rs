@@ -25,14 +25,14 @@ pub(crate) use self::examine::ddl;
 use self::bound::{BoundStatement, Style};
 use self::session::{FOR_ONE, Session};
 use self::statements::Statements;
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 use crate::dialect::{Notification, block, micros};
-use crate::error::{class_of, fatal, misconfigured, no_answer, tables_locked};
+use crate::dialect::error::{class_of, fatal, misconfigured, no_answer, tables_locked};
 use crate::ids::AsUuid;
 use crate::lock::SqlLock;
-use crate::options::{Options, SOCKET};
-use crate::table::Sql;
-use crate::verify::{Record, verify_trait};
+use crate::sql::options::{Options, SOCKET};
+use crate::sql::table::Sql;
+use crate::dialect::verify::{Record, verify_trait};
 
 verify_trait!(PostgresVerify, sqlx::Postgres, "postgres", "PostgreSQL");
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
-use crate::error::misconfigured;
-use crate::table::Table;
+use crate::dialect::error::misconfigured;
+use crate::sql::table::Table;
 
 /// The settings of a session of our own. Lockwell has its own time limits; setting them in each statement would cost more than
 /// most statements. `default_transaction_read_only` is not set: an administrator who sets it, for example before a switchover,

@@ -2,8 +2,8 @@
 
 use super::hand_over::NamedSql;
 use crate::dialect::SEVERAL;
-use crate::library::statements;
-use crate::table::{HeldSql, Sql};
+use crate::sql::library::statements;
+use crate::sql::table::{HeldSql, Sql};
 
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
@@ -54,6 +54,6 @@ mod tests {
 
     #[test]
     fn all_parts_are_known_and_used() {
-        crate::library::Library::new(&FILES).check(fill);
+        crate::sql::library::Library::new(&FILES).check(fill);
     }
 }

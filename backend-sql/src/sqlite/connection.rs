@@ -13,8 +13,8 @@ use super::filesystem;
 use super::forked::Counted;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, Write};
-use crate::error::{misconfigured, refused};
-use crate::idle;
+use crate::dialect::error::{misconfigured, refused};
+use crate::client::idle;
 
 const REFUSED: &str = "this user may not open the database file, or may not use its folder";
 
@@ -225,7 +225,7 @@ mod tests {
     use sqlx::sqlite::SqliteJournalMode;
 
     use super::*;
-    use crate::error::fatal;
+    use crate::dialect::error::fatal;
 
     fn opening(connect: SqliteConnectOptions) -> Opening {
         Opening { connect, any_filesystem: false, known: AtomicBool::new(false) }

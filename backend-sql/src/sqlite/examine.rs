@@ -9,8 +9,8 @@ use sqlx::{ConnectOptions, Connection as _};
 use super::connection::Connection;
 use super::statements::Statements;
 use super::{Sqlite, filesystem, plain_table};
-use crate::examine::Examine;
-use crate::table::{Sql, Table};
+use crate::dialect::examine::Examine;
+use crate::sql::table::{Sql, Table};
 
 impl Examine for Sqlite {
     async fn names(&self, conn: &mut Connection) -> sqlx::Result<Vec<String>> {

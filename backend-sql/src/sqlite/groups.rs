@@ -10,9 +10,9 @@ use super::connection::Connection;
 use super::write::Commits;
 use super::{Sqlite, end};
 use crate::dialect::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
-use crate::groups::Groups;
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::table::Sql;
+use crate::sql::table::Sql;
 
 impl Sqlite {
     async fn join_each(

@@ -16,10 +16,10 @@ use crate::dialect::{
     Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, TakeRequest, TryAcquire, WaitersRow, block,
     micros, status, token,
 };
-use crate::groups::Groups;
+use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
-use crate::purge::{PORTION, Portion};
-use crate::sweep::Swept;
+use crate::lock::purge::{PORTION, Portion};
+use crate::dialect::sweep::Swept;
 
 /// The state of a lock, as one claim sees it.
 struct LockState {

@@ -27,13 +27,13 @@ pub(crate) use self::examine::ddl;
 
 use self::connection::{Connection, Opening};
 use self::statements::Statements;
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 use crate::dialect::Notification;
-use crate::error::ended;
+use crate::dialect::error::ended;
 use crate::lock::SqlLock;
-use crate::options::Options;
-use crate::table::{Sql, Table};
-use crate::verify::{Record, verify_trait};
+use crate::sql::options::Options;
+use crate::sql::table::{Sql, Table};
+use crate::dialect::verify::{Record, verify_trait};
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
 

@@ -2,8 +2,8 @@
 
 use super::write::{Synced, Written};
 use crate::dialect::SEVERAL;
-use crate::library::statements;
-use crate::table::{HeldSql, Sql};
+use crate::sql::library::statements;
+use crate::sql::table::{HeldSql, Sql};
 
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn all_parts_are_known_and_used() {
-        crate::library::Library::new(&FILES).check(fill);
+        crate::sql::library::Library::new(&FILES).check(fill);
     }
 
     /// All statements but those that list everything, and the few that look for what is old.
@@ -48,8 +48,8 @@ mod tests {
     async fn no_request_scans_a_table() {
         use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 
-        let library = crate::library::Library::new(&FILES);
-        let table = crate::table::Table::new("locks").unwrap();
+        let library = crate::sql::library::Library::new(&FILES);
+        let table = crate::sql::table::Table::new("locks").unwrap();
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
         for made in Statements::new(&table).tables() {
             sqlx::raw_sql(made.get()).execute(&mut conn).await.unwrap();

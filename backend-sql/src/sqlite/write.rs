@@ -5,8 +5,8 @@ use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Either, Executor};
 
-use crate::library::Prepared;
-use crate::table::{Sql, Table};
+use crate::sql::library::Prepared;
+use crate::sql::table::{Sql, Table};
 
 /// When a commit is on the disk. In both modes it survives the death of the process.
 ///

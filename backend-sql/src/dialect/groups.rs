@@ -17,9 +17,9 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::Result as Answer;
 
-use crate::database::Database;
+use crate::dialect::database::Database;
 use crate::dialect::{Freed, SEVERAL, TakeRequest, TryAcquire};
-use crate::follow_up::FollowUp;
+use crate::dialect::follow_up::FollowUp;
 
 /// The requests about locks that groups hold. All of them are idempotent for a given owner.
 pub trait Groups: Database {

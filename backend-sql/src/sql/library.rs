@@ -3,7 +3,7 @@
 //! A file has sections: `-- name: NAME` before a statement, `-- part: NAME` before a piece that others use by its name in
 //! braces. Other comments are for the reader.
 
-use crate::table::{HeldSql, Sql, Table};
+use crate::sql::table::{HeldSql, Sql, Table};
 
 /// What the files of a dialect say, without their comments.
 pub(crate) struct Library(Vec<Section>);
@@ -101,16 +101,16 @@ macro_rules! statements {
         }
 
         impl Statements {
-            pub(super) fn new(table: &$crate::table::Table) -> Self {
-                let library = $crate::library::Library::new(&FILES);
+            pub(super) fn new(table: &$crate::sql::table::Table) -> Self {
+                let library = $crate::sql::library::Library::new(&FILES);
                 let text = |name: &str| fill(name, &library.text(name));
-                Self { $($name: <$kind as $crate::library::Prepared>::prepare(table, &text(stringify!($name))),)* }
+                Self { $($name: <$kind as $crate::sql::library::Prepared>::prepare(table, &text(stringify!($name))),)* }
             }
         }
     };
     // Most are of one kind.
     (each $kind:ty: $($name:ident)* ; $($other:tt)*) => {
-        $crate::library::statements! { $($name: $kind,)* $($other)* }
+        $crate::sql::library::statements! { $($name: $kind,)* $($other)* }
     };
 }
 pub(crate) use statements;

@@ -10,7 +10,7 @@ use lockcore::Result;
 
 use crate::client::Client;
 use crate::dialect::Dialect;
-use crate::requests::{Context, Route};
+use crate::client::requests::{Context, Route};
 
 /// How many names a portion has.
 pub(crate) const PORTION: i64 = 500;

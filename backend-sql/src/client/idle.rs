@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use lockcore::Moment;
 
 use crate::dialect::Dialect;
-use crate::requests::Route;
+use crate::client::requests::Route;
 
 /// All clients of this process that may have idle connections.
 static ALL: Mutex<Vec<Weak<dyn Check>>> = Mutex::new(Vec::new());

@@ -6,13 +6,13 @@ use std::time::Duration;
 use lockcore::backend::{Attempt, Heartbeat, Outcome, Service, SharedRuntime, Waiters, note_reconnection};
 use lockcore::{Moment, Result};
 
-use crate::batch;
-use crate::database::ErrorClass;
+use crate::client::batch;
+use crate::dialect::database::ErrorClass;
 use crate::dialect::{Dialect, Sign};
-use crate::error::{class_of, fatal, no_answer};
-use crate::idle::{Idle, IdleConnection};
+use crate::dialect::error::{class_of, fatal, no_answer};
+use crate::client::idle::{Idle, IdleConnection};
 use crate::ids::AsUuid;
-use crate::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
+use crate::client::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a moment.
 const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);

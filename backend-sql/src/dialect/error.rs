@@ -2,7 +2,7 @@
 
 use lockcore::{Error, ErrorKind};
 
-use crate::database::{Database, ErrorClass};
+use crate::dialect::database::{Database, ErrorClass};
 
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members; on PostgreSQL a row-level security \

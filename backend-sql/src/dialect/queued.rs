@@ -6,10 +6,10 @@ use std::future::Future;
 use lockcore::{Claim, Mode};
 use sqlx::Result as Answer;
 
-use crate::batch::JOINS;
+use crate::client::batch::JOINS;
 use crate::dialect::{Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
-use crate::groups::Groups;
-use crate::places::QueueRow;
+use crate::dialect::groups::Groups;
+use crate::client::places::QueueRow;
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use lockcore::{Finding, Result, ServerUrl};
 use sqlx::Result as Answer;
 
-use crate::database::Database;
-use crate::table::Table;
+use crate::dialect::database::Database;
+use crate::sql::table::Table;
 
 /// What an administrator asks a database.
 pub trait Examine: Database {

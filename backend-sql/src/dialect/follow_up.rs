@@ -1,7 +1,7 @@
 //! Statements that follow a release in the same request, such as those that find and notify the next waiters.
 
-use crate::database::{Database, ErrorClass};
-use crate::error::class_of;
+use crate::dialect::database::{Database, ErrorClass};
+use crate::dialect::error::class_of;
 
 /// How often such a statement is tried again when other transactions have locked what it needs.
 const TRIES: u32 = 3;

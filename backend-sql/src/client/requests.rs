@@ -9,7 +9,7 @@ use lockcore::{Claim, Error, ErrorKind, Grant, Moment};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
-use crate::places::{HandOverEntries, PolledQueue};
+use crate::client::places::{HandOverEntries, PolledQueue};
 
 /// One request.
 pub(crate) enum Request<D: Dialect> {

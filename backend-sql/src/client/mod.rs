@@ -1,5 +1,12 @@
 //! The part of a lock that belongs to one runtime: a connection, its requests, its waiters and their notifications.
 
+pub(crate) mod batch;
+pub(crate) mod idle;
+mod notifier;
+pub(crate) mod places;
+pub(crate) mod requests;
+mod service;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +16,10 @@ use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
 
 use crate::dialect::{Dialect, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
 use crate::ids::AsUuid;
-use crate::places::{HandOverEntries, PolledQueue};
-use crate::requests::{Answer, Context, Done, Job, Request, Route, Work};
-use crate::service::Statements;
-use crate::wake::Notifier;
+use crate::client::places::{HandOverEntries, PolledQueue};
+use crate::client::requests::{Answer, Context, Done, Job, Request, Route, Work};
+use crate::client::service::Statements;
+use crate::client::notifier::Notifier;
 
 /// The connection, requests and waiters of one runtime. Requests that arrive together share a statement. Every statement is
 /// idempotent for its owner, so it can be repeated after a lost reply.

@@ -1,5 +1,8 @@
 //! The lock on top of a dialect: the same for all databases.
 
+pub(crate) mod purge;
+mod turn;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +17,10 @@ use lockcore::{
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Extension, Freed, Hold, NO_TICKET, TakeRequest};
-use crate::options::Options;
-use crate::purge::purge;
-use crate::requests::{Context, Request, Route, blocked};
-use crate::turn::LockQueue;
+use crate::sql::options::Options;
+use crate::lock::purge::purge;
+use crate::client::requests::{Context, Request, Route, blocked};
+use crate::lock::turn::LockQueue;
 
 /// Locks in a table of a database.
 ///

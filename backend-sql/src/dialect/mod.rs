@@ -1,5 +1,15 @@
 //! The requests about locks that each database implements in its own way.
 
+pub(crate) mod database;
+pub(crate) mod error;
+pub(crate) mod examine;
+pub(crate) mod follow_up;
+pub(crate) mod groups;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod queued;
+pub(crate) mod sweep;
+pub(crate) mod verify;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -8,11 +18,11 @@ use lockcore::{Claim, FencingToken, Grant, Holder, LockName, LockStatus, Mode};
 use sqlx::Result as Answer;
 use uuid::Uuid;
 
-use crate::examine::Examine;
-use crate::groups::Groups;
-use crate::places::{QueueRow, WaiterPoll};
-use crate::purge::Portion;
-use crate::sweep::Swept;
+use crate::dialect::examine::Examine;
+use crate::dialect::groups::Groups;
+use crate::client::places::{QueueRow, WaiterPoll};
+use crate::lock::purge::Portion;
+use crate::dialect::sweep::Swept;
 
 /// The ticket of a claim that is not in the queue. It comes after all others.
 pub(crate) const NO_TICKET: i64 = i64::MAX;

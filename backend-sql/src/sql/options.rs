@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockcore::{Error, ErrorKind};
 use lockcore::{Result, ServerUrl};
 
-use crate::table::Table;
+use crate::sql::table::Table;
 
 /// The options that all three databases share.
 const SHARED: [&str; 4] = ["create", "purge_after", "table", "timeout"];

@@ -11,8 +11,8 @@ use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
 use crate::client::Client;
 use crate::dialect::{Dialect, Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
 use crate::ids::AsUuid;
-use crate::places::{HandOverEntry, WaiterStatus};
-use crate::requests::{Context, Route};
+use crate::client::places::{HandOverEntry, WaiterStatus};
+use crate::client::requests::{Context, Route};
 
 /// A release that had started when a claim entered the queue may not have seen its place. These rechecks, at growing
 /// distances, find such a release.

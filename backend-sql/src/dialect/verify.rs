@@ -3,8 +3,8 @@
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 
 use crate::dialect::Hold;
-use crate::error::fatal;
-use crate::table::{HeldSql, Sql};
+use crate::dialect::error::fatal;
+use crate::sql::table::{HeldSql, Sql};
 
 /// The record of a grant that the check needs.
 #[derive(Debug)]
@@ -78,14 +78,14 @@ macro_rules! verify_trait {
                 &self,
                 transaction: &mut sqlx::Transaction<'_, $database>,
             ) -> lockcore::Result<()> {
-                let sql = $crate::verify::statement(self, $backend)?;
+                let sql = $crate::dialect::verify::statement(self, $backend)?;
                 let found = sqlx::query(sql.get())
                     .bind(self.claim().name().as_str())
                     .bind($crate::ids::AsUuid::as_uuid(&self.claim().owner()))
                     .bind(self.last_token().get().cast_signed())
                     .fetch_optional(&mut **transaction)
                     .await;
-                $crate::verify::outcome(found.map(|row| row.is_some()), self, $backend)
+                $crate::dialect::verify::outcome(found.map(|row| row.is_some()), self, $backend)
             }
         }
 

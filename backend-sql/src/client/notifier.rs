@@ -23,9 +23,9 @@ use tokio::time::{sleep, timeout};
 use crate::client::job;
 use crate::dialect::{Dialect, Notification};
 use crate::ids::AsUuid;
-use crate::requests::{Context, Route};
-use crate::service::Statements;
-use crate::sweep::Swept;
+use crate::client::requests::{Context, Route};
+use crate::client::service::Statements;
+use crate::dialect::sweep::Swept;
 
 /// How long the task runs on when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);
@@ -245,7 +245,7 @@ impl<D: Dialect> NotifierTask<D> {
         }
     }
 
-    /// Deletes places of waiters that are gone, over the connection for requests. See [`sweep`](crate::sweep).
+    /// Deletes places of waiters that are gone, over the connection for requests. See [`sweep`](crate::dialect::sweep).
     async fn sweep_while_waiting(&self) {
         let mut look = Ok(Swept::default());
         loop {
@@ -352,7 +352,7 @@ impl<D: Dialect> NotifierTask<D> {
         Ok(())
     }
 
-    /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see [`idle`](crate::idle).
+    /// Waits for a waiter. It does not keep a connection to a file that was removed meanwhile: see [`idle`](crate::client::idle).
     async fn arrival(&self, conn: &mut D::Conn) -> sqlx::Result<()> {
         loop {
             if D::IS_REMOTE {

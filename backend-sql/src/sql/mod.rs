@@ -1,0 +1,6 @@
+//! The texts of the statements, the names of the tables in them, and the options of an address.
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) mod library;
+pub(crate) mod options;
+pub(crate) mod table;
