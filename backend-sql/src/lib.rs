@@ -21,15 +21,17 @@ mod lock;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod schema;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod words;
 
-pub use dialect::examine::schema;
 pub use lock::SqlLock;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlVerify};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresVerify};
+pub use schema::schema;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLock, SqliteVerify};

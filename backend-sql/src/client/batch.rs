@@ -6,11 +6,8 @@ use std::cmp::Ordering;
 use lockcore::backend::Waiters;
 use lockcore::{Claim, Grant};
 
-use crate::dialect::{Dialect, Extension, Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
-
-/// The most claims that join groups, or take locks with their places, in one message. On PostgreSQL the rows of their locks stay
-/// locked until all of them are done.
-pub(crate) const JOINS: usize = 64;
+use crate::dialect::Dialect;
+use crate::words::{Extension, Hold, JOINS, QueuedClaim, Sign, TakeRequest, TryAcquire};
 
 /// Takes each lock that is free for its claim.
 ///

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use lockcore::Moment;
 
-use crate::dialect::Dialect;
 use crate::client::requests::Route;
+use crate::dialect::Dialect;
 
 /// All clients of this process that may have idle connections.
 static ALL: Mutex<Vec<Weak<dyn Check>>> = Mutex::new(Vec::new());

@@ -7,19 +7,19 @@ pub(crate) mod places;
 pub(crate) mod requests;
 mod service;
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockcore::backend::{Batcher, Call, Waiters};
-use lockcore::{Claim, Error, ErrorKind, Grant, Moment, Result};
+use lockcore::{Claim, Grant, Moment, Result};
 
-use crate::dialect::{Dialect, Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
-use crate::ids::AsUuid;
-use crate::client::places::{HandOverEntries, PolledQueue};
-use crate::client::requests::{Answer, Context, Done, Job, Request, Route, Work};
-use crate::client::service::Statements;
 use crate::client::notifier::Notifier;
+use crate::client::places::{HandOverEntries, PolledQueue};
+use crate::client::requests::{Answer, Context, Done, Request, Route, unexpected};
+use crate::client::service::{Statements, job};
+use crate::dialect::Dialect;
+use crate::ids::AsUuid;
+use crate::words::{Extension, Freed, QueuedClaim, TakeRequest, TryAcquire};
 
 /// The connection, requests and waiters of one runtime. Requests that arrive together share a statement. Every statement is
 /// idempotent for its owner, so it can be repeated after a lost reply.
@@ -172,27 +172,4 @@ impl<D: Dialect> Client<D> {
     pub(crate) fn close_on(&self, route: Route) {
         self.batcher.service().close(route);
     }
-}
-
-/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is the claim that
-/// enters the queue by it: once it is cancelled, the work is not started any more.
-pub(crate) async fn job<D: Dialect, T: Send + 'static>(
-    requests: &Batcher<Statements<D>>,
-    route: Route,
-    limit: Duration,
-    queues: Option<Claim>,
-    work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
-) -> Result<T> {
-    let work: Work<D> = Arc::new(move |context| {
-        let work = work(context);
-        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
-    });
-    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.into_answer() {
-        (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
-        _ => Err(unexpected()),
-    }
-}
-
-fn unexpected() -> Error {
-    Error::new(ErrorKind::Internal, "an answer to another request")
 }

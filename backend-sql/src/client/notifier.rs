@@ -20,12 +20,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::job;
-use crate::dialect::{Dialect, Notification};
-use crate::ids::AsUuid;
 use crate::client::requests::{Context, Route};
-use crate::client::service::Statements;
+use crate::client::service::{Statements, job};
+use crate::dialect::Dialect;
 use crate::dialect::sweep::Swept;
+use crate::ids::AsUuid;
+use crate::words::Notification;
 
 /// How long the task runs on when nobody waits any more.
 const LINGER: Duration = Duration::from_secs(20);

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::ids::AsUuid;
 use lockcore::backend::{KEEP_EVERY, Waiter, Waiters};
 use lockcore::{Claim, Moment};
 use uuid::Uuid;
+
+use crate::ids::AsUuid;
+use crate::words::{QueueRow, WaiterPoll};
 
 /// The longest provisional lease, which a waiter gets when a release grants the lock to it. If the waiter is gone, the others
 /// wait for this time. The lease counts from the client's last heartbeat, so it is longer than the time between two of
@@ -21,30 +23,6 @@ const PROVISIONAL: Duration = Duration::from_secs(3);
 
 /// For how long other waiters use the answer to a poll.
 const SERVES: Duration = Duration::from_millis(50);
-
-/// A queue entry as it is sent to the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueRow {
-    /// The number that the client has given to it.
-    pub number: i64,
-    /// The length of the lease under which a release may grant the lock. `None`: a release only notifies the waiter.
-    pub lease: Option<Duration>,
-    /// Whether the database has stored it, as far as the client knows.
-    pub is_stored: bool,
-}
-
-/// The answer of a database to a poll.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WaiterPoll {
-    /// The server's clock, in microseconds.
-    pub clock: u64,
-    /// The numbers of entries that the database does not have, or that no release would see. They must be taken anew.
-    pub missing: Vec<i64>,
-    /// The numbers of entries whose waiters should ask for their locks.
-    pub turns: Vec<i64>,
-    /// The time until the first lease ends on the locks that are waited for, if there is one.
-    pub left: Option<Duration>,
-}
 
 /// What a poll says about one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use lockcore::backend::{Outcome, Waiters};
 use lockcore::{Claim, Error, ErrorKind, Grant, Moment};
 use uuid::Uuid;
 
-use crate::dialect::{Dialect, Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
 use crate::client::places::{HandOverEntries, PolledQueue};
+use crate::dialect::Dialect;
+use crate::words::{Extension, Freed, Hold, QueuedClaim, TakeRequest, TryAcquire};
 
 /// One request.
 pub(crate) enum Request<D: Dialect> {
@@ -197,4 +198,8 @@ pub(crate) fn tickets<D: Dialect>(batch: &[&Request<D>]) -> Vec<i64> {
         _ => None,
     };
     batch.iter().filter_map(of).collect()
+}
+
+pub(crate) fn unexpected() -> Error {
+    Error::new(ErrorKind::Internal, "an answer to another request")
 }

@@ -1,18 +1,23 @@
 //! Carries out batches of requests, on one connection for each route.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockcore::backend::{Attempt, Heartbeat, Outcome, Service, SharedRuntime, Waiters, note_reconnection};
-use lockcore::{Moment, Result};
+use lockcore::backend::{
+    Attempt, Batcher, Heartbeat, Outcome, Service, SharedRuntime, Waiters, note_reconnection,
+};
+use lockcore::{Claim, Moment, Result};
 
 use crate::client::batch;
-use crate::dialect::database::ErrorClass;
-use crate::dialect::{Dialect, Sign};
-use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::client::idle::{Idle, IdleConnection};
+use crate::client::requests::{
+    Answer, Context, Done, Job, Request, Route, Work, blocked, claims, is_about_one, tickets, unexpected,
+};
+use crate::dialect::Dialect;
+use crate::dialect::error::{class_of, fatal, no_answer};
 use crate::ids::AsUuid;
-use crate::client::requests::{Answer, Context, Job, Request, Route, blocked, claims, is_about_one, tickets};
+use crate::words::{ErrorClass, Sign};
 
 /// How long a claim for a group repeats its request while the row is locked. Other claims lock it only for a moment.
 const BLOCKED_RETRY_LIMIT: Duration = Duration::from_millis(500);
@@ -281,4 +286,23 @@ impl<D: Dialect> Service for Statements<D> {
 fn time_for_one_try<D: Dialect>(attempt: Attempt) -> Duration {
     let left = attempt.until().remaining();
     if D::IS_REMOTE { left.min((left / 2).max(SHORTEST_TRY)) } else { left }
+}
+
+/// Runs some work on the connection for requests. The work is repeated until it has an answer. `queues` is the claim that
+/// enters the queue by it: once it is cancelled, the work is not started any more.
+pub(crate) async fn job<D: Dialect, T: Send + 'static>(
+    requests: &Batcher<Statements<D>>,
+    route: Route,
+    limit: Duration,
+    queues: Option<Claim>,
+    work: impl for<'c> Fn(Context<'c, D>) -> Done<'c, T> + Send + Sync + 'static,
+) -> Result<T> {
+    let work: Work<D> = Arc::new(move |context| {
+        let work = work(context);
+        Box::pin(async move { Ok(Box::new(work.await?) as Box<dyn Any + Send>) })
+    });
+    match requests.call(route, Request::Job(Job { work, queues }), limit).await?.into_answer() {
+        (Answer::Done(value), _) => value.downcast().map(|value| *value).map_err(|_| unexpected()),
+        _ => Err(unexpected()),
+    }
 }

@@ -4,28 +4,11 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use crate::words::{ErrorClass, Notification};
 use lockcore::Capabilities;
 use lockcore::backend::Bounds;
 use sqlx::Result as Answer;
 use uuid::Uuid;
-
-use crate::dialect::Notification;
-
-/// The class of an error: what happened to the request, and whether to repeat it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it at once.
-    Again,
-    /// The request was not applied: a transaction has locked a row. Repeat it later.
-    Blocked,
-    /// The connection has failed, and the outcome is unknown. Every statement here may be repeated.
-    Broken,
-    /// The request was not applied: this server takes no writes, because it is a replica or has become one. The address may
-    /// lead to another server now.
-    ReadOnly,
-    /// A repetition does not help.
-    Fatal,
-}
 
 /// One database: how to get a connection, how to make the tables, what its errors mean.
 pub trait Database: Debug + Send + Sync + Sized + 'static {

@@ -2,7 +2,8 @@
 
 use lockcore::{Error, ErrorKind};
 
-use crate::dialect::database::{Database, ErrorClass};
+use crate::dialect::database::Database;
+use crate::words::ErrorClass;
 
 const LACKS_A_RIGHT: &str = "the user lacks a right: SELECT, INSERT and UPDATE are needed on all lock tables, \
                              and DELETE on those of the queue and of the members; on PostgreSQL a row-level security \

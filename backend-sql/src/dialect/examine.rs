@@ -4,11 +4,10 @@ use std::future::Future;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use std::time::{Duration, SystemTime};
 
-use lockcore::{Finding, Result, ServerUrl};
+use lockcore::Finding;
 use sqlx::Result as Answer;
 
 use crate::dialect::database::Database;
-use crate::sql::table::Table;
 
 /// What an administrator asks a database.
 pub trait Examine: Database {
@@ -39,23 +38,6 @@ pub(crate) fn persistence(settings: &[(&str, &str, &[&str])]) -> Finding {
         format!("{}: a crash can lose grants, and grant a lock twice", is.join(", ")),
         format!("set {}", should.join(", ")),
     )
-}
-
-/// The statements that create the tables of an address, for an administrator. It does not connect. `None`: the address is not
-/// that of a database.
-///
-/// Where the address names no schema, the statements name none: the tables come into the first schema of the search path.
-pub fn schema(url: &ServerUrl) -> Result<Option<String>> {
-    let table = || Table::new(url.option("table").unwrap_or(Table::DEFAULT));
-    match url.scheme() {
-        #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(Some(crate::postgres::ddl(&table()?))),
-        #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Some(crate::mysql::ddl(&table()?))),
-        #[cfg(feature = "sqlite")]
-        "sqlite" => crate::sqlite::ddl(&table()?).map(Some),
-        _ => Ok(None),
-    }
 }
 
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]

@@ -1,7 +1,8 @@
 //! Statements that follow a release in the same request, such as those that find and notify the next waiters.
 
-use crate::dialect::database::{Database, ErrorClass};
+use crate::dialect::database::Database;
 use crate::dialect::error::class_of;
+use crate::words::ErrorClass;
 
 /// How often such a statement is tried again when other transactions have locked what it needs.
 const TRIES: u32 = 3;

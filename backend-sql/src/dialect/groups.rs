@@ -18,8 +18,8 @@ use lockcore::{Claim, LockName, Mode};
 use sqlx::Result as Answer;
 
 use crate::dialect::database::Database;
-use crate::dialect::{Freed, SEVERAL, TakeRequest, TryAcquire};
 use crate::dialect::follow_up::FollowUp;
+use crate::words::{Freed, SEVERAL, TakeRequest, TryAcquire};
 
 /// The requests about locks that groups hold. All of them are idempotent for a given owner.
 pub trait Groups: Database {

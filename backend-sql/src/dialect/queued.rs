@@ -6,10 +6,8 @@ use std::future::Future;
 use lockcore::{Claim, Mode};
 use sqlx::Result as Answer;
 
-use crate::client::batch::JOINS;
-use crate::dialect::{Hold, QueuedClaim, Sign, TakeRequest, TryAcquire};
 use crate::dialect::groups::Groups;
-use crate::client::places::QueueRow;
+use crate::words::{Hold, JOINS, QueueRow, QueuedClaim, Sign, TakeRequest, TryAcquire};
 
 /// How often a claim asks if it finds the lock free or its own meanwhile. Afterwards it is refused.
 pub(crate) const TRIES: usize = 3;

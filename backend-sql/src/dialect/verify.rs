@@ -2,9 +2,9 @@
 
 use lockcore::{Error, ErrorKind, Grant, Operation, Result};
 
-use crate::dialect::Hold;
 use crate::dialect::error::fatal;
 use crate::sql::table::{HeldSql, Sql};
+use crate::words::Hold;
 
 /// The record of a grant that the check needs.
 #[derive(Debug)]

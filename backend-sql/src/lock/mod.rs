@@ -16,11 +16,12 @@ use lockcore::{
 };
 
 use crate::client::Client;
-use crate::dialect::{Dialect, Extension, Freed, Hold, NO_TICKET, TakeRequest};
-use crate::sql::options::Options;
-use crate::lock::purge::purge;
 use crate::client::requests::{Context, Request, Route, blocked};
+use crate::dialect::Dialect;
+use crate::lock::purge::purge;
 use crate::lock::turn::LockQueue;
+use crate::sql::options::Options;
+use crate::words::{Extension, Freed, Hold, NO_TICKET, TakeRequest};
 
 /// Locks in a table of a database.
 ///

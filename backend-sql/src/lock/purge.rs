@@ -9,25 +9,15 @@ use std::time::{Duration, Instant};
 use lockcore::Result;
 
 use crate::client::Client;
-use crate::dialect::Dialect;
 use crate::client::requests::{Context, Route};
+use crate::dialect::Dialect;
 
-/// How many names a portion has.
-pub(crate) const PORTION: i64 = 500;
 /// From how many groups members whose leases have ended are removed at once.
 const GROUPS: usize = 64;
 /// How many portions of places of waiters that are gone are deleted at most.
 const SWEEPS: usize = 1000;
 /// If a portion takes longer than this, the database is busy.
 const BEHIND: Duration = Duration::from_millis(250);
-
-/// The result of a portion.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Portion {
-    pub gone: u64,
-    /// The last name that was checked. `None`: there are no more.
-    pub last: Option<String>,
-}
 
 /// Deletes the rows that nobody has used for `idle`, and members whose leases ended that long ago. With `stops` it ends
 /// early when the database is slow.

@@ -9,10 +9,11 @@ use lockcore::backend::{Answer, KEEP_EVERY, Queue, Waiter};
 use lockcore::{Claim, ErrorKind, Grant, Mode, Moment, Result, Wait};
 
 use crate::client::Client;
-use crate::dialect::{Dialect, Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
-use crate::ids::AsUuid;
 use crate::client::places::{HandOverEntry, WaiterStatus};
 use crate::client::requests::{Context, Route};
+use crate::dialect::Dialect;
+use crate::ids::AsUuid;
+use crate::words::{Hold, NO_TICKET, QueuedClaim, TakeRequest, TryAcquire};
 
 /// A release that had started when a claim entered the queue may not have seen its place. These rechecks, at growing
 /// distances, find such a release.

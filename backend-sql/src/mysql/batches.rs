@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use super::call::{Call, Statement};
 use super::contended::Contention;
+use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use super::{Conn, MySql};
-use crate::dialect::database::{Database, ErrorClass};
-use crate::dialect::{Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
+use crate::dialect::database::Database;
 use crate::dialect::error::ended;
 use crate::ids::AsUuid;
+use crate::words::{ErrorClass, Extension, Hold, TakeRequest, TryAcquire, block, micros, token};
 
 /// The state of a lock, as one claim sees it.
 #[derive(Debug)]

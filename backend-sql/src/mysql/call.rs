@@ -258,6 +258,11 @@ impl From<&str> for Argument {
     }
 }
 
+/// Numbers between commas.
+pub(super) fn numbers(text: Option<&str>) -> Vec<i64> {
+    text.unwrap_or_default().split(',').filter_map(|number| number.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,12 +6,11 @@ use sqlx::Row;
 use uuid::Uuid;
 
 use super::batches::{LockState, granted, taking};
-use super::call::{Call, Statement, send_whole};
+use super::call::{Call, Statement, numbers, send_whole};
+use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use super::{Conn, MySql};
-use crate::dialect::{QueuedClaim, Sign, TryAcquire, micros, span};
-use crate::client::places::WaiterPoll;
 use crate::dialect::queued::{Entered, Places, TRIES};
+use crate::words::{QueuedClaim, Sign, TryAcquire, WaiterPoll, micros, span};
 
 /// How many statements `take_with_place` has, and which of them takes the lock.
 const STATEMENTS: usize = 5;
@@ -62,11 +61,6 @@ impl MySql {
             left: left.map(span),
         })
     }
-}
-
-/// Numbers between commas.
-pub(super) fn numbers(text: Option<&str>) -> Vec<i64> {
-    text.unwrap_or_default().split(',').filter_map(|number| number.parse().ok()).collect()
 }
 
 impl Places for MySql {

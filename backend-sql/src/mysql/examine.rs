@@ -5,11 +5,10 @@ use std::time::SystemTime;
 use lockcore::Finding;
 use sqlx::Row;
 
-use super::statements::Statements;
-use super::{Conn, MySql, number};
-use crate::dialect::error::misconfigured;
+use super::driver::{Conn, MySql};
+use super::error::number;
+use super::statements::{ROWS, STATEMENTS};
 use crate::dialect::examine::{Examine, persistence, time};
-use crate::sql::table::{Sql, Table};
 
 /// Whether commits wait for a replica: the names of MariaDB, of MySQL, and of MySQL before 8.0.26.
 const SEMI_SYNC: [&str; 3] = [
@@ -48,18 +47,6 @@ impl Examine for MySql {
         findings.extend(binary_log(logs, sync, &format));
         Ok(findings)
     }
-}
-
-const STATEMENTS: &str = "the server writes statements into its binary log (binlog_format is STATEMENT), and refuses every \
-                          write at the isolation level that locks need";
-const ROWS: &str = "set binlog_format to ROW or MIXED";
-
-/// Fails where every write would fail.
-pub(super) fn refuse_statements(format: &str) -> sqlx::Result<()> {
-    if format == "STATEMENT" {
-        return Err(misconfigured(format!("{STATEMENTS}: {ROWS}")));
-    }
-    Ok(())
 }
 
 async fn semi_sync(conn: &mut Conn) -> sqlx::Result<bool> {
@@ -105,11 +92,6 @@ fn binary_log(logs: bool, sync: i64, format: &str) -> Option<Finding> {
             "set sync_binlog to 1",
         )),
     }
-}
-
-/// The statements that create the tables.
-pub(crate) fn ddl(table: &Table) -> String {
-    Sql::script(Statements::new(&table.clone().quoted("`")).tables())
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::batches::{begin, end};
 use super::call::{Call, Statement};
 use super::contended::Contention;
+use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use super::{Conn, MySql};
-use crate::dialect::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
+use crate::words::{Freed, Hold, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 
 /// How often a claim is repeated that was refused although its lock was free afterwards.
 const AGAIN: usize = 3;

@@ -7,13 +7,13 @@ use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
 
 use super::call::{Call, Statement, send, undo};
+use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use super::{Conn, MySql};
-use crate::dialect::{Freed, Notification};
 use crate::dialect::follow_up::{FollowUp, in_doubt};
 use crate::dialect::groups::Groups;
-use crate::ids::AsUuid;
 use crate::dialect::queued::TRIES;
+use crate::ids::AsUuid;
+use crate::words::{Freed, Notification};
 
 /// The answer to a release.
 struct Handed {

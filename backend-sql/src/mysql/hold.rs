@@ -14,8 +14,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Connection};
 use uuid::Uuid;
 
-use super::push::ANSWER_TIMEOUT;
-use super::session;
+use super::session::{self, ANSWER_TIMEOUT};
 
 /// How often the server is told that we are still there.
 const SPEAK_EVERY: Duration = Duration::from_secs(5);

@@ -11,18 +11,17 @@ use uuid::Uuid;
 
 use super::batches::{begin, end};
 use super::call::{hex, send_whole};
+use super::driver::{Conn, MySql};
 use super::rows::Rows;
-use super::{Conn, MySql};
-use crate::dialect::{
-    Dialect, Extension, Freed, Hold, HolderRow, QueuedClaim, Sign, TakeRequest, TryAcquire, WaitersRow,
-    micros, status,
-};
+use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
-use crate::ids::AsUuid;
-use crate::client::places::WaiterPoll;
-use crate::lock::purge::{PORTION, Portion};
 use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
+use crate::ids::AsUuid;
+use crate::words::{
+    Extension, Freed, Hold, HolderRow, PORTION, Portion, QueuedClaim, Sign, TakeRequest, TryAcquire,
+    WaiterPoll, WaitersRow, micros, status,
+};
 
 impl MySql {
     /// Frees a lock. Returns the number of holders.

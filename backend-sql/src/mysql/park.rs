@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::call::{Call, Statement};
-use super::claims::numbers;
-use super::hold::Holder;
-use super::number;
-use super::push::{ANSWER_TIMEOUT, Push, name, named};
-use crate::dialect::Notification;
+use super::call::{Call, Statement, numbers};
+use super::error::number;
+use super::hold::{Holder, takes_name};
+use super::kill::{Push, name};
+use super::session::{self, ANSWER_TIMEOUT};
+use crate::words::Notification;
 
 /// How long the server sleeps when kills arrive.
 const LONG: Duration = Duration::from_secs(1);
@@ -26,6 +26,23 @@ const SHORT: Duration = Duration::from_millis(20);
 const MAX_LATENESS: Duration = Duration::from_millis(500);
 /// For how long a grant that was told is not told again. Its lease has ended by then.
 const TOLD: Duration = Duration::from_secs(5);
+
+/// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is not found at it.
+async fn named(
+    connect: &MySqlConnectOptions,
+    client: Uuid,
+    instead_of: &mut MySqlConnection,
+) -> sqlx::Result<bool> {
+    // The old one is closed, and with that it gives the name back.
+    *instead_of = session::open(connect).await?;
+    take_name(instead_of, client).await
+}
+
+pub(super) async fn take_name(conn: &mut MySqlConnection, client: Uuid) -> sqlx::Result<bool> {
+    // One that we have lost without a word is to give the name back soon.
+    sqlx::raw_sql("SET SESSION wait_timeout = 5").execute(&mut *conn).await?;
+    takes_name(conn, &name(client)).await
+}
 
 /// Whether kills can be relied upon.
 #[derive(Debug, Default)]

@@ -17,68 +17,21 @@
 //!   When a sleep that ended so turns out to have missed something, the sleeps are short until enough kills have been heard.
 //! * When the client is gone, its connection ends, and with it the name.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use lockcore::backend::unique_bits;
-use sqlx::AssertSqlSafe;
-use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::driver::{Conn, MySql};
+use super::error::class_of;
 use super::hold::{Holder, ask_number, takes_name};
-use super::park::Spot;
-use super::{Conn, MySql, number, session};
-use crate::dialect::database::{Database, ErrorClass};
-use crate::dialect::Notification;
-
-/// How long a kill may take, or a new parked connection.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the connection that kills is kept.
-const IDLE: Duration = Duration::from_secs(20);
-
-/// What is known about kills on this database.
-#[derive(Debug, Default)]
-pub(super) struct Push {
-    /// Something between us and the server gives us other connections than ours.
-    refused: AtomicBool,
-    /// A waiter has another account than ours.
-    denied: AtomicBool,
-}
-
-impl Push {
-    pub(super) fn refuse(&self, why: &str) {
-        if !self.refused.swap(true, Ordering::Relaxed) {
-            tracing::info!(why, "releases of other processes do not wake waiters here: they ask every 20 ms");
-        }
-    }
-
-    /// Notes what the server has said to a kill.
-    pub(super) fn note_kill(&self, may_kill: &mut Option<bool>, error: &dyn DatabaseError) {
-        match number(error) {
-            // It is not parked any more, was woken by somebody else, or there was nobody to be woken.
-            1094 | 1317 => (),
-            1095 => {
-                if !self.denied.swap(true, Ordering::Relaxed) {
-                    tracing::info!("a waiter has another account and cannot be woken: it asks instead");
-                }
-            }
-            _ => {
-                tracing::debug!(%error, "a release cannot send a kill itself");
-                *may_kill = Some(false);
-            }
-        }
-    }
-}
-
-/// The name that the parked connection of a client holds. The statements build the same one.
-pub(super) fn name(client: Uuid) -> String {
-    format!("lockwell_{}", client.simple())
-}
+use super::kill::{Killer, name};
+use super::park::{Spot, take_name};
+use super::session;
+use crate::words::{ErrorClass, Notification};
 
 /// A parked connection. What it hears goes through a channel, since a statement of sqlx must not be dropped half-way.
 #[derive(Debug)]
@@ -100,23 +53,6 @@ impl Parked {
     }
 }
 
-/// Opens a connection that has the name of this client, instead of the one that had it. `false`: the name is not found at it.
-pub(super) async fn named(
-    connect: &MySqlConnectOptions,
-    client: Uuid,
-    instead_of: &mut MySqlConnection,
-) -> sqlx::Result<bool> {
-    // The old one is closed, and with that it gives the name back.
-    *instead_of = session::open(connect).await?;
-    take_name(instead_of, client).await
-}
-
-async fn take_name(conn: &mut MySqlConnection, client: Uuid) -> sqlx::Result<bool> {
-    // One that we have lost without a word is to give the name back soon.
-    sqlx::raw_sql("SET SESSION wait_timeout = 5").execute(&mut *conn).await?;
-    takes_name(conn, &name(client)).await
-}
-
 impl MySql {
     /// Parks a connection. `None`: kills would not arrive, or hit others.
     pub(super) async fn park(&self, client: Uuid) -> sqlx::Result<Option<Parked>> {
@@ -131,7 +67,7 @@ impl MySql {
                 return Ok(None);
             }
             // A cluster may not have such names at all.
-            Err(sqlx::Error::Database(error)) if self.class_of(&*error) == ErrorClass::Fatal => {
+            Err(sqlx::Error::Database(error)) if class_of(&*error) == ErrorClass::Fatal => {
                 self.push.refuse(error.message());
                 return Ok(None);
             }
@@ -198,73 +134,5 @@ impl MySql {
                 tracing::debug!("a waiter is not woken: the task for that is gone");
             }
         }
-    }
-}
-
-/// Sends kills, over a connection of its own.
-struct Killer {
-    connect: MySqlConnectOptions,
-    push: Arc<Push>,
-    told: mpsc::UnboundedReceiver<Uuid>,
-}
-
-impl Killer {
-    async fn run(mut self) {
-        let mut conn = None;
-        loop {
-            let next = tokio::time::timeout(IDLE, self.told.recv()).await;
-            let first = match next {
-                Ok(Some(client)) => client,
-                Ok(None) => return,
-                Err(_) => {
-                    conn = None;
-                    continue;
-                }
-            };
-            // One kill is enough for all that was released meanwhile.
-            let mut clients = BTreeSet::from([first]);
-            while let Ok(client) = self.told.try_recv() {
-                clients.insert(client);
-            }
-            match tokio::time::timeout(ANSWER_TIMEOUT, self.kill(conn.take(), clients)).await {
-                Ok(Ok(kept)) => conn = kept,
-                // Those who wait look by themselves after a second.
-                Ok(Err(error)) => tracing::debug!(%error, "waiters could not be woken"),
-                Err(_) => tracing::debug!("waiters could not be woken in time"),
-            }
-        }
-    }
-
-    /// Answers with the connection, if it can be used again.
-    async fn kill(
-        &self,
-        conn: Option<MySqlConnection>,
-        clients: BTreeSet<Uuid>,
-    ) -> sqlx::Result<Option<MySqlConnection>> {
-        if self.push.refused.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let mut conn = if let Some(conn) = conn {
-            conn
-        } else {
-            let mut conn = session::open(&self.connect).await?;
-            // Whether what we kill is what we have looked up.
-            if !takes_name(&mut conn, &name(Uuid::from_u128(unique_bits()))).await? {
-                self.push.refuse("a name that a connection takes is not found at that connection");
-                return Ok(None);
-            }
-            conn
-        };
-        for client in clients {
-            let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
-            match sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut conn).await {
-                Ok(_) => (),
-                Err(sqlx::Error::Database(error)) if [1094, 1095, 1317].contains(&number(&*error)) => {
-                    self.push.note_kill(&mut None, &*error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Some(conn))
     }
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::call::hex;
-use crate::dialect::{QueuedClaim, TakeRequest, block, micros};
 use crate::ids::AsUuid;
+use crate::words::{QueuedClaim, TakeRequest, block, micros};
 
 /// Rows sorted by name, so that two batches lock the rows of the table in the same order, and the order in which they were
 /// asked for.

@@ -1,9 +1,12 @@
 //! What a new connection is set to. Nothing is left as the server, the account or `init_connect` may have it.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either, Row};
 
+use super::error::number;
 use crate::dialect::error::misconfigured;
 
 /// The modes are set as a whole: those that a server has by default may change what a statement means
@@ -35,6 +38,9 @@ const FIRST: &str = "ROLLBACK; {settings}; SET NAMES utf8mb4 COLLATE utf8mb4_gen
 /// server does not know it, all else is done.
 const SNAPSHOT: &str = "SET SESSION innodb_snapshot_isolation = 0";
 
+/// How long a kill may take, or a new parked connection.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// A connection that is ready for our statements.
 pub(super) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
     let mut conn = options.connect().await?;
@@ -48,7 +54,7 @@ pub(super) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
                 Ok(Either::Right(row)) => went_on = Some(row.try_get_unchecked::<i64, _>(1)?),
                 Ok(Either::Left(_)) => {}
                 // This server does not know the variable. Before the question, it would be one that we need.
-                Err(sqlx::Error::Database(error)) if went_on.is_some() && super::number(&*error) == 1193 => {}
+                Err(sqlx::Error::Database(error)) if went_on.is_some() && number(&*error) == 1193 => {}
                 Err(error) => return Err(error),
             }
         }

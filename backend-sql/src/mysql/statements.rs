@@ -1,9 +1,10 @@
 //! The statements of the three files beside this one, with the names of the tables in them.
 
 use super::call::Statement;
-use crate::dialect::SEVERAL;
+use crate::dialect::error::misconfigured;
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql};
+use crate::sql::table::{HeldSql, Sql, Table};
+use crate::words::SEVERAL;
 
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
@@ -31,6 +32,23 @@ impl Statements {
     pub(super) fn tables(&self) -> [&Sql; 4] {
         [&self.locks, &self.members, &self.waiters, &self.clients]
     }
+}
+
+/// The statements that create the tables.
+pub(crate) fn ddl(table: &Table) -> String {
+    Sql::script(Statements::new(&table.clone().quoted("`")).tables())
+}
+
+pub(super) const STATEMENTS: &str = "the server writes statements into its binary log (binlog_format is STATEMENT), and refuses every \
+                          write at the isolation level that locks need";
+pub(super) const ROWS: &str = "set binlog_format to ROW or MIXED";
+
+/// Fails where every write would fail.
+pub(super) fn refuse_statements(format: &str) -> sqlx::Result<()> {
+    if format == "STATEMENT" {
+        return Err(misconfigured(format!("{STATEMENTS}: {ROWS}")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use lockcore::Claim;
 use lockcore::backend::PLACE_TTL;
 use sqlx::postgres::PgConnection;
 
-use super::{Postgres, labels, names, owners, tokens};
-use crate::dialect::{QueuedClaim, Sign, TryAcquire, block, micros, token};
-use crate::ids::AsUuid;
-use crate::client::places::QueueRow;
+use super::driver::{Postgres, labels, names, owners, tokens};
 use crate::dialect::queued::{Entered, Places, TRIES};
+use crate::ids::AsUuid;
+use crate::words::{QueueRow, QueuedClaim, Sign, TryAcquire, block, micros, token};
 
 /// The token; the mode of the lock, and the time left; whether it has no row; whether to ask again; the server's clock; and
 /// whether the answer is durable.

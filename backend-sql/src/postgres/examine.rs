@@ -5,10 +5,8 @@ use std::time::SystemTime;
 use lockcore::Finding;
 use sqlx::postgres::PgConnection;
 
-use super::Postgres;
-use super::statements::Statements;
+use super::driver::Postgres;
 use crate::dialect::examine::{Examine, persistence, time};
-use crate::sql::table::Table;
 
 impl Examine for Postgres {
     async fn names(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
@@ -48,15 +46,6 @@ fn replication(replicas: i64, standbys: &str) -> Finding {
         ),
         _ => Finding::good("replication", format!("{replicas} replicas; commits wait for {standbys}")),
     }
-}
-
-/// The statements that create the tables.
-pub(crate) fn ddl(table: &Table) -> String {
-    let table = match table.schema() {
-        Some(schema) => table.in_schema(&schema),
-        None => table.clone(),
-    };
-    Statements::new(&table).ddl()
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use lockcore::backend::Waiters;
 use lockcore::{Claim, LockName, Mode};
 use sqlx::postgres::PgConnection;
 
+use super::driver::{Postgres, names, owners};
 use super::statements::{ELSEWHERE, UNSEEN};
-use super::{Postgres, names, owners};
-use crate::dialect::{Freed, TakeRequest, TryAcquire, block, micros, token};
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
+use crate::words::{Freed, TakeRequest, TryAcquire, block, micros, token};
 
 /// Whether a row is missing, the token of a member, that of a new one, how the lock is in use, and the time left.
 type Joined = (bool, Option<i64>, Option<i64>, Option<i64>, Option<i64>);

@@ -8,44 +8,16 @@
 //! If the server fails between the two, nobody is notified, and its queue is lost anyway. If the connection fails, the server
 //! carries out the whole message all the same, since it has read it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use futures_util::StreamExt;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Either, FromRow};
 
-use super::Postgres;
 use super::bound::BoundStatement;
+use super::driver::Postgres;
+use super::named::NamedSql;
 use super::session::FOR_ONE;
 use crate::dialect::error::ended;
 use crate::dialect::follow_up::FollowUp;
-use crate::sql::library::Prepared;
-use crate::sql::table::{Sql, Table};
-
-/// A statement that a session can have prepared under a name.
-#[derive(Clone, Debug)]
-pub(super) struct NamedSql {
-    sql: Sql,
-    /// Another text has another name: a pooler may give the session to others.
-    name: String,
-}
-
-impl Prepared for NamedSql {
-    fn prepare(table: &Table, text: &str) -> Self {
-        let sql = Sql::new(table, text);
-        let mut hasher = DefaultHasher::new();
-        sql.text().hash(&mut hasher);
-        let name = format!("lockwell_{:016x}", hasher.finish());
-        Self { sql, name }
-    }
-}
-
-impl NamedSql {
-    /// The statement with its arguments yet to be bound.
-    pub(super) fn call(&self) -> BoundStatement<'_> {
-        BoundStatement::written(&self.sql)
-    }
-}
 
 /// What the server has answered to a message.
 #[derive(Default)]

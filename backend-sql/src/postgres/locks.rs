@@ -7,20 +7,19 @@ use lockcore::{Claim, Grant, LockName, LockStatus};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::hand_over::NamedSql;
-use super::{Postgres, names, owners, ttls};
-use crate::dialect::{
-    Dialect, Extension, Freed, Hold, HolderRow, Notification, QueuedClaim, Sign, TakeRequest, TryAcquire,
-    WaitersRow, block, micros, span, status, token,
-};
+use super::driver::{Postgres, names, owners, ttls};
+use super::named::NamedSql;
+use crate::dialect::Dialect;
 use crate::dialect::error::ended;
 use crate::dialect::follow_up::FollowUp;
 use crate::dialect::groups::Groups;
-use crate::ids::AsUuid;
-use crate::client::places::WaiterPoll;
-use crate::lock::purge::{PORTION, Portion};
 use crate::dialect::queued::claim_each;
 use crate::dialect::sweep::Swept;
+use crate::ids::AsUuid;
+use crate::words::{
+    Extension, Freed, Hold, HolderRow, Notification, PORTION, Portion, QueuedClaim, Sign, TakeRequest,
+    TryAcquire, WaiterPoll, WaitersRow, block, micros, span, status, token,
+};
 
 /// The token; for a refused claim the mode of the lock, the time left, and whether only waiters are ahead.
 type Taken = (Option<i64>, Option<i64>, Option<i64>, bool);

@@ -1,9 +1,9 @@
 //! The statements of the three files beside this one, with the names of the tables in them.
 
-use super::hand_over::NamedSql;
-use crate::dialect::SEVERAL;
+use super::named::NamedSql;
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql};
+use crate::sql::table::{HeldSql, Sql, Table};
+use crate::words::SEVERAL;
 
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
@@ -46,6 +46,15 @@ impl Statements {
     pub(super) fn checks(&self) -> [&Sql; 4] {
         [&self.check_locks, &self.check_members, &self.check_waiters, &self.check_clients]
     }
+}
+
+/// The statements that create the tables.
+pub(crate) fn ddl(table: &Table) -> String {
+    let table = match table.schema() {
+        Some(schema) => table.in_schema(&schema),
+        None => table.clone(),
+    };
+    Statements::new(&table).ddl()
 }
 
 #[cfg(test)]

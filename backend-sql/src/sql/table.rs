@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use crate::words::Hold;
 use lockcore::{Error, ErrorKind, Result};
-
-use crate::dialect::Hold;
 
 /// The table of locks; the others have the same name with `_members` behind it, for the members of groups, and `_queue`, or
 /// `_waiters` and `_clients`, for those who wait.

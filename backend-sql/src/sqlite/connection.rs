@@ -1,9 +1,10 @@
 //! One connection to a database file, and its state.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lockcore::{Error, ErrorKind};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _};
@@ -13,8 +14,9 @@ use super::filesystem;
 use super::forked::Counted;
 use super::watch::{Watch, version};
 use super::write::{self, Commits, Done, Write};
-use crate::dialect::error::{misconfigured, refused};
 use crate::client::idle;
+use crate::dialect::error::{misconfigured, refused};
+use crate::sql::table::Table;
 
 const REFUSED: &str = "this user may not open the database file, or may not use its folder";
 
@@ -217,6 +219,34 @@ async fn check_mode(sqlite: &mut SqliteConnection) -> sqlx::Result<()> {
 
 fn is_missing(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "14"))
+}
+
+/// Refuses a database without lock tables if they must not be created. Opening a database for locks switches it to a
+/// write-ahead log, and that must not happen to a file of another program, or to an empty one.
+pub(super) async fn refuse_without_tables(file: &Path, table: &Table) -> lockcore::Result<()> {
+    let look = async {
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(false).read_only(true);
+        let mut conn = options.disable_statement_logging().connect().await?;
+        let found =
+            sqlx::query_scalar::<_, i64>("SELECT count(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
+                .bind(table.base())
+                .fetch_one(&mut conn)
+                .await;
+        conn.close().await?;
+        found
+    };
+    match look.await {
+        Ok(0) => {
+            let text = format!(
+                "the file {} has no table {:?}, and create=false forbids to make it: run what `lockwell schema` prints (create_schema())",
+                file.display(),
+                table.base()
+            );
+            Err(Error::new(ErrorKind::Misconfigured, text).on_backend("sqlite"))
+        }
+        // Opening the file for locks reports what is wrong with it.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]

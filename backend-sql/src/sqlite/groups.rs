@@ -7,12 +7,12 @@ use lockcore::{Claim, LockName, Mode};
 use sqlx::sqlite::SqliteConnection;
 
 use super::connection::Connection;
+use super::driver::{Sqlite, end};
 use super::write::Commits;
-use super::{Sqlite, end};
-use crate::dialect::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 use crate::dialect::groups::Groups;
 use crate::ids::AsUuid;
 use crate::sql::table::Sql;
+use crate::words::{Freed, NO_TICKET, TakeRequest, TryAcquire, block, micros, token};
 
 impl Sqlite {
     async fn join_each(

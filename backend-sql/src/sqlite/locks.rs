@@ -10,16 +10,16 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::connection::Connection;
+use super::driver::{Sqlite, end, json};
 use super::write::Commits;
-use super::{Sqlite, end, json};
-use crate::dialect::{
-    Dialect, Extension, Freed, Hold, HolderRow, NO_TICKET, TakeRequest, TryAcquire, WaitersRow, block,
-    micros, status, token,
-};
+use crate::dialect::Dialect;
 use crate::dialect::groups::Groups;
-use crate::ids::AsUuid;
-use crate::lock::purge::{PORTION, Portion};
 use crate::dialect::sweep::Swept;
+use crate::ids::AsUuid;
+use crate::words::{
+    Extension, Freed, Hold, HolderRow, NO_TICKET, PORTION, Portion, TakeRequest, TryAcquire, WaitersRow,
+    block, micros, status, token,
+};
 
 /// The state of a lock, as one claim sees it.
 struct LockState {

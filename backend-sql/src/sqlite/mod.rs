@@ -1,6 +1,8 @@
 //! SQLite: the embedded default. Several processes on one file of one host are a real use.
 
 mod connection;
+mod database;
+mod driver;
 mod examine;
 mod files;
 mod filesystem;
@@ -11,44 +13,28 @@ mod statements;
 mod watch;
 mod write;
 
-use std::fmt;
 use std::path::absolute;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use lockcore::backend::Hot;
-use lockcore::{Capabilities, Error, ErrorKind, Requirement, Result, ServerUrl};
+use lockcore::{Result, ServerUrl};
 use sqlx::ConnectOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use uuid::Uuid;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
-pub(crate) use self::examine::ddl;
+pub(crate) use self::statements::ddl;
 
-use self::connection::{Connection, Opening};
-use self::statements::Statements;
-use crate::dialect::database::{Database, ErrorClass};
-use crate::dialect::Notification;
-use crate::dialect::error::ended;
+use self::connection::{Opening, refuse_without_tables};
+use self::driver::Sqlite;
+use self::statements::{Statements, invalid, plain_table};
+use crate::dialect::verify::{Record, verify_trait};
 use crate::lock::SqlLock;
 use crate::sql::options::Options;
-use crate::sql::table::{Sql, Table};
-use crate::dialect::verify::{Record, verify_trait};
 
 verify_trait!(SqliteVerify, sqlx::Sqlite, "sqlite", "SQLite");
 
 /// Locks in an SQLite file.
 pub type SqliteLock = SqlLock<Sqlite>;
-
-/// The SQLite dialect.
-pub struct Sqlite {
-    opening: Opening,
-    /// Whether missing tables are created.
-    create: bool,
-    sql: Statements,
-    /// The locks that were found held lately. This only decides which statement is tried first.
-    hot: Hot,
-}
 
 impl SqliteLock {
     /// Opens the file of this address, `sqlite://FILE`, and creates it if it is missing.
@@ -85,7 +71,7 @@ impl SqliteLock {
         let file = absolute(file)
             .map_err(|error| invalid("the path of the file is not usable").with_source(error))?;
         if !options.create {
-            examine::refuse_without_tables(&file, &table).await?;
+            refuse_without_tables(&file, &table).await?;
         }
         let connect = SqliteConnectOptions::new()
             .filename(file)
@@ -105,141 +91,4 @@ impl SqliteLock {
         let record = Arc::new(Record { backend: "sqlite", verify: sql.verify.clone() });
         Self::open(Sqlite { opening, create: options.create, sql, hot: Hot::new() }, options, record).await
     }
-}
-
-fn invalid(complaint: &str) -> Error {
-    Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite")
-}
-
-/// The table without its schema, quoted, since its name may be a word of SQL. A temporary table would be another one for
-/// each connection.
-fn plain_table(table: &Table) -> Result<Table> {
-    let whole = table.to_string();
-    let schema = whole.strip_suffix(table.base()).unwrap_or_default();
-    if !schema.is_empty() && !schema.eq_ignore_ascii_case("main.") {
-        return Err(invalid("table: an SQLite file has no schema but `main`"));
-    }
-    if table.base().to_ascii_lowercase().starts_with("sqlite_") {
-        return Err(invalid("table: SQLite keeps names that begin with `sqlite_` for itself"));
-    }
-    Ok(Table::new(table.base())?.quoted("\""))
-}
-
-impl fmt::Debug for Sqlite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Sqlite").field(&self.opening.connect.get_filename()).finish()
-    }
-}
-
-/// Whether the transaction has already ended.
-fn is_over(error: &dyn sqlx::error::DatabaseError) -> bool {
-    error.message().contains("no transaction is active")
-}
-
-async fn end<T>(conn: &mut SqliteConnection, outcome: sqlx::Result<T>) -> sqlx::Result<T> {
-    let word = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    match sqlx::raw_sql(word).execute(conn).await {
-        // SQLite has rolled back by itself, as it does when the disk is full.
-        Err(sqlx::Error::Database(error)) if outcome.is_err() && is_over(&*error) => outcome,
-        ending => ended(outcome, ending.map(drop)),
-    }
-}
-
-impl Database for Sqlite {
-    const IS_REMOTE: bool = false;
-
-    type Conn = Connection;
-    type Subscription = ();
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::minimal("sqlite").promising([
-            Requirement::Shared,
-            Requirement::Permits,
-            Requirement::Downgrade,
-            Requirement::Fencing,
-            Requirement::TokenBlocks,
-            Requirement::Fifo,
-            Requirement::HerdFree,
-            Requirement::Durable,
-            Requirement::FailoverSafe,
-        ])
-    }
-
-    /// The files are closed when this returns.
-    async fn shut(&self, conn: Connection) {
-        conn.close().await;
-    }
-
-    async fn connect(&self) -> sqlx::Result<Connection> {
-        let is_first = !self.opening.known.load(Ordering::Relaxed);
-        let mut conn = Connection::open(&self.opening).await?;
-        // The first connection reports what is wrong with the tables. A later one that finds none has a new file: one that
-        // replaced the old file, or that was created just now.
-        if self.create && !is_first && self.check(&mut conn).await.is_err_and(|error| is_empty(&error)) {
-            self.create(&mut conn).await?;
-        }
-        Ok(conn)
-    }
-
-    fn intact(&self, conn: &Connection) -> sqlx::Result<()> {
-        conn.check()
-    }
-
-    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
-        // Extended codes have the primary code in their low byte: 5 is BUSY, 6 is LOCKED.
-        let code = error.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
-        match code & 0xff {
-            5 | 6 => ErrorClass::Again,
-            // 1032: SQLite itself has noticed that the file was moved.
-            _ if code == 1032 => ErrorClass::Broken,
-            10 => ErrorClass::Broken,
-            _ => ErrorClass::Fatal,
-        }
-    }
-
-    async fn check(&self, conn: &mut Connection) -> sqlx::Result<()> {
-        let conn = conn.get();
-        for check in self.sql.checks() {
-            sqlx::query(check.get()).fetch_optional(&mut *conn).await?;
-        }
-        Ok(())
-    }
-
-    async fn create(&self, conn: &mut Connection) -> sqlx::Result<()> {
-        // The mode is that of the last write. The first grant syncs the tables at the latest.
-        let conn = conn.get();
-        for statement in self.sql.tables() {
-            sqlx::query(statement.get()).execute(&mut *conn).await?;
-        }
-        Ok(())
-    }
-
-    fn ddl(&self) -> String {
-        Sql::script(self.sql.tables())
-    }
-
-    async fn version(&self, conn: &mut Connection) -> sqlx::Result<Option<i64>> {
-        conn.version().await
-    }
-
-    async fn pause(&self, conn: &mut Connection, pause: Duration) -> sqlx::Result<()> {
-        conn.pause(pause).await
-    }
-
-    async fn subscribe(&self, _: Uuid) -> sqlx::Result<Option<()>> {
-        Ok(None)
-    }
-
-    async fn notification((): &mut ()) -> sqlx::Result<Option<Notification>> {
-        std::future::pending().await
-    }
-}
-
-/// Whether the tables are missing.
-fn is_empty(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.message().contains("no such table"))
-}
-
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
-    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }

@@ -1,9 +1,11 @@
 //! The statements of the three files beside this one, with the names of the tables in them.
 
+use lockcore::{Error, ErrorKind, Result};
+
 use super::write::{Synced, Written};
-use crate::dialect::SEVERAL;
 use crate::sql::library::statements;
-use crate::sql::table::{HeldSql, Sql};
+use crate::sql::table::{HeldSql, Sql, Table};
+use crate::words::SEVERAL;
 
 const FILES: [&str; 3] =
     [include_str!("statements.sql"), include_str!("groups.sql"), include_str!("tables.sql")];
@@ -32,6 +34,29 @@ impl Statements {
     pub(super) fn checks(&self) -> [&Sql; 3] {
         [&self.check_locks, &self.check_queue, &self.check_members]
     }
+}
+
+pub(super) fn invalid(complaint: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, complaint).on_backend("sqlite")
+}
+
+/// The table without its schema, quoted, since its name may be a word of SQL. A temporary table would be another one for
+/// each connection.
+pub(super) fn plain_table(table: &Table) -> Result<Table> {
+    let whole = table.to_string();
+    let schema = whole.strip_suffix(table.base()).unwrap_or_default();
+    if !schema.is_empty() && !schema.eq_ignore_ascii_case("main.") {
+        return Err(invalid("table: an SQLite file has no schema but `main`"));
+    }
+    if table.base().to_ascii_lowercase().starts_with("sqlite_") {
+        return Err(invalid("table: SQLite keeps names that begin with `sqlite_` for itself"));
+    }
+    Ok(Table::new(table.base())?.quoted("\""))
+}
+
+/// The statements that create the tables.
+pub(crate) fn ddl(table: &Table) -> Result<String> {
+    Ok(Sql::script(Statements::new(&plain_table(table)?).tables()))
 }
 
 #[cfg(test)]

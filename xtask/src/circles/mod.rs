@@ -20,7 +20,7 @@ use crate::shell::{Result, root};
 const PACKAGES: [(&str, usize); 11] = [
     (".", 2),
     ("backend-redis", 0),
-    ("backend-sql", 44),
+    ("backend-sql", 0),
     ("backend-zk", 0),
     ("cli", 3),
     ("compare-bench", 65),

@@ -1,0 +1,127 @@
+//! The kills by which a release wakes waiters of other clients; see `push.rs`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockcore::backend::unique_bits;
+use sqlx::AssertSqlSafe;
+use sqlx::error::DatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::error::number;
+use super::hold::takes_name;
+use super::session;
+
+/// How long the connection that kills is kept.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// What is known about kills on this database.
+#[derive(Debug, Default)]
+pub(super) struct Push {
+    /// Something between us and the server gives us other connections than ours.
+    pub(super) refused: AtomicBool,
+    /// A waiter has another account than ours.
+    denied: AtomicBool,
+}
+
+impl Push {
+    pub(super) fn refuse(&self, why: &str) {
+        if !self.refused.swap(true, Ordering::Relaxed) {
+            tracing::info!(why, "releases of other processes do not wake waiters here: they ask every 20 ms");
+        }
+    }
+
+    /// Notes what the server has said to a kill.
+    pub(super) fn note_kill(&self, may_kill: &mut Option<bool>, error: &dyn DatabaseError) {
+        match number(error) {
+            // It is not parked any more, was woken by somebody else, or there was nobody to be woken.
+            1094 | 1317 => (),
+            1095 => {
+                if !self.denied.swap(true, Ordering::Relaxed) {
+                    tracing::info!("a waiter has another account and cannot be woken: it asks instead");
+                }
+            }
+            _ => {
+                tracing::debug!(%error, "a release cannot send a kill itself");
+                *may_kill = Some(false);
+            }
+        }
+    }
+}
+
+/// The name that the parked connection of a client holds. The statements build the same one.
+pub(super) fn name(client: Uuid) -> String {
+    format!("lockwell_{}", client.simple())
+}
+
+/// Sends kills, over a connection of its own.
+pub(super) struct Killer {
+    pub(super) connect: MySqlConnectOptions,
+    pub(super) push: Arc<Push>,
+    pub(super) told: mpsc::UnboundedReceiver<Uuid>,
+}
+
+impl Killer {
+    pub(super) async fn run(mut self) {
+        let mut conn = None;
+        loop {
+            let next = tokio::time::timeout(IDLE, self.told.recv()).await;
+            let first = match next {
+                Ok(Some(client)) => client,
+                Ok(None) => return,
+                Err(_) => {
+                    conn = None;
+                    continue;
+                }
+            };
+            // One kill is enough for all that was released meanwhile.
+            let mut clients = BTreeSet::from([first]);
+            while let Ok(client) = self.told.try_recv() {
+                clients.insert(client);
+            }
+            match tokio::time::timeout(session::ANSWER_TIMEOUT, self.kill(conn.take(), clients)).await {
+                Ok(Ok(kept)) => conn = kept,
+                // Those who wait look by themselves after a second.
+                Ok(Err(error)) => tracing::debug!(%error, "waiters could not be woken"),
+                Err(_) => tracing::debug!("waiters could not be woken in time"),
+            }
+        }
+    }
+
+    /// Answers with the connection, if it can be used again.
+    async fn kill(
+        &self,
+        conn: Option<MySqlConnection>,
+        clients: BTreeSet<Uuid>,
+    ) -> sqlx::Result<Option<MySqlConnection>> {
+        if self.push.refused.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut conn = if let Some(conn) = conn {
+            conn
+        } else {
+            let mut conn = session::open(&self.connect).await?;
+            // Whether what we kill is what we have looked up.
+            if !takes_name(&mut conn, &name(Uuid::from_u128(unique_bits()))).await? {
+                self.push.refuse("a name that a connection takes is not found at that connection");
+                return Ok(None);
+            }
+            conn
+        };
+        for client in clients {
+            let kill = format!("KILL QUERY IS_USED_LOCK('{}')", name(client));
+            match sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut conn).await {
+                Ok(_) => (),
+                Err(sqlx::Error::Database(error)) if [1094, 1095, 1317].contains(&number(&*error)) => {
+                    self.push.note_kill(&mut None, &*error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(conn))
+    }
+}

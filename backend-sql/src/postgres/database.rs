@@ -1,0 +1,150 @@
+//! The connections and tables of PostgreSQL.
+
+use std::sync::Arc;
+
+use lockcore::{Capabilities, Requirement};
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
+use uuid::Uuid;
+
+use super::driver::Postgres;
+use super::session::FOR_ONE;
+use crate::dialect::database::Database;
+use crate::dialect::error::{misconfigured, tables_locked};
+use crate::sql::table::Sql;
+use crate::words::{ErrorClass, Notification};
+
+/// How long creating or checking the tables waits for other users of them. All later users wait meanwhile.
+const SCHEMA_LOCK_TIMEOUT: &str = "2s";
+
+async fn run_with_lock_timeout(sql: &Sql, conn: &mut PgConnection) -> sqlx::Result<()> {
+    let text = format!("{FOR_ONE} SET LOCAL lock_timeout = '{SCHEMA_LOCK_TIMEOUT}'; {}", sql.text());
+    match sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await {
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
+            Err(tables_locked(SCHEMA_LOCK_TIMEOUT))
+        }
+        done => done.map(drop),
+    }
+}
+
+/// The name on which a client is notified. The statements build the same one.
+fn channel(client: Uuid) -> String {
+    format!("lockwell_{}", client.simple())
+}
+
+impl Database for Postgres {
+    type Conn = PgConnection;
+    type Subscription = PgListener;
+
+    fn capabilities(&self) -> Capabilities {
+        let promised = Capabilities::minimal("postgres").promising([
+            Requirement::Shared,
+            Requirement::Permits,
+            Requirement::Downgrade,
+            Requirement::Fencing,
+            Requirement::TokenBlocks,
+            Requirement::Fifo,
+            Requirement::AcrossHosts,
+            Requirement::Durable,
+        ]);
+        if self.pooled || self.session.is_shared() {
+            // Without notifications, all waiters poll.
+            return promised;
+        }
+        promised.promising([Requirement::Push, Requirement::HerdFree])
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        self.session.connect().await
+    }
+
+    fn class_of(&self, error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        match error.code().as_deref().unwrap_or_default() {
+            code if self.session.is_mistaken(code) => {
+                self.session.note_shared();
+                ErrorClass::Broken
+            }
+            // Serialization failure, deadlock; a claim that was asked for twice at the same time; a statement that took
+            // longer than the server allows.
+            "40001" | "40P01" | "23505" | "57014" => ErrorClass::Again,
+            // Lock not available: the lock timeout.
+            "55P03" => ErrorClass::Blocked,
+            // The server is shutting down, starting, or full; the connection failed; a pooler has lost the server; a
+            // transaction was left open.
+            "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "08000" | "08003" | "08006" | "08P01"
+            | "25P02" | "25P03" | "25P04" => ErrorClass::Broken,
+            // A write on a replica; a replica's refusal to look at an unlogged table.
+            "25006" | "0A000" => ErrorClass::ReadOnly,
+            _ => ErrorClass::Fatal,
+        }
+    }
+
+    async fn check(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        for check in self.sql.checks() {
+            // Others may be making the tables at this moment.
+            run_with_lock_timeout(check, conn).await?;
+        }
+        let lost: bool = self.statement(&self.sql.forgets).only_value(&mut *conn).await?;
+        if lost {
+            return Err(misconfigured(
+                "the table of locks or of members is UNLOGGED: a crash of the server would empty it, and locks that are \
+                 held would be granted again",
+            ));
+        }
+        // A pooler may show only now that this connection has prepared something and is idle.
+        if !self.session.is_shared() {
+            drop(self.connect().await);
+        }
+        Ok(())
+    }
+
+    async fn create(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        for statement in self.sql.tables() {
+            match run_with_lock_timeout(statement, conn).await {
+                // Two processes create the same table at once: one of them gets an error of the catalogue.
+                Err(sqlx::Error::Database(error))
+                    if matches!(error.code().as_deref(), Some("23505" | "42P07" | "42710")) => {}
+                other => {
+                    other?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ddl(&self) -> String {
+        self.sql.ddl()
+    }
+
+    async fn version(&self, _: &mut PgConnection) -> sqlx::Result<Option<i64>> {
+        Ok(None)
+    }
+
+    async fn subscribe(&self, client: Uuid) -> sqlx::Result<Option<PgListener>> {
+        // A connection that a pooler shares would stay subscribed, and deliver notifications to its next user.
+        if self.pooled || self.session.is_shared() {
+            return Ok(None);
+        }
+        let session = Arc::clone(&self.session);
+        let pool = PgPoolOptions::new().max_connections(1).after_connect(move |conn, _| {
+            let session = Arc::clone(&session);
+            Box::pin(async move { if session.is_shared() { Ok(()) } else { session.inspect(conn).await } })
+        });
+        let pool = pool.connect_lazy_with(self.session.options().clone());
+        let mut subscription = PgListener::connect_with(&pool).await?;
+        subscription.eager_reconnect(false);
+        subscription.listen(&channel(client)).await?;
+        Ok(Some(subscription))
+    }
+
+    async fn probe(&self, conn: &mut PgConnection, client: Uuid, number: i64) -> sqlx::Result<bool> {
+        let (channel, number) = (channel(client), number.to_string());
+        self.statement(&self.sql.notify_client).bind(&*channel).bind(&*number).execute(conn).await?;
+        Ok(true)
+    }
+
+    async fn notification(subscription: &mut PgListener) -> sqlx::Result<Option<Notification>> {
+        // `None` means that the connection was lost.
+        Ok(subscription.try_recv().await?.and_then(|message| Notification::parse(message.payload())))
+    }
+}

@@ -1,0 +1,72 @@
+//! The driver for PostgreSQL.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lockcore::Claim;
+use lockcore::backend::Hot;
+use uuid::Uuid;
+
+use super::bound::{BoundStatement, Style};
+use super::session::Session;
+use super::statements::Statements;
+use crate::ids::AsUuid;
+use crate::sql::table::Sql;
+use crate::words::{block, micros};
+
+/// The PostgreSQL dialect.
+pub struct Postgres {
+    /// The address for messages.
+    pub(super) address: String,
+    pub(super) session: Arc<Session>,
+    /// Whether the address says that a pooler carries no notifications.
+    pub(super) pooled: bool,
+    pub(super) sql: Statements,
+    pub(super) hot: Hot,
+}
+
+impl Postgres {
+    pub(super) fn statement<'a>(&self, sql: &'a Sql) -> BoundStatement<'a> {
+        BoundStatement::new(sql, if self.session.is_shared() { Style::Inline } else { Style::Prepared })
+    }
+
+    /// A statement that takes several locks: its first parameters say for each claim what it asks for.
+    pub(super) fn taking<'a>(
+        &self,
+        sql: &'a Sql,
+        claims: impl Iterator<Item = &'a Claim> + Clone,
+    ) -> BoundStatement<'a> {
+        self.statement(sql)
+            .bind(names(claims.clone()))
+            .bind(owners(claims.clone()))
+            .bind(ttls(claims.clone()))
+            .bind(labels(claims.clone()))
+            .bind(tokens(claims))
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Postgres({})", self.address)
+    }
+}
+
+pub(super) fn names<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {
+    claims.map(|claim| claim.name().as_str()).collect()
+}
+
+pub(super) fn owners<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Uuid> {
+    claims.map(|claim| claim.owner().as_uuid()).collect()
+}
+
+pub(super) fn labels<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<&'a str> {
+    claims.map(Claim::label).collect()
+}
+
+pub(super) fn ttls<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {
+    claims.map(|claim| micros(claim.ttl())).collect()
+}
+
+pub(super) fn tokens<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<i64> {
+    claims.map(block).collect()
+}

@@ -1,0 +1,233 @@
+//! What the client and the databases say to each other: requests about locks and their answers.
+
+use std::time::Duration;
+
+use lockcore::backend::{PushedGrant, Waiters};
+use lockcore::{Claim, FencingToken, Holder, LockName, LockStatus, Mode};
+use uuid::Uuid;
+
+/// How many names a portion has.
+pub(crate) const PORTION: i64 = 500;
+
+/// The most claims that join groups, or take locks with their places, in one message. On PostgreSQL the rows of their locks stay
+/// locked until all of them are done.
+pub(crate) const JOINS: usize = 64;
+
+/// The ticket of a claim that is not in the queue. It comes after all others.
+pub(crate) const NO_TICKET: i64 = i64::MAX;
+
+/// Stands for a ticket where the head of the queue is not the only waiter that can be next.
+pub(crate) const SEVERAL: i64 = -1;
+
+/// A request to take a lock.
+#[derive(Clone, Debug)]
+pub struct TakeRequest {
+    pub claim: Claim,
+    pub ticket: i64,
+}
+
+/// A claim with its place in the queue, on databases where a release grants the lock to a waiter.
+#[derive(Clone, Debug)]
+pub struct QueuedClaim {
+    pub claim: Claim,
+    pub row: QueueRow,
+}
+
+/// A heartbeat of a client. It counts for all its waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sign {
+    pub client: Uuid,
+    /// Each sign of the client has another number. A grant contains the number of the last sign that the server had seen.
+    pub number: u64,
+}
+
+/// Which table has the row of a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The lock's own row names the holder.
+    Alone,
+    /// The holder is a member of a group.
+    Together,
+}
+
+impl Hold {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        if claim.mode() == Mode::Exclusive { Self::Alone } else { Self::Together }
+    }
+}
+
+/// The answer to a request to take a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryAcquire {
+    Granted(FencingToken),
+    /// The claim is already a member of the group, with this token.
+    Member(FencingToken),
+    /// Another claim holds the lock, or is ahead in the queue. The time until the lease of a holder ends, if it is known.
+    Busy(Option<Duration>),
+    /// A group holds the lock, and the lease of one of its members has ended.
+    Stale,
+    /// A transaction has locked a row. A claim that was sent in a batch may have been granted nevertheless.
+    Blocked,
+    /// The lock is in use as another kind of lock.
+    KindClash(Mode),
+}
+
+impl TryAcquire {
+    /// A refusal. `in_use` is the mode in which the lock is held or, if it is free, the mode that the first waiter wants.
+    /// `left` is the time in microseconds until the first lease of its holders ends.
+    pub(crate) fn refused(claim: &Claim, in_use: Option<i64>, left: Option<i64>) -> Self {
+        match in_use.and_then(Mode::from_code) {
+            // A holder whose lease has ended must not refuse others, nor cause an error.
+            _ if left.is_some_and(|left| left <= 0) => Self::Stale,
+            Some(mode) if !mode.is_same_kind(claim.mode()) => Self::KindClash(mode),
+            _ => Self::Busy(left.map(span)),
+        }
+    }
+}
+
+/// The result of releasing a lock or of leaving the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    pub released: bool,
+    /// It may have been done earlier: by a try whose answer was lost, or by a statement that did not say which locks it freed.
+    pub in_doubt: bool,
+    /// The lock is still held: a transaction has locked its row.
+    pub blocked: bool,
+    /// The tickets of the waiters of this process whose turn it is now.
+    pub next: Vec<i64>,
+    /// The notification for a waiter of this process, with what the release has granted to it.
+    pub notification: Option<Notification>,
+}
+
+/// A notification for a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The number of the waiter's place.
+    pub ticket: i64,
+    /// What a release has granted to the waiter. `None`: the waiter must ask.
+    pub granted: Option<PushedGrant>,
+}
+
+impl Notification {
+    /// A notification without a grant: it is the waiter's turn to ask.
+    pub(crate) fn to_recheck(ticket: i64) -> Self {
+        Self { ticket, granted: None }
+    }
+
+    /// Parses the message of a notification: `TICKET`, or `TICKET:TOKEN:ENDS:LEASE:SIGN`, the times in microseconds.
+    #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (ticket, grant) =
+            text.split_once(':').map_or((text, None), |(ticket, grant)| (ticket, Some(grant)));
+        let ticket = ticket.parse().ok()?;
+        let Some(grant) = grant else { return Some(Self::to_recheck(ticket)) };
+        let mut numbers = grant.split(':').map(|part| part.parse::<u64>().ok());
+        let (token, ends) = (FencingToken::new(numbers.next()??), numbers.next()??);
+        let (lease, seen) = (Duration::from_micros(numbers.next()??), numbers.next()??);
+        let granted = PushedGrant::new(token, lease, ends, seen);
+        Some(Self { ticket, granted: Some(granted) })
+    }
+
+    pub(crate) fn deliver(self, waiters: &Waiters) {
+        match self.granted {
+            Some(granted) => waiters.grant(self.ticket, granted),
+            None => waiters.notify(self.ticket),
+        }
+    }
+}
+
+impl Freed {
+    pub(crate) fn new(released: bool, next: Vec<i64>) -> Self {
+        Self { released, next, ..Self::default() }
+    }
+}
+
+/// The answer to the renewal of one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    Extended,
+    /// A transaction has locked the row, for example by `verify_in`: ask again.
+    Blocked,
+    Lost,
+}
+
+pub(crate) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+pub(crate) fn token(number: i64) -> FencingToken {
+    FencingToken::new(number.cast_unsigned())
+}
+
+/// How many tokens a claim reserves.
+pub(crate) fn block(claim: &Claim) -> i64 {
+    i64::from(claim.tokens().get())
+}
+
+/// A holder in the tables: token, label, mode, the time left of its lease, and the time since the grant, in microseconds.
+pub(crate) type HolderRow = (i64, String, i64, i64, i64);
+
+/// How many wait, and how long the first of them has waited. `None`: nobody waits.
+pub(crate) type WaitersRow = (i64, Option<i64>);
+
+pub(crate) fn status(name: &LockName, holders: Vec<HolderRow>, waiters: WaitersRow) -> LockStatus {
+    let (waiters, longest_wait) = waiters;
+    let holders = holders.into_iter().map(|(number, label, mode, left, held)| {
+        let mode = Mode::from_code(mode).unwrap_or(Mode::Exclusive);
+        Holder::new(token(number), label, mode, span(left)).held_for(span(held))
+    });
+    LockStatus::new(name.clone(), holders.collect(), usize::try_from(waiters).unwrap_or(0))
+        .longest_wait(longest_wait.map(span))
+}
+
+/// A queue entry as it is sent to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueRow {
+    /// The number that the client has given to it.
+    pub number: i64,
+    /// The length of the lease under which a release may grant the lock. `None`: a release only notifies the waiter.
+    pub lease: Option<Duration>,
+    /// Whether the database has stored it, as far as the client knows.
+    pub is_stored: bool,
+}
+
+/// The answer of a database to a poll.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaiterPoll {
+    /// The server's clock, in microseconds.
+    pub clock: u64,
+    /// The numbers of entries that the database does not have, or that no release would see. They must be taken anew.
+    pub missing: Vec<i64>,
+    /// The numbers of entries whose waiters should ask for their locks.
+    pub turns: Vec<i64>,
+    /// The time until the first lease ends on the locks that are waited for, if there is one.
+    pub left: Option<Duration>,
+}
+
+/// The result of a portion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Portion {
+    pub gone: u64,
+    /// The last name that was checked. `None`: there are no more.
+    pub last: Option<String>,
+}
+
+/// The class of an error: what happened to the request, and whether to repeat it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The request was not applied, because of other requests: a deadlock, a serialization failure. Repeat it at once.
+    Again,
+    /// The request was not applied: a transaction has locked a row. Repeat it later.
+    Blocked,
+    /// The connection has failed, and the outcome is unknown. Every statement here may be repeated.
+    Broken,
+    /// The request was not applied: this server takes no writes, because it is a replica or has become one. The address may
+    /// lead to another server now.
+    ReadOnly,
+    /// A repetition does not help.
+    Fatal,
+}
