@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Test what each backend survives: worker processes take locks while processes, servers and connections are made to fail.
     /// Afterwards their records are checked for locks that two held at once, and for lost writes.
-    Faults(crate::faults::FaultsArgs),
+    Faults(faults::FaultsArgs),
     /// Print the JSON Schema of the result files.
     Schema,
 }

@@ -24,6 +24,9 @@ pub(crate) enum Error {
     /// The raw operations failed.
     #[error("the raw operations: {0}")]
     RawZooKeeper(#[from] zookeeper_client::Error),
+    /// The runs with faults failed.
+    #[error("{0}")]
+    Faults(#[from] faults::Error),
     /// A file or a worker process.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -6,7 +6,6 @@ mod args;
 mod contrast;
 mod diff;
 mod error;
-mod faults;
 mod html;
 mod measure;
 mod plan;
@@ -21,7 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Args, Command, RunArgs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::measure::{peer, worker, workload};
 use crate::target::Kind;
 
@@ -50,7 +49,7 @@ pub async fn run() -> ExitCode {
         Some(Command::Diff(args)) => {
             diff::run(&args).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Some(Command::Faults(args)) => faults::run(&args).await,
+        Some(Command::Faults(args)) => faults::run(&args).await.map_err(Error::from),
         None if args.run.list => {
             list();
             Ok(ExitCode::SUCCESS)
@@ -74,7 +73,7 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
     let args = match &args.resume {
         Some(file) => {
             let before = measure::run::arguments(file.as_deref())?;
-            args.resumed(before).map_err(|error| error::Error::failed(error.to_string()))?
+            args.resumed(before).map_err(|error| Error::failed(error.to_string()))?
         }
         None => args,
     };
@@ -85,7 +84,7 @@ async fn measured(args: RunArgs) -> Result<ExitCode> {
     let urls = args.url.clone();
     let mut comparison = tokio::spawn(async move { compare(&args).await });
     tokio::select! {
-        done = &mut comparison => return done.map_err(error::Error::from).flatten(),
+        done = &mut comparison => return done.map_err(Error::from).flatten(),
         _ = tokio::signal::ctrl_c() => {}
     }
     // Its servers and their folders are dropped with it. Every case that is finished is in the file.

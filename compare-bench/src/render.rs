@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Export, RenderArgs};
 use crate::error::{Error, Result};
-use crate::faults::{Results, SCHEMA};
 use crate::html;
 use crate::record::Report;
 use crate::record::file::read;
 use crate::view::export;
+use faults::{Results, SCHEMA};
 
 /// The storage of servers without a disk, as a run names it.
 const TMPFS: &str = "tmpfs";

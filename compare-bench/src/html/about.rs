@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use crate::faults::Results;
 use crate::html::survival;
 use crate::record::{HOW_TO_READ, Report};
 use crate::terminal::DEBUG;
 use crate::view::show;
+use faults::Results;
 
 /// What each promise means, in the order of the table.
 const PROMISES: [(&str, &str); 10] = [

@@ -14,10 +14,10 @@ mod timeline;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::error::Result;
-use crate::faults::Results;
 use crate::record::Report;
 use crate::view::answer::Sentence;
 use crate::view::{Question, answer, missing, questions};
+use ::faults::Results;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use maud::{Markup, PreEscaped, html};
 
 use crate::error::Result;
-use crate::faults::{Kind, Outcome, Results, Verdict};
 use crate::html::timeline;
+use faults::{Kind, Outcome, Results, Verdict};
 
 /// So many timelines are shown at most: of what came otherwise first, then of the scenarios in turn.
 const MOST: usize = 24;

@@ -3,10 +3,10 @@
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::faults::{Excerpt, Happened, HeldSpan, Struck};
 use crate::html::plot::{Marked, PALETTE, Scale, labelled};
 use crate::html::rows::{self, RowChart, middle};
 use crate::measure::stats::as_float;
+use faults::{Excerpt, Happened, HeldSpan, Struck};
 
 const WIDTH: u32 = 760;
 

@@ -17,14 +17,15 @@ use self::modules::{Module, modules};
 use crate::shell::{Result, root};
 
 /// The packages, and how many of their files may still stand in circles. These numbers only go down.
-const PACKAGES: [(&str, usize); 11] = [
+const PACKAGES: [(&str, usize); 12] = [
     (".", 2),
     ("backend-redis", 0),
     ("backend-sql", 0),
     ("backend-zk", 0),
     ("cli", 3),
-    ("compare-bench", 65),
+    ("compare-bench", 48),
     ("examples/backend-etcd", 0),
+    ("faults", 17),
     ("lockcore", 33),
     ("proxy", 4),
     ("testbed", 17),

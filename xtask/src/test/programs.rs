@@ -41,7 +41,7 @@ const PLANS: [(&str, Class, Option<usize>); 14] = [
     ("testbed/servers", Class::Waiting, Some(4)),
     ("testbed/proxy", Class::Waiting, Some(8)),
     ("compare-bench/faults", Class::Waiting, Some(4)),
-    ("compare-bench/lib", Class::Alone, Some(2)),
+    ("faults/lib", Class::Alone, Some(2)),
     ("compare-bench/smoke", Class::Waiting, Some(2)),
     ("compare-bench/browser", Class::Deep, Some(2)),
     ("cli/rolling", Class::Deep, Some(4)),

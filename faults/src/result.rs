@@ -16,90 +16,109 @@ use crate::error::{Error, Result};
 /// Whether it came as expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// As the table of scenarios says.
     AsExpected,
+    /// In another way.
     Otherwise {
+        /// What differs.
         reasons: Vec<String>,
     },
     /// The servers or the workers could not be run. It says nothing about the lock.
     NotRun {
+        /// What failed.
         why: String,
     },
 }
 
 /// What was done, and what became of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Attempts to get a lock.
-    pub(crate) operations: u64,
-    pub(crate) grants: u64,
+    pub operations: u64,
+    /// Attempts that got it.
+    pub grants: u64,
     /// Holds whose lease ran out.
-    pub(crate) expired: u64,
+    pub expired: u64,
     /// Holds that the server had ended before that.
-    pub(crate) taken: u64,
+    pub taken: u64,
     /// Releases without an answer.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
     /// Holds of workers that died.
-    pub(crate) unfinished: u64,
+    pub unfinished: u64,
     /// Attempts that failed, by kind.
-    pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) unguarded_writes: u64,
-    pub(crate) unguarded_lost: u64,
-    pub(crate) guarded_writes: u64,
-    pub(crate) guarded_lost: u64,
+    pub errors: BTreeMap<String, u64>,
+    /// Writes to the witness that does not check tokens.
+    pub unguarded_writes: u64,
+    /// Those of them that were lost.
+    pub unguarded_lost: u64,
+    /// Writes to the witness that checks tokens.
+    pub guarded_writes: u64,
+    /// Those of them that were lost.
+    pub guarded_lost: u64,
     /// Stale reads and writes that the guard refused.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// The longest time from the death of a holder to the next grant.
-    pub(crate) recovery_ms: Option<u64>,
+    pub recovery_ms: Option<u64>,
     /// The longest time in which nobody was granted any lock, while and after servers were in trouble.
     #[serde(default)]
-    pub(crate) without_grant_ms: Option<u64>,
-    /// How many holders were told of the end of their lease, and how late at most.
-    pub(crate) told: u64,
-    pub(crate) told_late_us: Option<u64>,
+    pub without_grant_ms: Option<u64>,
+    /// How many holders were told of the end of their lease.
+    pub told: u64,
+    /// How late at most.
+    pub told_late_us: Option<u64>,
     /// How late they were told, from when their process could run again: microseconds at most, and how often. Not of
     /// processes of which that is not known.
     #[serde(default)]
-    pub(crate) lateness: Vec<(u64, u64)>,
+    pub lateness: Vec<(u64, u64)>,
 }
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Outcome {
-    pub(crate) scenario: String,
-    pub(crate) backend: String,
+pub struct Outcome {
+    /// The name of the scenario.
+    pub scenario: String,
+    /// The name of the backend.
+    pub backend: String,
     /// The seed of the schedule.
-    pub(crate) seed: u64,
-    pub(crate) expected: Expected,
+    pub seed: u64,
+    /// What the table of scenarios says.
+    pub expected: Expected,
     #[serde(flatten)]
-    pub(crate) verdict: Verdict,
-    pub(crate) seconds: f64,
-    pub(crate) counts: Counts,
-    pub(crate) findings: Findings,
+    /// Whether it came so.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub seconds: f64,
+    /// What was done.
+    pub counts: Counts,
+    /// What the checker found.
+    pub findings: Findings,
     /// When the workers began, in nanoseconds of the boot clock like the faults.
-    pub(crate) began: u64,
+    pub began: u64,
     /// The faults as they happened.
-    pub(crate) happened: Vec<Happened>,
+    pub happened: Vec<Happened>,
     /// What a timeline is drawn from.
     #[serde(default)]
-    pub(crate) excerpt: Option<Excerpt>,
+    pub excerpt: Option<Excerpt>,
     /// Of a run of random faults that came otherwise: which of them suffice, and how often of how many times.
     #[serde(default)]
-    pub(crate) shrunk: Option<Shrunk>,
+    pub shrunk: Option<Shrunk>,
 }
 
 /// Faults that suffice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Shrunk {
+pub struct Shrunk {
     /// Their numbers in the schedule of the seed.
-    pub(crate) strikes: Vec<usize>,
-    pub(crate) seen: u64,
-    pub(crate) tried: u64,
+    pub strikes: Vec<usize>,
+    /// How often they sufficed.
+    pub seen: u64,
+    /// How often they were tried.
+    pub tried: u64,
 }
 
 impl Outcome {
     /// One line.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let Counts { operations, unguarded_lost, guarded_lost, refused, .. } = self.counts;
         let head = format!("{:<24} {:<11}", self.scenario, self.backend);
         let tail = match &self.verdict {
@@ -123,17 +142,19 @@ impl Outcome {
 
 /// All runs.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Results {
-    pub(crate) schema: String,
-    pub(crate) outcomes: Vec<Outcome>,
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// In the order in which they ended.
+    pub outcomes: Vec<Outcome>,
 }
 
 /// What the file calls itself.
-pub(crate) const SCHEMA: &str = "lockwell-faults-1";
+pub const SCHEMA: &str = "lockwell-faults-1";
 
 impl Results {
     /// Those of a file, or none if there is no such file.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self { schema: SCHEMA.to_owned(), outcomes: Vec::new() });
         }
@@ -146,13 +167,13 @@ impl Results {
     }
 
     /// Whether this run has been done.
-    pub(crate) fn has(&self, scenario: &str, backend: &str, seed: u64) -> bool {
+    pub fn has(&self, scenario: &str, backend: &str, seed: u64) -> bool {
         let is_done = |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::NotRun { .. });
         self.outcomes.iter().filter(is_done).any(|outcome| outcome.is_of(scenario, backend, seed))
     }
 
     /// Adds one, in the place of one of the same run that failed, and writes all to the file.
-    pub(crate) fn add(&mut self, outcome: Outcome, path: &Path) -> Result<()> {
+    pub fn add(&mut self, outcome: Outcome, path: &Path) -> Result<()> {
         self.outcomes.retain(|other| !other.is_of(&outcome.scenario, &outcome.backend, outcome.seed));
         self.outcomes.push(outcome);
         let text = serde_json::to_string_pretty(self).map_err(|error| Error::File(error.to_string()))?;
@@ -163,13 +184,13 @@ impl Results {
     }
 
     /// Whether this run came as expected.
-    pub(crate) fn is_well(&self, scenario: &str, backend: &str, seed: u64) -> bool {
+    pub fn is_well(&self, scenario: &str, backend: &str, seed: u64) -> bool {
         let mut runs = self.outcomes.iter().filter(|outcome| outcome.is_of(scenario, backend, seed));
         runs.next().is_some_and(|outcome| outcome.verdict == Verdict::AsExpected)
     }
 
     /// How late holders were told of the end of their lease, in all runs together.
-    pub(crate) fn lateness(&self) -> String {
+    pub fn lateness(&self) -> String {
         let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
         for (late, number) in self.outcomes.iter().flat_map(|outcome| &outcome.counts.lateness) {
             *numbers.entry(*late).or_default() += number;
@@ -192,7 +213,7 @@ impl Results {
     }
 
     /// The table of scenarios and backends, as in the documentation: what is expected, and how often it came so.
-    pub(crate) fn table(&self) -> Table {
+    pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::ASCII_MARKDOWN);
         let backends = unique(self.outcomes.iter().map(|outcome| outcome.backend.as_str()));

@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 /// A backend that scenarios run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Workers are tasks of this process.
     Memory,
+    /// A file of `SQLite`.
     Sqlite,
+    /// One server of `PostgreSQL`.
     Postgres,
+    /// One server of `MariaDB`.
     Mariadb,
+    /// One server of Redis.
     Redis,
     /// Redis with one replica and three sentinels.
     Sentinel,
@@ -26,7 +30,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
+    /// Every one.
+    pub const ALL: [Self; 9] = [
         Self::Memory,
         Self::Sqlite,
         Self::Postgres,
@@ -39,10 +44,10 @@ impl Kind {
     ];
 
     /// Those of the quick set: one of each kind.
-    pub(crate) const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
+    pub const QUICK: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::Redis, Self::Zookeeper];
 
     /// As the command line calls it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",

@@ -54,40 +54,40 @@ pub(crate) struct Rules {
 
 /// What was found, by rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Findings {
+pub struct Findings {
     /// Validity intervals that began within another that they must not overlap.
-    pub(crate) overlaps: u64,
+    pub overlaps: u64,
     /// The same, where the earlier holder had been deprived of the lock on purpose and had not been told yet.
-    pub(crate) overlaps_after_force: u64,
+    pub overlaps_after_force: u64,
     /// The longest overlap of two, in microseconds.
-    pub(crate) longest_overlap_us: u64,
+    pub longest_overlap_us: u64,
     /// Grants whose token is not higher than that of a grant before.
-    pub(crate) tokens_fallen: u64,
+    pub tokens_fallen: u64,
     /// Grants that have the token of another.
-    pub(crate) tokens_twice: u64,
+    pub tokens_twice: u64,
     /// Releases that were confirmed though another held the lock by then.
-    pub(crate) foreign_releases: u64,
+    pub foreign_releases: u64,
     /// Holders that lost a lock before their lease ended, beyond those who were deprived on purpose.
-    pub(crate) taken: u64,
+    pub taken: u64,
     /// Attempts in which a free lock was withheld for longer than the bound.
-    pub(crate) late_grants: u64,
+    pub late_grants: u64,
     /// Grants before somebody who had waited longer.
-    pub(crate) out_of_order: u64,
+    pub out_of_order: u64,
     /// Validity intervals that lasted longer into an outage than a lease.
-    pub(crate) not_told: u64,
+    pub not_told: u64,
     /// Guards that said "held" after "not held".
-    pub(crate) revived: u64,
+    pub revived: u64,
     /// Locks that were held, or had waiters, when all was quiet.
-    pub(crate) left_behind: u64,
+    pub left_behind: u64,
     /// The longest time for which a free lock was withheld, in microseconds.
-    pub(crate) longest_withheld_us: u64,
+    pub longest_withheld_us: u64,
     /// Some of it in words.
-    pub(crate) examples: Vec<String>,
+    pub examples: Vec<String>,
 }
 
 impl Findings {
     /// What a lock must never do, whatever its backend promises about exclusion: the number, and what it is.
-    pub(crate) fn wrong(&self) -> Vec<(u64, &'static str)> {
+    pub fn wrong(&self) -> Vec<(u64, &'static str)> {
         let all = [
             (self.foreign_releases, "foreign releases"),
             (self.late_grants, "late grants"),
@@ -100,7 +100,7 @@ impl Findings {
     }
 
     /// What a lock does that may be held by two: the number, and what it is.
-    pub(crate) fn unsafe_ones(&self) -> Vec<(u64, &'static str)> {
+    pub fn unsafe_ones(&self) -> Vec<(u64, &'static str)> {
         let all = [
             (self.overlaps, "overlaps"),
             (self.tokens_fallen, "tokens not higher"),
@@ -112,7 +112,7 @@ impl Findings {
 
     /// Whether nothing was found.
     #[cfg(test)]
-    pub(crate) fn is_clean(&self) -> bool {
+    pub fn is_clean(&self) -> bool {
         self.wrong().is_empty() && self.unsafe_ones().is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! `compare-bench faults`: what each backend survives, by experiment.
+//! What each backend survives, by experiment: the command `compare-bench faults`.
 //!
 //! A [`scenario`] has workers, which are processes that take locks and note until when they considered themselves the holders, and a
 //! [`schedule`] of faults, drawn from a seed. The [`checker`] reads the histories afterwards, and two [`witness`]es outside
@@ -8,6 +8,7 @@
 mod broken;
 mod checker;
 mod clocks;
+mod error;
 mod excerpt;
 mod ground;
 mod habit;
@@ -22,9 +23,10 @@ mod soak;
 mod strangers;
 mod strike;
 mod table;
+mod time;
 mod witness;
 mod work;
-pub(crate) mod worker;
+pub mod worker;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,19 +37,19 @@ use futures_util::stream;
 
 use self::play::Run;
 use self::scenario::Scenario;
-use crate::error::{Error, Result};
-use crate::measure::history::nanos;
+use crate::error::Result;
 
-pub(crate) use self::excerpt::{Excerpt, HeldSpan};
-pub(crate) use self::kind::Kind;
-pub(crate) use self::result::{Outcome, Results, SCHEMA, Verdict};
-pub(crate) use self::schedule::Struck;
-pub(crate) use self::strike::Happened;
+pub use self::error::Error;
+pub use self::excerpt::{Excerpt, HeldSpan};
+pub use self::kind::Kind;
+pub use self::result::{Outcome, Results, SCHEMA, Verdict};
+pub use self::schedule::Struck;
+pub use self::strike::Happened;
 
 /// What is run, and on what.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct FaultsArgs {
+pub struct FaultsArgs {
     #[command(subcommand)]
     command: Option<FaultsCommand>,
 
@@ -102,7 +104,7 @@ fn names() -> PossibleValuesParser {
 }
 
 /// Runs them.
-pub(crate) async fn run(args: &FaultsArgs) -> Result<ExitCode> {
+pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
     match &args.command {
         Some(FaultsCommand::Soak(soak)) => return soak::run(soak).await,
         Some(FaultsCommand::Replay(replay)) => return soak::replay(replay).await,

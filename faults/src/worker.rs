@@ -17,7 +17,7 @@ use super::work::{Until, Work, work};
 use crate::error::{Error, Result};
 
 /// The first argument of a worker.
-pub(crate) const ARGUMENT: &str = "__faults_worker";
+pub const ARGUMENT: &str = "__faults_worker";
 
 /// How long a worker may take to start on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -143,7 +143,7 @@ impl Worker {
 }
 
 /// The process.
-pub(crate) async fn main() -> ExitCode {
+pub async fn main() -> ExitCode {
     let failure = match serve().await {
         Ok(()) => return ExitCode::SUCCESS,
         Err(error) => error.to_string().replace('\n', " "),

@@ -15,9 +15,10 @@ use tokio::task::JoinSet;
 
 use super::habit::{self, Habit};
 use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
+use super::strangers;
 use super::witness::{Client, Holder, Read};
-use super::{nanos, strangers};
 use crate::error::{Error, Result};
+use crate::time::nanos;
 
 /// How often a holder looks whether it still holds.
 const LOOK: Duration = Duration::from_millis(4);

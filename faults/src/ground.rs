@@ -312,7 +312,7 @@ impl Ground {
         }
         let mut proxies = Vec::new();
         for target in targets {
-            proxies.push(Proxy::start(target).await.map_err(|error| failed(error.into()))?);
+            proxies.push(Proxy::start(target).await.map_err(failed)?);
         }
         let addrs: Vec<_> = proxies.iter().map(Proxy::addr).collect();
         let url = if addrs.is_empty() { self.direct() } else { self.url(&addrs) };
@@ -343,6 +343,6 @@ pub(crate) fn worker_clock(worker: u32) -> String {
 const LONGEST_TTL: std::time::Duration = std::time::Duration::from_secs(3);
 
 #[expect(clippy::needless_pass_by_value, reason = "as map_err wants it")]
-pub(crate) fn failed(error: testbed::Error) -> Error {
+pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
     Error::failed(error.to_string())
 }

@@ -18,21 +18,24 @@ use testbed::{Direction, Proxy, Server};
 
 use super::clocks::Clocks;
 use super::ground::{Ground, LONGEST_SESSION, Line, failed, server_clock, worker_clock};
-use super::nanos;
 use super::schedule::{Fault, Strike, Way};
 use crate::error::{Error, Result};
+use crate::time::nanos;
 
 /// A fault as it happened. Times are nanoseconds of the boot clock.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Happened {
+pub struct Happened {
     #[serde(flatten)]
-    pub(crate) strike: Strike,
-    /// From before it began until after it was over.
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-    /// From after it began until before it was over.
-    pub(crate) inner_from: u64,
-    pub(crate) inner_until: u64,
+    /// What was planned.
+    pub strike: Strike,
+    /// A time before it began.
+    pub from: u64,
+    /// A time after it was over.
+    pub until: u64,
+    /// A time after it began.
+    pub inner_from: u64,
+    /// A time before it was over.
+    pub inner_until: u64,
 }
 
 /// What faults work on.

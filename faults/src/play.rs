@@ -17,7 +17,6 @@ use super::habit::Habit;
 use super::history::History;
 use super::judge;
 use super::kind::Kind;
-use super::nanos;
 use super::result::{Counts, Outcome, Verdict};
 use super::scenario::{Expected, Scenario};
 use super::schedule::{Fault, Strike};
@@ -26,6 +25,7 @@ use super::witness::{Guard, Witness};
 use super::work::Work;
 use super::worker::Worker;
 use crate::error::{Error, Result};
+use crate::time::nanos;
 
 /// The length of the leases.
 pub(crate) const TTL: Duration = Duration::from_millis(1500);

@@ -120,7 +120,7 @@ impl Stage {
     /// Deletes the folder of all locks with all that is in it, while clients go on making nodes there.
     pub(super) async fn remove_folder(&self) -> Result<()> {
         let addrs: Vec<_> = self.ground.nodes.iter().map(|node| node.server().addr().to_string()).collect();
-        let client = Client::connector().connect(&addrs.join(",")).await?;
+        let client = Client::connector().connect(&addrs.join(",")).await.map_err(failed)?;
         let (mut left, mut is_deleted) = (vec![FOLDER.to_owned()], false);
         // Clients make new ones all the time.
         let end = tokio::time::Instant::now() + LONGEST;
@@ -135,7 +135,7 @@ impl Stage {
                     left.extend(children.into_iter().map(|child| format!("{path}/{child}")));
                 }
                 Err(ZooKeeperError::NoNode) => (),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(error)),
             }
         }
         if is_deleted { Ok(()) } else { Err(Error::failed("there was no folder of locks")) }

@@ -10,7 +10,7 @@ use super::schedule::{Draw, Fault, Strike};
 /// What a backend is expected to do in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Expected {
+pub enum Expected {
     /// No two hold the lock that must not, and it is granted again within the bound.
     Safe,
     /// Two may consider themselves the holder for a while. The guarded witness loses nothing.
@@ -21,7 +21,7 @@ pub(crate) enum Expected {
 
 impl Expected {
     /// In one word, as tables have it.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Safe => "safe",
             Self::MayOverlap => "guard",
@@ -30,7 +30,7 @@ impl Expected {
     }
 
     /// In words, as the documentation has it.
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             Self::Safe => "safe",
             Self::MayOverlap => "may overlap, the guard holds",

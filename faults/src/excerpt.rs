@@ -16,27 +16,38 @@ const NEAR: u64 = 50_000_000;
 
 /// What happened to one lock. Times are microseconds since the workers began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Excerpt {
-    pub(crate) lock: u32,
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-    pub(crate) holds: Vec<HeldSpan>,
+pub struct Excerpt {
+    /// Its number.
+    pub lock: u32,
+    /// The beginning of the excerpt.
+    pub from: u64,
+    /// Its end.
+    pub until: u64,
+    /// Who held the lock.
+    pub holds: Vec<HeldSpan>,
     /// When two held it that must not.
-    pub(crate) overlaps: Vec<(u64, u64)>,
+    pub overlaps: Vec<(u64, u64)>,
     /// When the guarded witness refused something of a worker: it, and when.
-    pub(crate) refused: Vec<(u32, u64)>,
+    pub refused: Vec<(u32, u64)>,
 }
 
 /// One hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct HeldSpan {
-    pub(crate) worker: u32,
-    pub(crate) task: u32,
-    pub(crate) mode: String,
-    pub(crate) token: u64,
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-    pub(crate) end: String,
+pub struct HeldSpan {
+    /// The worker that held the lock.
+    pub worker: u32,
+    /// The task of the worker.
+    pub task: u32,
+    /// The mode in which it was held.
+    pub mode: String,
+    /// The fencing token.
+    pub token: u64,
+    /// When it was granted.
+    pub from: u64,
+    /// Until when the holder counted as such.
+    pub until: u64,
+    /// How the hold ended.
+    pub end: String,
 }
 
 /// That of the lock which says most about the faults, or nothing where there were none.

@@ -2,7 +2,7 @@
 
 /// The fewest of `number` faults that it finds with which `fails` says yes, by leaving out halves, quarters and so on. It
 /// asks `most` times at most. All together are known to fail.
-pub(in crate::faults) async fn shrink(
+pub(crate) async fn shrink(
     number: usize,
     most: usize,
     mut fails: impl AsyncFnMut(&[usize]) -> bool,

@@ -12,7 +12,7 @@ use super::kind::Kind;
 /// Which way bytes are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub enum Way {
     ToServer,
     ToClient,
     Both,
@@ -21,7 +21,7 @@ pub(crate) enum Way {
 /// One fault. Times are milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "fault")]
-pub(crate) enum Fault {
+pub enum Fault {
     /// SIGKILL.
     KillWorker { worker: u32 },
     /// SIGSTOP, and SIGCONT after that time.
@@ -106,8 +106,10 @@ pub(crate) enum Fault {
 
 /// What a fault happens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Struck {
+pub enum Struck {
+    /// The worker of this number.
     Worker(u32),
+    /// The server of this number.
     Server(u32),
     /// All servers, or one that is known only when it happens.
     Servers,
@@ -117,7 +119,7 @@ pub(crate) enum Struck {
 
 impl Fault {
     /// What it happens to.
-    pub(crate) fn struck(self) -> Struck {
+    pub fn struck(self) -> Struck {
         match self {
             Self::KillWorker { worker }
             | Self::StopWorker { worker, .. }
@@ -163,7 +165,7 @@ impl Fault {
     }
 
     /// How long it lasts.
-    pub(crate) fn length(self) -> Duration {
+    pub fn length(self) -> Duration {
         match self {
             Self::StopWorker { millis, .. }
             | Self::Blackhole { millis, .. }
@@ -209,7 +211,7 @@ impl Fault {
     }
 
     /// Whether whoever begins it waits until it is over, as for a transaction that sleeps.
-    pub(crate) fn lasts_by_itself(self) -> bool {
+    pub fn lasts_by_itself(self) -> bool {
         matches!(
             self,
             Self::Rogue { .. }
@@ -221,7 +223,7 @@ impl Fault {
     }
 
     /// In words, as the file has it.
-    pub(crate) fn words(self) -> String {
+    pub fn words(self) -> String {
         let json = serde_json::to_value(self).unwrap_or_default();
         json["fault"].as_str().unwrap_or_default().replace('_', " ")
     }
@@ -229,10 +231,10 @@ impl Fault {
 
 /// A fault and when it begins, in milliseconds after the workers have begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Strike {
-    pub(crate) at: u64,
+pub struct Strike {
+    pub at: u64,
     #[serde(flatten)]
-    pub(crate) fault: Fault,
+    pub fault: Fault,
 }
 
 /// Draws a schedule.

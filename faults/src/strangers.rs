@@ -7,9 +7,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::habit::Habit;
 use super::history::{Ask, End, Hold, Journal, TIMED_OUT, Who};
-use super::nanos;
 use super::work::{Until, Work};
 use crate::error::Result;
+use crate::time::nanos;
 
 /// The number of the task under which they are noted.
 const TASK: u32 = 1_000_000;
