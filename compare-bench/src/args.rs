@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::measure::workload::{self, Workload};
+use crate::measure::workload;
+use crate::measure::workload::bench::Workload;
 use crate::plan::Plan;
-use crate::target::Kind;
+use crate::target::kind::Kind;
 use crate::target::server::Durability;
 
 /// Measures the lock backends of lockwell: latency, throughput and hand-over, next to raw statements on the same server.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::measure::interval::Interval;
 use crate::record::file::read;
 use crate::record::{Measurement, Quantity, Report};
-use crate::terminal::wrapped;
+use crate::terminal::wrap::wrapped;
 use crate::view::rank::overlap;
 
 const HOW: &str = "Ratios to the raw statements of the same run; of recovery and holding, microseconds. Worse and better: the intervals \

@@ -22,7 +22,7 @@ use clap::Parser;
 use crate::args::{Args, Command, RunArgs};
 use crate::error::{Error, Result};
 use crate::measure::{peer, worker, workload};
-use crate::target::Kind;
+use crate::target::kind::Kind;
 
 /// The status after a lock did not exclude.
 const VIOLATION: u8 = 2;

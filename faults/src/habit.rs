@@ -5,26 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::work::Work;
 use crate::error::{Error, Result};
-
-/// What a worker does beside its work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Habit {
-    #[default]
-    None,
-    /// The whole process is stopped, now and then, between the look at the lock and the write.
-    PausesBeforeWrite,
-    /// Tasks block the threads of the runtime.
-    StarvesRuntime,
-    /// A runtime is not driven while a guard that came from it is held.
-    LeavesRuntime,
-    /// A runtime is gone when a guard that came from it is dropped.
-    OutlivesRuntime,
-}
+use crate::plan::{Habit, Work};
 
 /// What goes on until this is dropped.
 #[derive(Debug, Default)]

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use lockwell::Mode;
 
-use super::checker::{Findings, Outage, Rules, Span};
-use super::habit::Habit;
 use super::history::{End, History, Hold};
 use super::kind::Kind;
-use super::play::{Run, TTL, nanos_of};
 use super::result::{Counts, Verdict};
 use super::scenario::Expected;
 use super::schedule::{Fault, Struck};
 use super::strike::Happened;
 use super::witness::Testimony;
+use crate::checker::rules::{Findings, Outage, Rules, Span};
+use crate::plan::Habit;
+use crate::run::{Run, TTL};
+use crate::time::nanos_of;
 
 /// How long a free lock may be withheld from those who wait. Behind each notification stands a look, at the latest after
 /// 1.3 s on most backends; the rest is for a busy machine.

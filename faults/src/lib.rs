@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod broken;
+mod campaign;
 mod checker;
 mod clocks;
 mod error;
@@ -15,8 +16,10 @@ mod habit;
 mod history;
 mod judge;
 mod kind;
+mod plan;
 mod play;
 mod result;
+mod run;
 mod scenario;
 mod schedule;
 mod soak;
@@ -28,15 +31,14 @@ mod witness;
 mod work;
 pub mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 
-use self::play::Run;
 use self::scenario::Scenario;
+use crate::campaign::{open, played};
 use crate::error::Result;
 
 pub use self::error::Error;
@@ -141,14 +143,6 @@ pub async fn run(args: &FaultsArgs) -> Result<ExitCode> {
     Ok(if chosen.iter().all(asked) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The results so far, and the folder for those to come.
-fn open(json: &Path) -> Result<Results> {
-    if let Some(folder) = json.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    Results::read(json)
-}
-
 impl FaultsArgs {
     /// Every run, by scenario and then by backend.
     fn runs(&self) -> Vec<(&'static Scenario, Kind, u64)> {
@@ -171,36 +165,6 @@ impl FaultsArgs {
         }
         runs
     }
-}
-
-/// Plays one run, with all of its faults or `only` some. Keeps its histories if that is wanted, or if it came otherwise.
-async fn played(
-    scenario: &Scenario,
-    kind: Kind,
-    seed: u64,
-    only: Option<&[usize]>,
-    json: &Path,
-    keep: Option<&Path>,
-) -> Result<Outcome> {
-    let expected = (scenario.expected)(kind).map_err(Error::failed)?;
-    let folder = tempfile::Builder::new().prefix("lockwell-faults-histories-").tempdir()?;
-    let run = Run { scenario, kind, seed, only, folder: folder.path() };
-    let outcome = match run.play(expected).await {
-        Ok(outcome) => outcome,
-        Err(error) => play::failure(&run, expected, &error),
-    };
-    let is_odd = matches!(outcome.verdict, Verdict::Otherwise { .. });
-    let beside = is_odd.then(|| json.with_extension("histories"));
-    if let Some(keep) = keep.map(Path::to_owned).or(beside) {
-        let target = keep.join(format!("{}-{}-{seed}", scenario.name, kind.name()));
-        std::fs::create_dir_all(&target)?;
-        for file in std::fs::read_dir(folder.path())?.flatten() {
-            if file.file_type()?.is_file() {
-                std::fs::copy(file.path(), target.join(file.file_name()))?;
-            }
-        }
-    }
-    Ok(outcome)
 }
 
 fn list() {

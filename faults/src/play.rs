@@ -10,25 +10,20 @@ use lockwell::{LockConfig, Locks};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
-use super::checker::{self, Findings};
-use super::excerpt;
 use super::ground::{Ground, worker_clock};
-use super::habit::Habit;
 use super::history::History;
-use super::judge;
 use super::kind::Kind;
-use super::result::{Counts, Outcome, Verdict};
+use super::result::Outcome;
 use super::scenario::{Expected, Scenario};
 use super::schedule::{Fault, Strike};
 use super::strike::Stage;
 use super::witness::{Guard, Witness};
-use super::work::Work;
 use super::worker::Worker;
-use crate::error::{Error, Result};
-use crate::time::nanos;
-
-/// The length of the leases.
-pub(crate) const TTL: Duration = Duration::from_millis(1500);
+use super::{checker, excerpt, judge};
+use crate::error::Result;
+use crate::plan::{Habit, Work};
+use crate::run::{Run, TTL};
+use crate::time::{nanos, nanos_of};
 
 /// For how long it goes on after the last fault and all that may follow from it.
 const CALM: Duration = Duration::from_millis(2500);
@@ -36,27 +31,7 @@ const CALM: Duration = Duration::from_millis(2500);
 /// How long the workers may take to come to an end.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// One run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) kind: Kind,
-    pub(crate) seed: u64,
-    /// Of the faults that are drawn, only these happen, by number.
-    pub(crate) only: Option<&'a [usize]>,
-    /// Where the histories go.
-    pub(crate) folder: &'a Path,
-}
-
 impl Run<'_> {
-    /// The faults that this run has.
-    pub(crate) fn schedule(&self) -> Vec<Strike> {
-        let all = self.scenario.schedule(self.seed, self.kind, millis(TTL));
-        let is_wanted = |number: usize| self.only.is_none_or(|only| only.contains(&number));
-        let wanted = all.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
-        wanted.map(|(_, strike)| strike).collect()
-    }
-
     /// Plays it.
     pub(crate) async fn play(&self, expected: Expected) -> Result<Outcome> {
         let schedule = self.schedule();
@@ -223,16 +198,8 @@ impl Run<'_> {
     }
 }
 
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-pub(super) fn nanos_of(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Lets processes that have stopped themselves go on after two leases. One may stop again at once.
@@ -285,22 +252,4 @@ async fn left_behind(locks: &Locks, names: &[String]) -> Result<Vec<String>> {
         }
     }
     Ok(left)
-}
-
-/// A failure of the machinery itself, which says nothing about the lock.
-pub(crate) fn failure(run: &Run<'_>, expected: Expected, error: &Error) -> Outcome {
-    Outcome {
-        scenario: run.scenario.name.to_owned(),
-        backend: run.kind.name().to_owned(),
-        seed: run.seed,
-        expected,
-        verdict: Verdict::NotRun { why: error.to_string() },
-        seconds: 0.0,
-        counts: Counts::default(),
-        findings: Findings::default(),
-        began: 0,
-        happened: Vec::new(),
-        excerpt: None,
-        shrunk: None,
-    }
 }

@@ -7,10 +7,10 @@ use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::checker::Findings;
 use super::excerpt::Excerpt;
 use super::scenario::Expected;
 use super::strike::Happened;
+use crate::checker::rules::Findings;
 use crate::error::{Error, Result};
 
 /// Whether it came as expected.

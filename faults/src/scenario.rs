@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::habit::Habit;
 use super::kind::{Kind, Memory, Setup};
 use super::schedule::{Draw, Fault, Strike};
+use crate::plan::Habit;
 
 /// What a backend is expected to do in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -5,10 +5,9 @@ use std::time::Duration;
 use lockwell::{ErrorKind, Locks, Mode};
 use tokio::runtime::{Builder, Runtime};
 
-use super::habit::Habit;
 use super::history::{Ask, End, Hold, Journal, TIMED_OUT, Who};
-use super::work::{Until, Work};
 use crate::error::Result;
+use crate::plan::{Habit, Until, Work};
 use crate::time::nanos;
 
 /// The number of the task under which they are noted.

@@ -1,23 +1,20 @@
 //! What a worker does: it takes locks, holds them, writes to the witnesses, and notes all of it.
 
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use lockwell::{ErrorKind, LeaseState, LockGuard, LockRequest, Locks, Loss, Mode};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::habit::{self, Habit};
 use super::history::{Ask, CANCELLED, End, Hold, Journal, TIMED_OUT, Who};
-use super::strangers;
 use super::witness::{Client, Holder, Read};
+use super::{habit, strangers};
 use crate::error::{Error, Result};
+use crate::plan::{Habit, Until, Work};
 use crate::time::nanos;
 
 /// How often a holder looks whether it still holds.
@@ -31,79 +28,6 @@ const PAUSES: u64 = 60;
 
 /// One task of so many takes locks that are held for long, if there are such.
 pub(crate) const SHARE: u32 = 4;
-
-/// Ends of names that a careless server, path or pattern takes for each other.
-const ALIKE: [&str; 18] = [
-    "a", "A", "a ", "a  ", "á", "a\u{301}", "ä", "ａ", "a%", "a_", "a*", "a/", "a//", "a\\", "a'", "a\"",
-    "{a}", "a{a}",
-];
-
-/// What a worker is to do. All durations are microseconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Work {
-    /// The number of the worker.
-    pub(crate) worker: u32,
-    /// What all names of locks begin with.
-    pub(crate) prefix: String,
-    /// So many locks go quickly from hand to hand, and as many more are held for long.
-    pub(crate) locks: u32,
-    /// Their names look like each other.
-    pub(crate) look_alike: bool,
-    /// One of [`SHARE`] wants the latter.
-    pub(crate) tasks: u32,
-    /// What the mode is drawn from: the codes of [`Mode`]. The locks share them out: a semaphore is no mutex.
-    pub(crate) modes: Vec<Vec<i64>>,
-    pub(crate) ttl: u64,
-    /// The longest wait.
-    pub(crate) wait: u64,
-    /// The longest of the usual holds.
-    pub(crate) hold: u64,
-    /// Of the locks that are held for long: so many of a hundred holds last this long.
-    pub(crate) long: (u32, u64),
-    /// So many of a hundred attempts are given up by the caller, do not wait, or end with a dropped guard.
-    pub(crate) cancelled: u32,
-    pub(crate) impatient: u32,
-    pub(crate) dropped: u32,
-    pub(crate) habit: Habit,
-    pub(crate) seed: u64,
-    pub(crate) history: PathBuf,
-    pub(crate) witness: PathBuf,
-}
-
-impl Work {
-    pub(crate) fn name(&self, lock: u32) -> String {
-        let end = ALIKE.get(lock as usize).filter(|_| self.look_alike);
-        end.map_or_else(|| format!("{}/{lock}", self.prefix), |end| format!("{}/{end}", self.prefix))
-    }
-
-    /// Those of all locks.
-    pub(crate) fn names(&self) -> Vec<String> {
-        (0..2 * self.locks).map(|lock| self.name(lock)).collect()
-    }
-
-    pub(crate) fn ttl(&self) -> Duration {
-        Duration::from_micros(self.ttl)
-    }
-}
-
-/// Says when the work is to end: a moment of the boot clock.
-#[derive(Clone, Debug)]
-pub(crate) struct Until(Arc<AtomicU64>);
-
-impl Until {
-    /// Not yet.
-    pub(crate) fn later() -> Self {
-        Self(Arc::new(AtomicU64::new(u64::MAX)))
-    }
-
-    pub(crate) fn now(&self) {
-        self.0.store(0, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        nanos() >= self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// Works until then.
 pub(crate) async fn work(locks: &Locks, work: &Work, until: &Until) -> Result<()> {

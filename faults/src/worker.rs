@@ -13,8 +13,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
-use super::work::{Until, Work, work};
+use super::work::work;
 use crate::error::{Error, Result};
+use crate::plan::{Until, Work};
 
 /// The first argument of a worker.
 pub const ARGUMENT: &str = "__faults_worker";

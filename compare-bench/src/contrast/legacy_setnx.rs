@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwell::backend::{ServerUrl, async_trait};
 use redis::aio::MultiplexedConnection;
 
-use super::Recipe;
+use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::measure::floor::redis::links;
 

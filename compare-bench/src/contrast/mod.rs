@@ -5,12 +5,13 @@
 mod legacy_setnx;
 mod naive_node;
 mod plain_row;
+mod recipe;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwell::backend::{ServerUrl, async_trait};
+use lockwell::backend::ServerUrl;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
@@ -18,24 +19,14 @@ use tokio::task::JoinSet;
 use self::legacy_setnx::LegacySetnx;
 use self::naive_node::NaiveNode;
 use self::plain_row::PlainRow;
+use crate::contrast::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
 use crate::measure::history::nanos;
-use crate::measure::peer::Program;
+use crate::measure::peer::program::Program;
 
 /// The first argument of such a process.
 pub(crate) const ARGUMENT: &str = "__contrast";
-
-/// A recipe on a connection that all tasks of the process share.
-#[async_trait]
-trait Recipe: Sync + Send {
-    /// How it works.
-    fn setup(&self) -> &'static str;
-
-    async fn acquire(&self, name: &str) -> Result<()>;
-
-    async fn release(&self, name: &str) -> Result<()>;
-}
 
 /// How the process of a recipe is started.
 pub(crate) fn program(name: &str) -> Result<Program, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwell::backend::async_trait;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
-use super::Recipe;
+use crate::contrast::recipe::Recipe;
 use crate::error::Result;
 
 const BASE: &str = "/lockwell_compare_contrast";

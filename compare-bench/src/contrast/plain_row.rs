@@ -7,7 +7,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
-use super::Recipe;
+use crate::contrast::recipe::Recipe;
 use crate::error::Result;
 use crate::measure::floor::{mysql, postgres};
 

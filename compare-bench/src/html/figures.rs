@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::html::plot::{Axis, Scale, Series, color, draw, is_second};
 use crate::measure::stats::{Buckets, as_float};
 use crate::record::{Conditions, Report};
-use crate::view::{Fairness, Group, Line, Question, by_conditions, distinct, show};
+use crate::view::line::{Fairness, Line};
+use crate::view::{Group, Question, by_conditions, distinct, show};
 
 /// So far the percentile curves go: further, single samples decide.
 const LAST_NINE: f64 = 0.9999;

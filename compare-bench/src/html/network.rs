@@ -7,7 +7,8 @@ use crate::html::figures::{figure, median, series};
 use crate::html::plot::{Axis, Scale};
 use crate::html::tables;
 use crate::measure::stats::as_float;
-use crate::view::{Group, Line, Question, show};
+use crate::view::line::Line;
+use crate::view::{Group, Question, show};
 
 /// Of a free lock and of a hand-over between processes.
 pub(super) fn section(

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use crate::plan::work::counted;
+use crate::plan::case::counted;
 use crate::record::{Conditions, Report};
 use crate::view::export::{figure, percentile};
-use crate::view::{Group, Line, Question, Unit, distinct, show};
+use crate::view::line::Line;
+use crate::view::unit::Unit;
+use crate::view::{Group, Question, distinct, show};
 
 /// A table for each group of a question. Those behind the first are folded; on paper all are shown. A link to a folded table
 /// opens it, since the browser does that for what is within.

@@ -6,6 +6,7 @@ use crate::measure::interval::Interval;
 use crate::measure::progress::Progress;
 use crate::plan::Rounds;
 use crate::record::Round;
+use crate::record::case::ratio;
 
 /// So many times its time, and a case ends whatever it has: a herd can take long to disperse.
 const MUCH_LONGER: u32 = 3;
@@ -51,10 +52,6 @@ impl Drop for Repeat {
     fn drop(&mut self) {
         self.show(self.time);
     }
-}
-
-pub(crate) fn ratio(rounds: &[Round]) -> Option<Interval> {
-    Interval::of(rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor))
 }
 
 fn goes_on(

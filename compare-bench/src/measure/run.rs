@@ -8,12 +8,14 @@ use lockwell::{Capabilities, Requirement};
 
 use crate::args::RunArgs;
 use crate::error::{Error, Result};
-use crate::measure::floor::{Floor, Server};
+use crate::measure::floor::Floor;
+use crate::measure::floor::raw::Server;
 use crate::measure::peer::{self, Peer};
 use crate::measure::progress::Progress;
-use crate::measure::workload::{Bench, Workload};
+use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::Plan;
-use crate::plan::work::{Case, Job, SETUP, START};
+use crate::plan::case::{Case, SETUP, START};
+use crate::plan::work::Job;
 use crate::record::disk::Disk;
 use crate::record::file::{FOLDER, ResultFile, read, unfinished};
 use crate::record::machine::{Ticks, load};

@@ -3,57 +3,10 @@
 
 use std::time::Duration;
 
-use crate::measure::workload::Workload;
-use crate::plan::{Plan, Rounds};
+use crate::measure::workload::bench::Workload;
+use crate::plan::Plan;
+use crate::plan::case::{Case, SETUP, START};
 use crate::target::Choice;
-
-/// What a server is given to start.
-pub(crate) const START: Duration = Duration::from_secs(4);
-
-/// What a case takes beside its rounds: processes start, connections warm up.
-pub(crate) const SETUP: Duration = Duration::from_millis(300);
-
-/// One figure that will be measured: a workload with its parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Case {
-    /// The variant, for people: "16 tasks". Nothing else in the workload has this name.
-    pub(crate) name: String,
-    pub(crate) parties: usize,
-    /// "tasks" of one process, or "processes".
-    pub(crate) parties_are: &'static str,
-    /// How long each of them holds the lock on purpose.
-    pub(crate) hold: Duration,
-    /// An option in the address of our client.
-    pub(crate) option: Option<(&'static str, &'static str)>,
-    pub(crate) rounds: Rounds,
-    /// Whether other libraries do it, too.
-    pub(crate) with_peers: bool,
-}
-
-impl Case {
-    /// So many tasks of one process, as the client is without options.
-    pub(crate) fn of_tasks(tasks: usize, rounds: Rounds) -> Self {
-        Self {
-            name: counted(tasks, "tasks"),
-            parties: tasks,
-            parties_are: "tasks",
-            hold: Duration::ZERO,
-            option: None,
-            rounds,
-            with_peers: true,
-        }
-    }
-}
-
-/// "1 task", "2 tasks".
-pub(crate) fn counted(number: usize, several: &str) -> String {
-    let one = several.strip_suffix("sses").map(|stem| format!("{stem}ss"));
-    let one = one.or_else(|| several.strip_suffix('s').map(str::to_owned));
-    match (number, one) {
-        (1, Some(one)) => format!("1 {one}"),
-        _ => format!("{number} {several}"),
-    }
-}
 
 /// What is done on one backend.
 pub(crate) struct Job {
@@ -92,7 +45,7 @@ impl Job {
 mod tests {
     use super::*;
     use crate::measure::workload::ALL;
-    use crate::target::Kind;
+    use crate::target::kind::Kind;
     use crate::target::server::{Durability, Site};
 
     fn job(kind: Kind, plan: &Plan, peers: usize) -> Job {
@@ -104,12 +57,6 @@ mod tests {
 
     fn total(kinds: impl IntoIterator<Item = Kind>, plan: &Plan) -> Duration {
         kinds.into_iter().map(|kind| job(kind, plan, 0).time()).sum()
-    }
-
-    #[test]
-    fn one_is_not_several() {
-        let names = [counted(1, "processes"), counted(1, "tasks"), counted(2, "tasks")];
-        assert_eq!(names, ["1 process", "1 task", "2 tasks"]);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
-use crate::measure::repeat::ratio;
 use crate::measure::stats::{Spread, median, round3};
 
 /// What the ratio compares.
@@ -188,6 +187,10 @@ pub(crate) fn unsteady(rounds: &[Round]) -> bool {
         0 => false,
         count => floors[(count * 3 / 4).min(count - 1)] > 1.5 * floors[count / 4],
     }
+}
+
+pub(crate) fn ratio(rounds: &[Round]) -> Option<Interval> {
+    Interval::of(rounds.iter().filter(|round| round.floor > 0.0).map(|round| round.ours / round.floor))
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use testbed::{Direction, Proxy, Server};
 
 use crate::error::{Error, Result};
+use crate::target::Target;
+use crate::target::kind::Kind;
 use crate::target::server::{Running, failed};
-use crate::target::{Kind, Target};
 
 /// What a client may need after a server is back, or after it has gone on: its connection may have been replaced meanwhile, and is
 /// replaced again.

@@ -1,134 +1,18 @@
 //! What is compared: backends that we start ourselves, or addresses that we are pointed at.
 
 pub(crate) mod broken;
+pub(crate) mod kind;
 pub(crate) mod server;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use lockwell::Locks;
 use lockwell::backend::ServerUrl;
-use testbed::Release;
 
 use crate::error::{Error, Result};
 use crate::record::machine::file_system;
+use crate::target::kind::Kind;
 use crate::target::server::{Reach, Running, Site};
-
-/// The releases of servers that no machine has installed.
-pub(crate) const MYSQL: &str = "mysql9";
-pub(crate) const VALKEY: &str = "valkey9";
-
-/// A backend that can be started here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    Memory,
-    Sqlite,
-    Postgres,
-    Mariadb,
-    /// The newest release, which `cargo xtask compare` fetches.
-    Mysql,
-    Redis,
-    /// The newest release, which `cargo xtask compare` fetches.
-    Valkey,
-    /// Redis behind three sentinels, with one replica.
-    Sentinel,
-    /// Redis Cluster: three masters with a replica each.
-    Cluster,
-    /// Redlock on three independent Redis servers.
-    Redlock3,
-    /// Redlock on five independent Redis servers.
-    Redlock,
-    #[value(name = "zookeeper", alias = "zk")]
-    ZooKeeper,
-    /// An ensemble of three; clients are connected to a follower.
-    #[value(name = "zookeeper3")]
-    ZooKeeper3,
-    /// An ensemble of three; clients are connected to the leader.
-    #[value(name = "zookeeper3-leader")]
-    ZooKeeper3Leader,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
-        Self::Memory,
-        Self::Sqlite,
-        Self::Postgres,
-        Self::Mariadb,
-        Self::Mysql,
-        Self::Redis,
-        Self::Valkey,
-        Self::Sentinel,
-        Self::Cluster,
-        Self::Redlock3,
-        Self::Redlock,
-        Self::ZooKeeper,
-        Self::ZooKeeper3,
-        Self::ZooKeeper3Leader,
-    ];
-
-    /// Those that are compared if nothing else is said.
-    pub(crate) const USUAL: [Self; 8] = [
-        Self::Memory,
-        Self::Sqlite,
-        Self::Postgres,
-        Self::Mariadb,
-        Self::Redis,
-        Self::Redlock,
-        Self::ZooKeeper,
-        Self::ZooKeeper3,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::Mariadb => "mariadb",
-            Self::Mysql => "mysql",
-            Self::Redis => "redis",
-            Self::Valkey => "valkey",
-            Self::Sentinel => "sentinel",
-            Self::Cluster => "cluster",
-            Self::Redlock3 => "redlock3",
-            Self::Redlock => "redlock",
-            Self::ZooKeeper => "zookeeper",
-            Self::ZooKeeper3 => "zookeeper3",
-            Self::ZooKeeper3Leader => "zookeeper3-leader",
-        }
-    }
-
-    /// The scheme of its address.
-    fn scheme(self) -> &'static str {
-        match self {
-            Self::Valkey => "redis",
-            Self::Sentinel => "redis+sentinel",
-            Self::Cluster => "redis+cluster",
-            Self::Redlock3 => "redlock",
-            Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => "zk",
-            other => other.name(),
-        }
-    }
-
-    /// Whether its address names servers that clients ask for others: these cannot be put behind something else.
-    fn sends_clients_on(self) -> bool {
-        matches!(self, Self::Sentinel | Self::Cluster)
-    }
-
-    /// Why it cannot be started here, if it cannot.
-    pub(crate) fn missing(self) -> Option<String> {
-        let installed = match self {
-            Self::Memory | Self::Sqlite => Ok(()),
-            Self::Postgres => testbed::Postgres::installed(),
-            Self::Mariadb => testbed::MariaDb::installed(),
-            Self::Mysql => Release::named(MYSQL).version().map(drop),
-            Self::Valkey => Release::named(VALKEY).version().map(drop),
-            Self::Redis | Self::Cluster | Self::Redlock | Self::Redlock3 => testbed::Redis::installed(),
-            Self::Sentinel => testbed::RedisSentinel::installed(),
-            Self::ZooKeeper | Self::ZooKeeper3 | Self::ZooKeeper3Leader => testbed::ZooKeeper::installed(),
-        };
-        installed.err().map(|error| error.to_string())
-    }
-}
 
 /// What is to be measured.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use testbed::{Proxy, Release, Server};
 use crate::error::{Error, Result};
 use crate::measure::floor::redis::PREFIX;
 use crate::record::machine::file_system;
-use crate::target::{Kind, MYSQL, VALKEY};
+use crate::target::kind::{Kind, MYSQL, VALKEY};
 
 /// How many servers Redlock is measured on: the number that its authors recommend.
 const NODES: usize = 5;

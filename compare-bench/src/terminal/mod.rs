@@ -1,15 +1,14 @@
 //! The results for people at a terminal: one block for each question, at most 100 columns wide.
 
 mod table;
+pub(crate) mod wrap;
 
 use std::io::IsTerminal;
 
 use self::table::table;
 use crate::record::Report;
+use crate::terminal::wrap::wrapped;
 use crate::view::{missing, questions, show};
-
-/// A terminal narrower than this breaks the lines.
-const WIDTH: usize = 100;
 
 /// The loud warning.
 pub(crate) const DEBUG: &str = "WARNING: this is a debug build. Its figures mean nothing. Build with --release, or use `cargo xtask compare`.";
@@ -96,31 +95,12 @@ fn machine(report: &Report) -> String {
     )
 }
 
-/// Lines that fit on a terminal.
-pub(crate) fn wrapped(text: &str) -> Vec<String> {
-    wrapped_to(text, WIDTH)
-}
-
-/// Lines of at most that width. A word that is longer stands alone.
-fn wrapped_to(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::Missing;
     use crate::record::tests::{measured, report};
+    use crate::terminal::wrap::WIDTH;
 
     #[test]
     fn no_line_is_wider_than_promised() {

@@ -3,7 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table};
 
-use super::{WIDTH, wrapped_to};
+use crate::terminal::wrap::{WIDTH, wrapped_to};
 use crate::view::Group;
 use crate::view::export::cells;
 

@@ -3,7 +3,9 @@
 //! A question has one sentence for all its cases under the same conditions, such as all numbers of processes. Behind it stand the
 //! sentences of the cases.
 
-use crate::view::{Group, Line, Question, Unit, rank, show};
+use crate::view::line::Line;
+use crate::view::unit::Unit;
+use crate::view::{Group, Question, rank, show};
 
 /// How many cases of another choice are named.
 const NAMED: usize = 4;

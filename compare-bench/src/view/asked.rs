@@ -3,10 +3,7 @@
 use crate::measure::interval::Interval;
 use crate::measure::stats::median;
 use crate::record::{Measurement, PeerResult, PeerRound};
-use crate::view::Unit;
-
-/// A median, and the interval of the rounds around it.
-pub(super) type Figure = (f64, Option<Interval>);
+use crate::view::unit::{Figure, Unit};
 
 /// A question, and where its figures are.
 pub(super) struct Asked {

@@ -6,7 +6,9 @@ use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::{Spread, as_float};
 use crate::record::{Cost, Measurement, Report};
-use crate::view::{Group, Line, Unit, questions, show};
+use crate::view::line::Line;
+use crate::view::unit::Unit;
+use crate::view::{Group, questions, show};
 
 /// The columns of the CSV.
 const COLUMNS: &str = "date,host,commit,durability,storage,delay_us,backend,server,library,library_version,workload,case,parties,\

@@ -2,7 +2,7 @@
 
 use crate::measure::workload;
 use crate::record::{PeerResult, Report};
-use crate::target::Kind;
+use crate::target::kind::Kind;
 
 /// What was asked for and not measured, and what would measure the rest.
 pub(crate) fn not_measured(runs: &[Report]) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! Ranks: the best backend, and those that cannot be distinguished from it.
 
 use crate::measure::interval::Interval;
-use crate::view::{Line, Unit};
+use crate::view::line::Line;
+use crate::view::unit::Unit;
 
 /// Whether the two have a value in common: then it is unknown which is larger.
 pub(crate) fn overlap(one: Interval, other: Interval) -> bool {
@@ -46,7 +47,7 @@ fn is_out(line: &Line) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::view::Tail;
+    use crate::view::line::Tail;
 
     pub(crate) fn line(who: &str, median: f64, slack: f64) -> Line {
         Line {

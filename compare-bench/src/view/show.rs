@@ -4,7 +4,7 @@ use crate::measure::history::Handing;
 use crate::measure::interval::Interval;
 use crate::measure::stats::median;
 use crate::record::{Conditions, Cost, Holding, Quantity, Recovery};
-use crate::view::Unit;
+use crate::view::unit::Unit;
 
 pub(crate) fn time(micros: f64) -> String {
     let (unit, scale, digits) = unit_of(Unit::Time, micros);

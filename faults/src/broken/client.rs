@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwell::backend::valid_until;
 use lockwell::backend::{
-    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait,
+    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait, valid_until,
 };
 use lockwell::{Capabilities, Error, ErrorKind, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 

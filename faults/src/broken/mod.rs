@@ -16,13 +16,14 @@ use lockwell::Locks;
 use tokio::task::JoinSet;
 
 use self::defect::{Defect, Sign};
-use super::checker::{self, Findings, Rules};
-use super::habit::Habit;
+use super::checker;
 use super::history::History;
 use super::schedule::{Fault, Strike};
 use super::soak::shrink::shrink;
 use super::witness::{Guard, Testimony, Witness};
-use super::work::{Until, Work, work};
+use super::work::work;
+use crate::checker::rules::{Findings, Rules};
+use crate::plan::{Habit, Until, Work};
 
 /// So many times each is tried.
 const TIMES: u64 = 20;

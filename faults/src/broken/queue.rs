@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwell::backend::valid_until;
 use lockwell::backend::{
-    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait,
+    Claim, DistributedLock, Grant, Moment, OwnerId, Released, Renewal, Requirement, async_trait, valid_until,
 };
 use lockwell::{Capabilities, FencingToken, Holder, LockName, LockStatus, Mode, Result};
 

@@ -6,7 +6,7 @@ use lockwell::Mode;
 
 use super::super::history::Hold;
 use super::liveness::Disturbed;
-use super::{Found, OfLock, Span};
+use crate::checker::rules::{Found, OfLock, Span};
 
 /// Finds grants to somebody who asked later, by more than `grace`, than another who was granted the lock only after that.
 /// Only of exclusive locks: readers come in together. An attempt that was not granted may have left the queue before

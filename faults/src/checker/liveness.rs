@@ -1,7 +1,7 @@
 //! Whether a free lock is granted to those who wait for it.
 
 use super::super::history::{End, Why};
-use super::{Found, OfLock, Rules, Span};
+use crate::checker::rules::{Found, OfLock, Rules, Span};
 
 /// A clean release is answered when it is done. After anything else the lock may be taken for this long, though nobody
 /// considers itself the holder: a release under way, or a grant that is given back.

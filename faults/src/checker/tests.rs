@@ -9,7 +9,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::history::{Ask, End, History, Hold, Miss, Who, Why};
-use super::{Findings, Outage, Rules, Span, check, naive};
+use super::{check, naive};
+use crate::checker::rules::{Findings, Outage, Rules, Span};
 
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lockwell::Mode;
 
 use super::super::history::{End, Hold};
-use super::{Found, Rules, words};
+use crate::checker::rules::{Found, Rules, words};
 
 /// Grants with the token of another.
 pub(super) fn twice(sorted: &[Hold], found: &mut Found) {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use lockwell::Mode;
 
 use super::super::history::{End, Hold};
-use super::{Found, Rules, words};
+use crate::checker::rules::{Found, Rules, words};
 
 /// Validity intervals that must not overlap and did.
 #[derive(Debug, Default)]

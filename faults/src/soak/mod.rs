@@ -13,14 +13,14 @@ use clap::builder::PossibleValuesParser;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
+use self::draw::SOAK;
 use super::kind::Kind;
-use super::play::TTL;
 use super::result::{Outcome, Results, Shrunk, Verdict};
 use super::scenario::Scenario;
-use super::{open, played, table};
+use super::table;
+use crate::campaign::{open, played};
 use crate::error::{Error, Result};
-
-use self::draw::SOAK;
+use crate::run::TTL;
 
 /// How often a choice of faults is tried before it is taken for harmless.
 const TIMES: u64 = 2;

@@ -1,10 +1,10 @@
 //! What happens to what servers keep.
 
-use super::super::schedule::Fault;
-use super::{
-    Crew, HOLDERS, Kind, LONG, MayOverlap, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK, Safe,
-    Scenario, Setup, Unavailable,
-};
+use crate::kind::{Kind, Setup};
+use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
+use crate::scenario::{Crew, Scenario};
+use crate::schedule::Fault;
+use crate::table::expected::{HOLDERS, LONG, NO_SERVER, NOT_REDIS, NOT_SQL, NOT_SQLITE, Outcome, QUICK};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario {

@@ -1,95 +1,12 @@
 //! The scenarios.
 
 mod data;
+mod expected;
 mod network;
 mod processes;
 mod servers;
 
-use super::habit::Habit;
-use super::kind::{Kind, Memory, Setup};
-use super::scenario::{Crew, Expected, Scenario};
-
-use Expected::{MayOverlap, Safe, Unavailable};
-
-type Outcome = Result<Expected, &'static str>;
-
-const NO_PROCESS: &str = "its workers are tasks of one process";
-const NO_SERVER: &str = "there is no server";
-const NO_LINE: &str = "clients find the servers by themselves, past anything in between";
-const NO_CLOCK: &str = "the servers of such a group cannot be given clocks of their own here";
-const NOT_REDIS: &str = "there is no such command";
-const NOT_SQL: &str = "there are no rows that others could lock";
-const NOT_SQLITE: &str = "there is no file that others could open";
-const ONE_NODE: &str = "there are no other servers";
-const NOT_CLUSTER: &str = "it has no slots, and no cluster of it is started here";
-const NO_LEADER: &str = "no server leads";
-
-fn safe_in_processes(kind: Kind) -> Outcome {
-    if kind == Kind::Memory { Err(NO_PROCESS) } else { Ok(Safe) }
-}
-
-/// Behind sentinels another server may take over, which need not know the last grants.
-fn or_moved(kind: Kind, otherwise: Expected) -> Outcome {
-    match kind {
-        Kind::Sentinel => Ok(MayOverlap),
-        _ if kind.has_server() => Ok(otherwise),
-        _ => Err(NO_SERVER),
-    }
-}
-
-fn safe_or_moved(kind: Kind) -> Outcome {
-    or_moved(kind, Safe)
-}
-
-fn told_or_moved(kind: Kind) -> Outcome {
-    or_moved(kind, Unavailable)
-}
-
-/// Several nodes of which one is in trouble are safe and available; one that is alone is not available.
-fn told_if_alone(kind: Kind) -> Outcome {
-    or_moved(kind, if kind.is_alone() { Unavailable } else { Safe })
-}
-
-fn safe_with_server(kind: Kind) -> Outcome {
-    if kind.has_server() { Ok(Safe) } else { Err(NO_SERVER) }
-}
-
-fn on_line(kind: Kind, expected: Expected) -> Outcome {
-    match kind {
-        _ if kind.has_lines() => Ok(expected),
-        Kind::Sentinel => Err(NO_LINE),
-        _ => Err(NO_SERVER),
-    }
-}
-
-fn safe_on_line(kind: Kind) -> Outcome {
-    on_line(kind, Safe)
-}
-
-fn told_on_line(kind: Kind) -> Outcome {
-    on_line(kind, Unavailable)
-}
-
-/// Of three servers.
-fn safe_of_three(kind: Kind) -> Outcome {
-    if kind.nodes() == 3 { Ok(Safe) } else { Err(ONE_NODE) }
-}
-
-const QUICK: Scenario = Scenario {
-    name: "",
-    about: "",
-    crew: Crew::USUAL,
-    memory: Memory::Keeps,
-    setup: Setup::Usual,
-    is_quick: true,
-    draw: |_| (),
-    expected: |_| Ok(Safe),
-};
-
-const LONG: Scenario = Scenario { is_quick: false, ..QUICK };
-
-/// Holders for whom faults matter: they hold for more than a lease.
-const HOLDERS: Crew = Crew { long: (60, 150), ..Crew::USUAL };
+use crate::scenario::Scenario;
 
 /// All scenarios: what happens to processes, to the network, to servers, and to what servers keep.
 pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
@@ -99,6 +16,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Scenario> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Kind;
 
     #[test]
     fn the_same_seed_draws_the_same_schedule() {

@@ -1,8 +1,11 @@
 //! What happens between clients and servers.
 
-use super::super::schedule::{Draw, Fault, Way};
-use super::{
-    HOLDERS, Kind, LONG, QUICK, Safe, Scenario, safe_of_three, safe_on_line, safe_with_server, told_on_line,
+use crate::kind::Kind;
+use crate::scenario::Expected::Safe;
+use crate::scenario::Scenario;
+use crate::schedule::{Draw, Fault, Way};
+use crate::table::expected::{
+    HOLDERS, LONG, QUICK, safe_of_three, safe_on_line, safe_with_server, told_on_line,
 };
 
 pub(super) const ALL: &[Scenario] = &[

@@ -1,10 +1,11 @@
 //! What happens to the processes of clients.
 
-use super::super::schedule::Fault;
-use super::{
-    Crew, HOLDERS, Habit, Kind, LONG, MayOverlap, NO_PROCESS, QUICK, Safe, Scenario, Setup,
-    safe_in_processes, safe_on_line,
-};
+use crate::kind::{Kind, Setup};
+use crate::plan::Habit;
+use crate::scenario::Expected::{MayOverlap, Safe};
+use crate::scenario::{Crew, Scenario};
+use crate::schedule::Fault;
+use crate::table::expected::{HOLDERS, LONG, NO_PROCESS, QUICK, safe_in_processes, safe_on_line};
 
 pub(super) const ALL: &[Scenario] = &[
     Scenario { name: "calm", about: "nothing happens to anybody", ..QUICK },

@@ -1,9 +1,12 @@
 //! What happens to the processes and clocks of servers.
 
-use super::super::schedule::Fault;
-use super::{
-    HOLDERS, Kind, LONG, MayOverlap, Memory, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, Outcome,
-    QUICK, Safe, Scenario, Setup, Unavailable, safe_or_moved, safe_with_server, told_if_alone, told_or_moved,
+use crate::kind::{Kind, Memory, Setup};
+use crate::scenario::Expected::{MayOverlap, Safe, Unavailable};
+use crate::scenario::Scenario;
+use crate::schedule::Fault;
+use crate::table::expected::{
+    HOLDERS, LONG, NO_CLOCK, NO_LEADER, NO_SERVER, NOT_CLUSTER, ONE_NODE, Outcome, QUICK, safe_or_moved,
+    safe_with_server, told_if_alone, told_or_moved,
 };
 
 const NO_ENSEMBLE: &str = "there is no ensemble";

@@ -1,5 +1,6 @@
 //! What servers count themselves: the requests that they received, and the notifications that they sent.
 
+pub(crate) mod count;
 mod postgres;
 mod redis;
 mod sql;
@@ -10,40 +11,13 @@ use std::future::Future;
 use lockwell::backend::ServerUrl;
 use tokio::sync::Mutex;
 
-use crate::error::Result;
-
 use self::postgres::PostgresCounter;
 use self::redis::RedisCounter;
 use self::sql::MySqlCounter;
+use crate::error::Result;
+use crate::measure::counter::count::Count;
+
 pub(crate) use self::zookeeper::{Words, servers};
-
-/// Since the server was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) requests: u64,
-    /// `None` where the server does not count them.
-    pub(crate) wakeups: Option<u64>,
-}
-
-impl Count {
-    fn since(self, before: Self) -> Self {
-        let wakeups = self.wakeups.zip(before.wakeups);
-        Self {
-            requests: self.requests.saturating_sub(before.requests),
-            wakeups: wakeups.map(|(after, before)| after.saturating_sub(before)),
-        }
-    }
-
-    /// The count without this number of known requests.
-    pub(crate) fn without(self, requests: u64) -> Self {
-        Self { requests: self.requests.saturating_sub(requests), ..self }
-    }
-
-    fn and(self, other: Self) -> Self {
-        let wakeups = self.wakeups.zip(other.wakeups).map(|(one, other)| one + other);
-        Self { requests: self.requests + other.requests, wakeups }
-    }
-}
 
 /// The connections on which the servers of a backend are asked.
 #[derive(Debug)]

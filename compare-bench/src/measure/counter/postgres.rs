@@ -5,8 +5,8 @@ use lockwell::backend::ServerUrl;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
-use super::Count;
 use crate::error::Result;
+use crate::measure::counter::count::Count;
 use crate::measure::floor::postgres::connect;
 
 const COUNT: &str =

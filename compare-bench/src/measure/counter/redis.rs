@@ -3,8 +3,8 @@
 use lockwell::backend::ServerUrl;
 use redis::aio::MultiplexedConnection;
 
-use super::Count;
 use crate::error::Result;
+use crate::measure::counter::count::Count;
 use crate::measure::floor::redis::links;
 
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use lockwell::backend::ServerUrl;
 use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 
-use super::Count;
 use crate::error::Result;
+use crate::measure::counter::count::Count;
 use crate::measure::floor::mysql::connect;
 
 const COUNT: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Com_kill')";

@@ -6,8 +6,8 @@ use lockwell::backend::ServerUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Count;
 use crate::error::Result;
+use crate::measure::counter::count::Count;
 
 const DEFAULT_PORT: u16 = 2181;
 

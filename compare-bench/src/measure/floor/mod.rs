@@ -8,6 +8,7 @@
 mod memory;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
+pub(crate) mod raw;
 pub(crate) mod redis;
 mod sqlite;
 mod zookeeper;
@@ -15,10 +16,6 @@ mod zookeeper;
 use std::time::{Duration, Instant};
 
 use lockwell::backend::ServerUrl;
-use uuid::Uuid;
-
-use crate::error::{Error, Result};
-use crate::measure::stats::Sample;
 
 use self::memory::MemoryFloor;
 use self::mysql::MySqlFloor;
@@ -26,15 +23,9 @@ use self::postgres::PostgresFloor;
 use self::redis::RedisFloor;
 use self::sqlite::SqliteFloor;
 use self::zookeeper::ZooKeeperFloor;
-
-/// The table of the raw statements: columns and types as in the backend's own table.
-const TABLE: &str = "lockwell_compare_floor";
-
-/// The table, or the node, of a recipe that is there for contrast. Its processes share it, so it is removed here, too.
-pub(crate) const CONTRAST: &str = "lockwell_compare_contrast";
-
-/// The lease that the raw statements write, in microseconds.
-const TTL: i64 = 10_000_000;
+use crate::error::Result;
+use crate::measure::floor::raw::Server;
+use crate::measure::stats::Sample;
 
 /// A bare connection, ready for raw cycles.
 #[derive(Debug)]
@@ -184,56 +175,4 @@ impl Floor {
             Self::ZooKeeper(floor) => floor.finish().await,
         }
     }
-}
-
-/// What a server says about itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Server {
-    pub(crate) version: String,
-    pub(crate) settings: Vec<(&'static str, String)>,
-}
-
-/// The row's key. Made before the clock starts would be fairer by 50 ns; the statement costs a thousand times that.
-fn key(name: usize) -> String {
-    format!("compare/floor/{name}")
-}
-
-/// A new owner for each cycle, as the lock has.
-#[derive(Debug, Default)]
-struct Owners(u128);
-
-impl Owners {
-    fn next(&mut self) -> Uuid {
-        // An odd factor scatters the bits, as random ones are.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        Uuid::from_u128(self.0)
-    }
-}
-
-/// The address without the options that are lockwell's own, for a bare connection: host, port, user, password, database.
-struct Address<'a> {
-    host: String,
-    port: Option<u16>,
-    user: Option<&'a str>,
-    password: Option<&'a str>,
-    database: &'a str,
-}
-
-impl<'a> Address<'a> {
-    fn of(url: &'a ServerUrl) -> Result<Self> {
-        let hosts = url.hosts()?;
-        let first = hosts.first().ok_or_else(|| Error::failed("the address names no host"))?;
-        Ok(Self {
-            host: first.name().to_owned(),
-            port: first.port(),
-            user: url.user(),
-            password: url.password().map(lockwell::backend::Secret::expose),
-            database: url.path().trim_start_matches('/'),
-        })
-    }
-}
-
-/// A refused claim: the floor's names are nobody else's, so the statements are wrong.
-fn refused() -> Error {
-    Error::failed("the raw statement did not get its row")
 }

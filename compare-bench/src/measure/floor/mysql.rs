@@ -5,8 +5,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
-use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
+use crate::measure::floor::raw::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name VARBINARY(512) NOT NULL PRIMARY KEY, owner BINARY(16) NOT NULL, token BIGINT NOT NULL,

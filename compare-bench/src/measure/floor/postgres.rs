@@ -4,8 +4,8 @@ use lockwell::backend::ServerUrl;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-use super::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 use crate::error::Result;
+use crate::measure::floor::raw::{Address, CONTRAST, Owners, Server, TABLE, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name text COLLATE \"C\" PRIMARY KEY, owner uuid NOT NULL, token bigint NOT NULL,

@@ -15,9 +15,9 @@ use redis::{
 };
 use uuid::Uuid;
 
-use super::{Owners, Server, TTL, key, refused};
 use crate::error::{Error, Result};
 use crate::measure::cycles::{cycles, together};
+use crate::measure::floor::raw::{Owners, Server, TTL, key, refused};
 use crate::measure::stats::Sample;
 
 const CLEAR: &str =

@@ -6,8 +6,8 @@ use lockwell::backend::ServerUrl;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-use super::{Owners, Server, TTL, key, refused};
 use crate::error::Result;
+use crate::measure::floor::raw::{Owners, Server, TTL, key, refused};
 
 const CREATE: &str = "CREATE TABLE lockwell_compare_floor (
     name TEXT COLLATE BINARY PRIMARY KEY NOT NULL, owner BLOB NOT NULL, token INTEGER NOT NULL,

@@ -7,10 +7,10 @@ use lockwell::backend::ServerUrl;
 use uuid::Uuid;
 use zookeeper_client::{self as zk, Acls, Client, CreateMode};
 
-use super::{CONTRAST, Owners, Server, refused};
 use crate::error::Result;
 use crate::measure::counter::{Words, servers};
 use crate::measure::cycles::{cycles, together};
+use crate::measure::floor::raw::{CONTRAST, Owners, Server, refused};
 use crate::measure::stats::Sample;
 
 const BASE: &str = "/lockwell_compare_floor";

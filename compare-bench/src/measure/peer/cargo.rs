@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Program, output};
+use crate::measure::peer::program::{Program, output};
 
 /// Builds the peer of this library in the workspace of this folder.
 pub(super) async fn build(workspace: &Path, library: &str) -> Result<Program, String> {

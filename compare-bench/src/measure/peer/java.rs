@@ -5,7 +5,7 @@ use std::path::Path;
 use testbed::ZooKeeper;
 use tokio::process::Command;
 
-use super::{Program, output};
+use crate::measure::peer::program::{Program, output};
 
 /// Compiles the `Peer.java` in this folder.
 pub(super) async fn build(sources: &Path) -> Result<Program, String> {

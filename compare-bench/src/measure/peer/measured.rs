@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use super::Peer;
 use super::process::{About, Process};
 use crate::error::{Error, Result};
-use crate::measure::counter::{Count, Counter};
+use crate::measure::counter::Counter;
+use crate::measure::counter::count::Count;
 use crate::measure::history::{History, Turn, nanos, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
-use crate::measure::workload::Bench;
-use crate::plan::work::Case;
+use crate::measure::workload::bench::Bench;
+use crate::plan::case::Case;
 use crate::record::{PeerResult, PeerRound, Quantity, Round, compare, requests};
 
 /// How long it may take until the last process has read its order. The contention ends at the same moment for all.

@@ -8,17 +8,13 @@ mod java;
 mod measured;
 mod node;
 mod process;
+pub(crate) mod program;
 mod python;
 
-use std::ffi::OsString;
 use std::path::Path;
-use std::process::Stdio;
-use std::sync::Arc;
-
-use tempfile::TempDir;
-use tokio::process::Command;
 
 use crate::contrast;
+use crate::measure::peer::program::Program;
 
 pub(crate) use self::measured::MeasuredPeers;
 
@@ -83,22 +79,6 @@ pub(crate) struct Peer {
     unsafe_because: Option<&'static str>,
 }
 
-/// How a peer is started.
-#[derive(Clone, Debug)]
-pub(crate) struct Program {
-    command: Vec<OsString>,
-    /// Variables of its environment.
-    environment: Vec<(&'static str, OsString)>,
-    /// What was made for it, and goes with it.
-    _folder: Option<Arc<TempDir>>,
-}
-
-impl Program {
-    pub(crate) fn new(command: Vec<OsString>, folder: Option<TempDir>) -> Self {
-        Self { command, environment: Vec::new(), _folder: folder.map(Arc::new) }
-    }
-}
-
 impl Library {
     const fn new(name: &'static str, schemes: &'static [&'static str], language: Language) -> Self {
         Self { name, schemes, language, unsafe_because: None }
@@ -133,23 +113,6 @@ impl Peer {
     }
 }
 
-/// What a program says that builds something, or why it fails.
-async fn output(command: &mut Command) -> Result<String, String> {
-    let program = command.as_std().get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{program} failed: {}", why(&String::from_utf8_lossy(&output.stderr))))
-}
-
-/// The first error among a program's words, or the last of them.
-fn why(text: &str) -> &str {
-    let error = text.lines().find(|line| line.starts_with("error"));
-    error.or_else(|| text.lines().last()).unwrap_or("no reason given").trim()
-}
-
 /// The servers behind an address, as other libraries write them: with commas between them.
 fn addresses(url: &str) -> String {
     let url = url.split('?').next().unwrap_or(url);
@@ -170,13 +133,6 @@ fn addresses(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reason_is_found() {
-        assert_eq!(why("   Compiling x\nerror: no network\nnote: y\n"), "error: no network");
-        assert_eq!(why("a\nb\n"), "b");
-        assert_eq!(why(""), "no reason given");
-    }
 
     #[test]
     fn each_server_has_an_address() {

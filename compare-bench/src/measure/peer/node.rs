@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::process::Command;
 
-use super::{Program, output};
+use crate::measure::peer::program::{Program, output};
 
 /// Installs what the `package.json` in this folder pins, for the `peer.js` beside it.
 pub(super) async fn build(sources: &Path) -> Result<Program, String> {

@@ -12,7 +12,7 @@ use super::{Peer, addresses};
 use crate::error::{Error, Result};
 use crate::measure::history::{Turn, nanos};
 use crate::measure::stats::Sample;
-use crate::measure::workload::TIMEOUT;
+use crate::measure::workload::bench::TIMEOUT;
 
 pub(super) struct Process {
     _child: Child,

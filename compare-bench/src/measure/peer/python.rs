@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tokio::process::Command;
 
-use super::{Program, output};
+use crate::measure::peer::program::{Program, output};
 
 /// Finds a Python for the `peer.py` in this folder, which names what it needs in `requirements.txt`.
 pub(super) async fn build(sources: &Path) -> Result<Program, String> {

@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::error::{Error, Result};
 use crate::measure::history::{History, Turn, nanos};
 use crate::measure::stats::Sample;
-use crate::measure::workload::TIMEOUT;
+use crate::measure::workload::bench::TIMEOUT;
 
 pub(crate) use self::serve::main;
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::error::{Error, Result};
 use crate::measure::history::{Turn, nanos};
-use crate::measure::workload::TIMEOUT;
+use crate::measure::workload::bench::TIMEOUT;
 use crate::measure::workload::contention::{ContendedLock, contend};
 use crate::target::connect;
 

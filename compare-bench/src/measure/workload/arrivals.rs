@@ -15,11 +15,11 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::found::Found;
-use super::{Bench, TIMEOUT, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::stats::Sample;
+use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::case::Case;
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 

@@ -7,10 +7,10 @@ use lockwell::Locks;
 use tokio::sync::{Barrier, Mutex};
 use tokio::task::JoinSet;
 
-use super::{Bench, TIMEOUT};
 use crate::error::Result;
 use crate::measure::history::{History, Turn, nanos};
 use crate::measure::stats::Sample;
+use crate::measure::workload::bench::{Bench, TIMEOUT};
 use crate::plan::TRIPS;
 
 /// What is fought for.

@@ -1,11 +1,11 @@
 //! What the rounds of a case gave, made into what the file keeps.
 
-use crate::measure::counter::Count;
+use crate::measure::counter::count::Count;
 use crate::measure::history::{History, summary};
 use crate::measure::interval::Interval;
 use crate::measure::stats::Sample;
-use crate::measure::workload::Bench;
-use crate::plan::work::Case;
+use crate::measure::workload::bench::Bench;
+use crate::plan::case::Case;
 use crate::record::{Measurement, PeerResult, Quantity, Round, compare, requests, unsteady};
 
 /// The rounds of a case.

@@ -6,13 +6,13 @@ use lockwell::backend::async_trait;
 
 use super::contention::{ContendedLock, FloorRound, among_tasks};
 use super::found::Found;
-use super::{Bench, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::history::{History, summary};
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
 use crate::measure::worker::Workers;
-use crate::plan::work::Case;
+use crate::measure::workload::bench::{Bench, Workload, in_turns};
+use crate::plan::case::Case;
 use crate::plan::{Plan, Rounds};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;

@@ -7,14 +7,14 @@ use lockwell::backend::async_trait;
 use super::contention::FloorRound;
 use super::found::Found;
 use super::handoff::Contenders;
-use super::{Bench, Workload, in_turns};
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::history::History;
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::median;
+use crate::measure::workload::bench::{Bench, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::case::Case;
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use lockwell::backend::async_trait;
 
 use super::found::Found;
-use super::{Bench, Workload};
 use crate::error::{Error, Result};
 use crate::measure::counter::Counter;
 use crate::measure::stats::{as_float, median, round3};
 use crate::measure::usage::{Usage, connections};
 use crate::measure::worker::Worker;
+use crate::measure::workload::bench::{Bench, Workload};
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::case::Case;
 use crate::record::{self, Cost, Measurement, Quantity, Round};
 use crate::target::Choice;
 

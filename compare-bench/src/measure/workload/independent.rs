@@ -6,14 +6,14 @@ use lockwell::Locks;
 use lockwell::backend::async_trait;
 
 use super::found::Found;
-use super::{Bench, Workload, cycle, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
 use crate::measure::peer::MeasuredPeers;
 use crate::measure::stats::Sample;
 use crate::measure::worker::Workers;
+use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
-use crate::plan::work::{Case, counted};
+use crate::plan::case::{Case, counted};
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 

@@ -1,6 +1,7 @@
 //! The workloads: one file each, and one line in the table.
 
 mod arrivals;
+pub(crate) mod bench;
 pub(crate) mod contention;
 mod crowd;
 mod found;
@@ -12,23 +13,7 @@ mod modes;
 mod recovery;
 mod uncontended;
 
-use std::fmt;
-use std::future::Future;
-use std::time::Duration;
-
-use lockwell::backend::async_trait;
-use lockwell::{Locks, Requirement};
-
-use crate::error::Result;
-use crate::measure::counter::Counter;
-use crate::measure::floor::Floor;
-use crate::measure::peer::Peer;
-use crate::measure::progress::Progress;
-use crate::measure::repeat::Repeat;
-use crate::plan::Plan;
-use crate::plan::work::Case;
-use crate::record::Measurement;
-use crate::target::{Choice, Target};
+use crate::measure::workload::bench::Workload;
 
 /// Every workload.
 pub(crate) const ALL: [&dyn Workload; 10] = [
@@ -44,110 +29,3 @@ pub(crate) const ALL: [&dyn Workload; 10] = [
     // It breaks servers, so it comes last.
     &recovery::Recovery,
 ];
-
-/// The longest that a single acquire waits. A lock that takes longer in a benchmark is stuck. A herd of 500 can take 20
-/// seconds to let each have its turn.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
-
-/// One kind of work, done by ours and by the floor.
-#[async_trait]
-pub(crate) trait Workload: Sync {
-    /// Its name on the command line and in the results.
-    fn name(&self) -> &'static str;
-
-    /// What it does, in one line.
-    fn about(&self) -> &'static str;
-
-    /// Whether the quick run leaves it out.
-    fn only_in_full(&self) -> bool {
-        false
-    }
-
-    /// What a backend must promise for it.
-    fn needs(&self) -> Option<Requirement> {
-        None
-    }
-
-    /// What it measures on such a backend.
-    fn cases(&self, plan: &Plan, choice: &Choice) -> Vec<Case>;
-
-    /// Measures one of them.
-    async fn measure(&self, case: &Case, bench: &mut Bench) -> Result<Measurement>;
-}
-
-impl fmt::Debug for dyn Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What a workload works with.
-#[derive(Debug)]
-pub(crate) struct Bench {
-    pub(crate) plan: Plan,
-    pub(crate) choice: Choice,
-    pub(crate) target: Target,
-    pub(crate) locks: Locks,
-    pub(crate) floor: Floor,
-    /// Other libraries to measure beside ours.
-    pub(crate) peers: Vec<Peer>,
-    /// Whether something was put in between that makes round trips worth counting.
-    pub(crate) is_far: bool,
-    pub(crate) progress: Progress,
-    /// Keeps the names of this run apart from those of others on the same server.
-    pub(crate) run: String,
-}
-
-impl Bench {
-    /// What the servers count themselves, where they do.
-    pub(crate) async fn counter(&self) -> Result<Option<Counter>> {
-        // In a cluster, a lock may be at any of the masters.
-        let is_cluster = self.target.parsed.scheme() == "redis+cluster";
-        Counter::connect(if is_cluster { &self.target.parsed } else { &self.target.floor }).await
-    }
-
-    /// The lease of locks that are held for a while: that of the plan, if the backend has one so short.
-    pub(crate) fn lease(&self) -> Duration {
-        self.plan.faults.lease.max(self.locks.capabilities().min_ttl())
-    }
-
-    /// A lock name that no other run and no other workload uses.
-    pub(crate) fn lock_name(&self, workload: &str, number: usize) -> String {
-        format!("compare/{}/{workload}/{number}", self.run)
-    }
-
-    /// One cycle on each name, so that no round pays for new rows, connections and prepared statements.
-    pub(crate) async fn warm_up(&mut self, names: &[String]) -> Result<()> {
-        for name in names {
-            self.locks.lock(name.as_str()).wait(TIMEOUT).await?.release().await?;
-        }
-        self.floor.warm_up(names.len()).await
-    }
-
-    /// The rounds of this case.
-    pub(crate) fn repeat(&self, case: &Case) -> Repeat {
-        let peers = if case.with_peers { self.peers.len() } else { 0 };
-        Repeat::new(case.rounds, case.rounds.time(peers), &self.progress)
-    }
-}
-
-/// Takes a lock that nobody else wants, and gives it back.
-async fn cycle(locks: &Locks, name: &str) -> Result<()> {
-    Ok(locks.lock(name).await?.release().await?)
-}
-
-/// Does all three one after the other. Each goes first in every other round: what one leaves to the server hits all alike.
-async fn in_turns<A, B, C>(
-    round: u32,
-    ours: impl Future<Output = A>,
-    floor: impl Future<Output = B>,
-    theirs: impl Future<Output = C>,
-) -> (A, B, C) {
-    if round.is_multiple_of(2) {
-        let (ours, floor) = (ours.await, floor.await);
-        (ours, floor, theirs.await)
-    } else {
-        let (theirs, floor) = (theirs.await, floor.await);
-        (ours.await, floor, theirs)
-    }
-}

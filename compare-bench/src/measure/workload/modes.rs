@@ -7,12 +7,12 @@ use lockwell::{Locks, Requirement};
 
 use super::contention::FloorRound;
 use super::found::Found;
-use super::{Bench, TIMEOUT, Workload, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::{cycles, together};
 use crate::measure::stats::{Sample, median};
+use crate::measure::workload::bench::{Bench, TIMEOUT, Workload, in_turns};
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::case::Case;
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 

@@ -3,12 +3,12 @@
 use lockwell::backend::async_trait;
 
 use super::found::Found;
-use super::{Bench, Workload, cycle, in_turns};
 use crate::error::Result;
 use crate::measure::cycles::cycles;
 use crate::measure::peer::MeasuredPeers;
+use crate::measure::workload::bench::{Bench, Workload, cycle, in_turns};
 use crate::plan::Plan;
-use crate::plan::work::Case;
+use crate::plan::case::Case;
 use crate::record::{Measurement, Quantity, Round};
 use crate::target::Choice;
 

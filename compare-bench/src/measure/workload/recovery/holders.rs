@@ -5,11 +5,12 @@ use std::time::Duration;
 use lockwell::LockGuard;
 use tokio::task::JoinHandle;
 
-use super::{Bench, Outcome};
+use super::Bench;
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
 use crate::measure::worker::Worker;
-use crate::measure::workload::TIMEOUT;
+use crate::measure::workload::bench::TIMEOUT;
+use crate::measure::workload::recovery::outcome::Outcome;
 use crate::target::broken::{Bound, Lines};
 
 /// A holder, and who waits for its lock.

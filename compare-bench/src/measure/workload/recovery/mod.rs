@@ -2,20 +2,22 @@
 
 mod holders;
 mod outages;
+mod outcome;
 
 use std::time::Duration;
 
 use lockwell::backend::async_trait;
 
 use super::found::Found;
-use super::{Bench, Workload};
 use crate::error::{Error, Result};
 use crate::measure::stats::{micros, round3};
-use crate::plan::work::{Case, START};
+use crate::measure::workload::bench::{Bench, Workload};
+use crate::plan::case::{Case, START};
 use crate::plan::{Plan, Rounds};
 use crate::record::{self, Measurement, Quantity, Round};
-use crate::target::broken::{Bound, Lines};
-use crate::target::{Choice, Kind};
+use crate::target::Choice;
+use crate::target::broken::Lines;
+use crate::target::kind::Kind;
 
 pub(crate) struct Recovery;
 
@@ -29,17 +31,6 @@ enum Fault {
 }
 
 const FAULTS: [Fault; 4] = [Fault::HolderKilled, Fault::CutOff, Fault::Frozen, Fault::Killed];
-
-/// The outcome of a fault.
-struct Outcome {
-    fault: String,
-    /// Which server it was, and what became of it.
-    role: String,
-    bound: Option<Bound>,
-    /// In nanoseconds, each time.
-    times: Vec<u64>,
-    known_lost: Vec<u64>,
-}
 
 impl Fault {
     /// As the case is called. Groups of figures are made by it.

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use lockwell::Locks;
 use tokio::task::JoinHandle;
 
-use super::{Bench, Outcome};
+use super::Bench;
 use crate::error::{Error, Result};
 use crate::measure::history::nanos;
-use crate::measure::workload::TIMEOUT;
+use crate::measure::workload::bench::TIMEOUT;
+use crate::measure::workload::recovery::outcome::Outcome;
 use crate::target::broken::{Bound, Victim};
-use crate::target::{Choice, Kind, connect};
+use crate::target::kind::Kind;
+use crate::target::{Choice, connect};
 
 /// Locks that are taken: in a cluster they belong to several masters, of which one dies.
 const LOCKS: usize = 16;

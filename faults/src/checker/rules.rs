@@ -1,0 +1,144 @@
+//! What is checked, and what was found.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Hold, Miss};
+
+/// So many findings of a rule are told in words.
+pub(super) const EXAMPLES: usize = 5;
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Span {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+/// A time in which clients could not reach the server, from after the fault began to before it was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) span: Span,
+    /// The worker that was cut off; nobody else was. `None`: all were.
+    pub(crate) worker: Option<u32>,
+}
+
+/// What the lock promises, and what was done to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// The length of the leases, in nanoseconds like all times.
+    pub(crate) ttl: u64,
+    /// How long a free lock may be withheld from those who wait for it.
+    pub(crate) bound: u64,
+    /// Waiters are served in order; one that asked so much earlier was surely the first to be seen by the server.
+    pub(crate) in_order: Option<u64>,
+    /// When faults were at work. A free lock need not be granted then, and not until a lease and a bound after that.
+    pub(crate) faults: Vec<Span>,
+    /// When a validity must end, a lease after the beginning at the latest.
+    pub(crate) outages: Vec<Outage>,
+    /// How many holders were deprived of their locks on purpose.
+    pub(crate) deprived: u64,
+}
+
+/// What was found, by rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Findings {
+    /// Validity intervals that began within another that they must not overlap.
+    pub overlaps: u64,
+    /// The same, where the earlier holder had been deprived of the lock on purpose and had not been told yet.
+    pub overlaps_after_force: u64,
+    /// The longest overlap of two, in microseconds.
+    pub longest_overlap_us: u64,
+    /// Grants whose token is not higher than that of a grant before.
+    pub tokens_fallen: u64,
+    /// Grants that have the token of another.
+    pub tokens_twice: u64,
+    /// Releases that were confirmed though another held the lock by then.
+    pub foreign_releases: u64,
+    /// Holders that lost a lock before their lease ended, beyond those who were deprived on purpose.
+    pub taken: u64,
+    /// Attempts in which a free lock was withheld for longer than the bound.
+    pub late_grants: u64,
+    /// Grants before somebody who had waited longer.
+    pub out_of_order: u64,
+    /// Validity intervals that lasted longer into an outage than a lease.
+    pub not_told: u64,
+    /// Guards that said "held" after "not held".
+    pub revived: u64,
+    /// Locks that were held, or had waiters, when all was quiet.
+    pub left_behind: u64,
+    /// The longest time for which a free lock was withheld, in microseconds.
+    pub longest_withheld_us: u64,
+    /// Some of it in words.
+    pub examples: Vec<String>,
+}
+
+impl Findings {
+    /// What a lock must never do, whatever its backend promises about exclusion: the number, and what it is.
+    pub fn wrong(&self) -> Vec<(u64, &'static str)> {
+        let all = [
+            (self.foreign_releases, "foreign releases"),
+            (self.late_grants, "late grants"),
+            (self.out_of_order, "grants out of order"),
+            (self.not_told, "holders not told"),
+            (self.revived, "guards held after their loss"),
+            (self.left_behind, "locks left behind"),
+        ];
+        all.into_iter().filter(|(number, _)| *number > 0).collect()
+    }
+
+    /// What a lock does that may be held by two: the number, and what it is.
+    pub fn unsafe_ones(&self) -> Vec<(u64, &'static str)> {
+        let all = [
+            (self.overlaps, "overlaps"),
+            (self.tokens_fallen, "tokens not higher"),
+            (self.tokens_twice, "tokens twice"),
+            (self.taken, "locks taken from their holders"),
+        ];
+        all.into_iter().filter(|(number, _)| *number > 0).collect()
+    }
+
+    /// Whether nothing was found.
+    #[cfg(test)]
+    pub fn is_clean(&self) -> bool {
+        self.wrong().is_empty() && self.unsafe_ones().is_empty()
+    }
+}
+
+/// Findings of one rule, counted; the first ones in words.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) number: u64,
+    examples: Vec<String>,
+}
+
+impl Found {
+    pub(super) fn add(&mut self, words: impl FnOnce() -> String) {
+        self.number += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(words());
+        }
+    }
+
+    /// The number; the words go to the others.
+    pub(super) fn into(self, examples: &mut Vec<String>) -> u64 {
+        examples.extend(self.examples);
+        self.number
+    }
+}
+
+/// What happened to one lock.
+#[derive(Debug, Default)]
+pub(super) struct OfLock {
+    /// In the order in which their validity began.
+    pub(super) holds: Vec<Hold>,
+    pub(super) misses: Vec<Miss>,
+}
+
+/// A hold in words.
+pub(super) fn words(hold: &Hold) -> String {
+    let Hold { ask, token, from, until, end, .. } = hold;
+    let (who, lock, mode) = (ask.who, ask.lock, ask.mode);
+    let (from, until) = (from / 1000, until / 1000);
+    format!("lock {lock}, {who} as {mode} with token {token} from {from} to {until} us, {end:?}")
+}
