@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use lockcore::backend::Lazy;
-use lockcore::{DistributedLock, Error, ErrorKind, LockConfig, Locks, Operation, Result, ServerUrl};
+use lockcore::{
+    DistributedLock, Error, ErrorKind, LockConfig, Locks, MemoryLock, Operation, Result, ServerUrl,
+};
 
 use crate::schemes;
 
@@ -44,7 +46,7 @@ pub struct Registry {
 impl Registry {
     /// The backends that are compiled in.
     pub fn new() -> Self {
-        schemes::compiled_in(Self { connectors: BTreeMap::new(), schemas: BTreeMap::new() })
+        compiled_in(Self { connectors: BTreeMap::new(), schemas: BTreeMap::new() })
     }
 
     /// Adds a backend for addresses with this scheme.
@@ -221,6 +223,37 @@ impl Registry {
     }
 }
 
+/// Adds the backends that are compiled in.
+fn compiled_in(mut registry: Registry) -> Registry {
+    registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
+    #[cfg(feature = "sqlite")]
+    {
+        registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
+        registry.add_schema("sqlite");
+    }
+    #[cfg(feature = "postgres")]
+    for scheme in ["postgres", "postgresql"] {
+        registry.add(scheme, |url| async move { backend_sql::PostgresLock::connect(&url).await });
+        registry.add_schema(scheme);
+    }
+    #[cfg(feature = "mysql")]
+    for scheme in ["mysql", "mariadb"] {
+        registry.add(scheme, |url| async move { backend_sql::MySqlLock::connect(&url).await });
+        registry.add_schema(scheme);
+    }
+    #[cfg(feature = "redis")]
+    for (scheme, _) in schemes::ALL.iter().filter(|(_, feature)| *feature == "redis") {
+        if scheme.starts_with("redlock") {
+            registry.add(scheme, |url| async move { backend_redis::Redlock::connect(&url).await });
+        } else {
+            registry.add(scheme, |url| async move { backend_redis::RedisLock::connect(&url).await });
+        }
+    }
+    #[cfg(feature = "zk")]
+    registry.add("zk", |url| async move { backend_zk::ZkLock::connect(&url).await });
+    registry
+}
+
 impl Default for Registry {
     fn default() -> Self {
         Self::new()
@@ -235,8 +268,6 @@ impl fmt::Debug for Registry {
 
 #[cfg(test)]
 mod tests {
-    use lockcore::MemoryLock;
-
     use super::*;
 
     async fn memory(url: ServerUrl) -> Result<MemoryLock> {

@@ -1,9 +1,5 @@
 //! The schemes of the backends that are in this repository.
 
-use lockcore::MemoryLock;
-
-use crate::Registry;
-
 /// Each scheme and its Cargo feature.
 pub(crate) const ALL: [(&str, &str); 16] = [
     ("memory", ""),
@@ -40,35 +36,4 @@ pub(crate) fn meant(scheme: &str) -> Option<&'static str> {
         "pg" | "pgsql" | "postgre" | "psql" => "postgres",
         _ => return None,
     })
-}
-
-/// Adds the backends that are compiled in.
-pub(crate) fn compiled_in(mut registry: Registry) -> Registry {
-    registry.add("memory", |url| std::future::ready(MemoryLock::from_url(&url)));
-    #[cfg(feature = "sqlite")]
-    {
-        registry.add("sqlite", |url| async move { backend_sql::SqliteLock::connect(&url).await });
-        registry.add_schema("sqlite");
-    }
-    #[cfg(feature = "postgres")]
-    for scheme in ["postgres", "postgresql"] {
-        registry.add(scheme, |url| async move { backend_sql::PostgresLock::connect(&url).await });
-        registry.add_schema(scheme);
-    }
-    #[cfg(feature = "mysql")]
-    for scheme in ["mysql", "mariadb"] {
-        registry.add(scheme, |url| async move { backend_sql::MySqlLock::connect(&url).await });
-        registry.add_schema(scheme);
-    }
-    #[cfg(feature = "redis")]
-    for (scheme, _) in ALL.iter().filter(|(_, feature)| *feature == "redis") {
-        if scheme.starts_with("redlock") {
-            registry.add(scheme, |url| async move { backend_redis::Redlock::connect(&url).await });
-        } else {
-            registry.add(scheme, |url| async move { backend_redis::RedisLock::connect(&url).await });
-        }
-    }
-    #[cfg(feature = "zk")]
-    registry.add("zk", |url| async move { backend_zk::ZkLock::connect(&url).await });
-    registry
 }

@@ -8,8 +8,6 @@ use std::process::{ExitCode, ExitStatus};
 use lockwell::backend::ServerUrl;
 use lockwell::{Error, ErrorKind};
 
-use crate::say;
-
 /// Wrong usage, name or address.
 pub(crate) const USAGE: u8 = 64;
 /// The lock server cannot be reached.
@@ -56,12 +54,6 @@ impl Failure {
         match self.remedy {
             Some(remedy) => format!("{}; {remedy}", self.message),
             None => self.message.clone(),
-        }
-    }
-
-    pub(crate) fn tell(&self) {
-        if !self.message.is_empty() {
-            say::error(&self.text(), self.status);
         }
     }
 

@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group};
 
 use crate::exit::{self, Failure};
+use crate::say;
 
 /// The first word of a command line that is for the helper; the next is the process id of its parent, then the command.
 const EXEC: &str = "__exec";
@@ -54,7 +55,7 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         let failure =
             Failure::new(exit::SOFTWARE, format!("the command cannot be bound to lockwell: {error}"));
-        failure.tell();
+        say::failure(&failure);
         return ExitCode::from(failure.status);
     }
     // If the parent ended before the request, another process is our parent by now, and the lock is not held.
@@ -63,7 +64,7 @@ fn become_command(parent: &OsStr, command: &[OsString]) -> ExitCode {
     }
     let error = Command::new(&command[0]).args(&command[1..]).exec();
     let failure = Failure::not_started(&command[0].to_string_lossy(), &error);
-    failure.tell();
+    say::failure(&failure);
     ExitCode::from(failure.status)
 }
 

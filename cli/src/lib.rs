@@ -72,7 +72,7 @@ pub fn run(registry: Registry) -> ExitCode {
     match log::start(command.voice()).and_then(|()| perform(&registry, command)) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            failure.tell();
+            say::failure(&failure);
             ExitCode::from(failure.status)
         }
     }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::exit::Failure;
 use crate::json::MessageReport;
 
 /// Whether messages are for programs: an object in a line each. It is set once, before the first message.
@@ -46,6 +47,13 @@ pub(crate) fn warning(message: &str) {
 /// Why lockwell ends with this exit status.
 pub(crate) fn error(message: &str, exit_status: u8) {
     print("error", message, Some(exit_status));
+}
+
+/// The message of a run that failed, if it has one.
+pub(crate) fn failure(failure: &Failure) {
+    if !failure.message.is_empty() {
+        error(&failure.text(), failure.status);
+    }
 }
 
 /// One line, whatever is in the message.

@@ -4,18 +4,21 @@ mod http2;
 mod link;
 mod pipe;
 mod switches;
+mod way;
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, atomic::Ordering},
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use tokio::{net::TcpListener, runtime, sync::oneshot};
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tokio::sync::oneshot;
 
 use self::switches::{Flow, HeldBack, ProxyState};
+use crate::way::{TO_CLIENT, TO_SERVER};
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +42,6 @@ impl Direction {
         }
     }
 }
-
-const TO_SERVER: usize = 0;
-const TO_CLIENT: usize = 1;
 
 /// A TCP proxy in front of one server, with faults that can be switched on and off.
 ///

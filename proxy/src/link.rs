@@ -1,18 +1,16 @@
 //! The life of one connection through the proxy.
 
-use std::{io, sync::Arc, time::Duration};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-    time::sleep,
-};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
 
-use crate::{
-    TO_CLIENT, TO_SERVER,
-    pipe::{Reset, Way},
-    switches::{Entry, Flow, ProxyState},
-};
+use crate::pipe::{Reset, Way};
+use crate::switches::{Entry, Flow, ProxyState};
+use crate::way::{TO_CLIENT, TO_SERVER};
 
 /// Takes connections for ever.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {

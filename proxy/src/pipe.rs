@@ -1,18 +1,16 @@
 //! One way through the proxy: collects bytes as they come, and delivers them when they are due.
 
-use std::{future::pending, io, time::Duration};
+use std::future::pending;
+use std::io;
+use std::time::Duration;
 
-use tokio::{
-    io::AsyncWriteExt,
-    net::tcp::{ReadHalf, WriteHalf},
-    sync::{Semaphore, mpsc},
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{
-    TO_SERVER,
-    switches::{Entry, Flow, Mode},
-};
+use crate::switches::{Entry, Flow, Mode};
+use crate::way::TO_SERVER;
 
 /// The most that is read at once.
 const CHUNK: u16 = 16 * 1024;

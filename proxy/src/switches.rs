@@ -1,18 +1,15 @@
 //! The faults and counters of a proxy, which its owner and its connections share.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::{TO_CLIENT, TO_SERVER, http2::Http2};
+use crate::http2::Http2;
+use crate::way::{TO_CLIENT, TO_SERVER};
 
 /// What happens to bytes at the end of their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

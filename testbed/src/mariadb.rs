@@ -1,18 +1,20 @@
 //! A throwaway `MariaDB` or MySQL.
 
+mod daemon;
 mod mysql;
 
+pub(crate) use self::daemon::daemon;
+
+use self::daemon::{PACKAGE, flush};
 use std::{net::SocketAddr, ops::Deref};
 
 use crate::{
-    Durability, Error, Options, Release, Server, client,
+    Error, Options, Release, Server, client,
     kind::{Kind, Site},
     programs::{find, is_root, text},
     release::Family,
     server::blocking,
 };
-
-const PACKAGE: &str = "mariadb-server";
 
 /// A throwaway `MariaDB`, or MySQL if its [release](Options::release) is one, with the administrator `root`, who needs no password, and an empty database
 /// `lockwell`. It does not resolve host names: accounts are for `'127.0.0.1'` or `'%'`.
@@ -88,11 +90,6 @@ struct Programs {
     base: Option<String>,
 }
 
-/// The server's program of a release.
-pub(crate) fn daemon(release: &Release) -> Result<String, Error> {
-    release.program(if release.name().starts_with("mysql") { "mysqld" } else { "mariadbd" }, PACKAGE)
-}
-
 impl Programs {
     fn find(release: &Release) -> Result<Self, Error> {
         Ok(Self {
@@ -121,15 +118,6 @@ impl Programs {
             command.push("--user=root".to_owned());
         }
         Ok(command)
-    }
-}
-
-/// When the log is written to the file and to the disk.
-fn flush(durability: Durability) -> u8 {
-    match durability {
-        Durability::Disk => 1,
-        Durability::OsCache => 2,
-        Durability::Fast => 0,
     }
 }
 

@@ -153,7 +153,7 @@ impl Kind for Programs {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
             fs::set_permissions(&data, mode).map_err(Error::io(&data))?;
             let (host, port) = (source.ip().to_string(), source.port().to_string());
-            let args = [&standby::copy(&data, &host, &port)[..], &["-U", "postgres"]].concat();
+            let args = [&copy(&data, &host, &port)[..], &["-U", "postgres"]].concat();
             return Ok(vec![self.command("pg_basebackup", &args)?]);
         }
         let args = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"];
@@ -203,4 +203,9 @@ impl Kind for Programs {
     fn hooks(&self) -> &'static str {
         include_str!("postgres_hooks.sh")
     }
+}
+
+/// The arguments that copy a running server.
+fn copy<'a>(data: &'a str, host: &'a str, port: &'a str) -> [&'a str; 12] {
+    ["-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", host, "-p", port]
 }

@@ -4,6 +4,7 @@
 //! which they run with the libraries that belong to them; [`Release::fetch`] puts them there.
 
 mod apt;
+mod recipes;
 mod unpack;
 mod version;
 
@@ -12,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use self::unpack::Recipe;
+pub(crate) use self::recipes::Recipe;
 use crate::{
     Error,
     programs::{self, Nobody, text},
@@ -54,17 +55,17 @@ pub struct Release {
 /// All of them. Those of the machine come first in their families.
 static ALL: [Release; 12] = [
     installed("redis7", "Redis", "7.0", Family::Redis),
-    newer("redis8", "Redis", "8.0", Family::Redis, &unpack::REDIS_8),
-    newer("valkey9", "Valkey", "9.1", Family::Redis, &unpack::VALKEY_9),
+    newer("redis8", "Redis", "8.0", Family::Redis, &recipes::REDIS_8),
+    newer("valkey9", "Valkey", "9.1", Family::Redis, &recipes::VALKEY_9),
     installed("mariadb10", "MariaDB", "10.11", Family::MySql),
-    newer("mariadb11", "MariaDB", "11.8", Family::MySql, &unpack::MARIADB_11),
-    newer("mysql9", "MySQL", "9.7", Family::MySql, &unpack::MYSQL_9),
+    newer("mariadb11", "MariaDB", "11.8", Family::MySql, &recipes::MARIADB_11),
+    newer("mysql9", "MySQL", "9.7", Family::MySql, &recipes::MYSQL_9),
     installed("postgres15", "PostgreSQL", "15", Family::Postgres),
-    newer("postgres18", "PostgreSQL", "18", Family::Postgres, &unpack::POSTGRES_18),
+    newer("postgres18", "PostgreSQL", "18", Family::Postgres, &recipes::POSTGRES_18),
     installed("pgbouncer1.18", "PgBouncer", "1.18", Family::PgBouncer),
-    newer("pgbouncer1.26", "PgBouncer", "1.26", Family::PgBouncer, &unpack::PGBOUNCER_1_26),
+    newer("pgbouncer1.26", "PgBouncer", "1.26", Family::PgBouncer, &recipes::PGBOUNCER_1_26),
     installed("zookeeper3.8", "ZooKeeper", "3.8", Family::ZooKeeper),
-    newer("zookeeper3.9", "ZooKeeper", "3.9", Family::ZooKeeper, &unpack::ZOOKEEPER_3_9),
+    newer("zookeeper3.9", "ZooKeeper", "3.9", Family::ZooKeeper, &recipes::ZOOKEEPER_3_9),
 ];
 
 const fn installed(
@@ -130,26 +131,12 @@ impl Release {
         !self.is_newer() || self.name == "mysql9"
     }
 
-    /// The version that the program itself says that it is: `8.0.2`.
-    pub fn version(&self) -> Result<String, Error> {
-        version::ask(self)
-    }
-
     /// What is to be said about a version that is another than the documentation names.
     pub fn surprise(&self, version: &str) -> Option<String> {
         let rest = version.strip_prefix(self.version);
         let expected = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         (!expected)
             .then(|| format!("{} is {version} here; the documentation names {}", self.product, self.version))
-    }
-
-    /// Fetches a newer release, unless it is there already, and returns its version. The packages are those of the
-    /// mirror that this machine's apt uses, in Debian's newer suites. Takes some ten seconds and up to 400 MB; blocks.
-    pub fn fetch(&self) -> Result<String, Error> {
-        if let Some(recipe) = &self.recipe {
-            unpack::fetch(self, recipe, &newer_folder())?;
-        }
-        self.version()
     }
 
     /// The release for a server of this family: the one that was asked for, one that the environment names, or what is
@@ -167,7 +154,7 @@ impl Release {
     pub(crate) fn root(&self) -> Result<Option<PathBuf>, Error> {
         let Some(recipe) = &self.recipe else { return Ok(None) };
         let root = newer_folder().join(self.name);
-        if unpack::is_whole(recipe, &root) {
+        if recipes::is_whole(recipe, &root) {
             return Ok(Some(root));
         }
         let (title, name) = (self.title(), self.name);

@@ -11,16 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::launch::{launch, prepare, tail};
+use self::launch::{Run, TIMEOUT, launch, prepare, tail};
 use crate::{
     Error, Options,
     kind::{Kind, Site},
     port, proctree,
     supervisor::Supervisor,
 };
-
-/// How long a server gets to start or to stop. A loaded machine with two cores needs some of it.
-const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How often a start is tried again because somebody else took the port.
 const ATTEMPTS: u32 = 8;
@@ -44,12 +41,6 @@ struct Inner {
     more_ports: Vec<u16>,
     folder: PathBuf,
     run: Mutex<Run>,
-}
-
-/// What changes while the server lives.
-struct Run {
-    supervisor: Supervisor,
-    pid: Option<u32>,
 }
 
 impl fmt::Debug for Server {

@@ -9,6 +9,7 @@ mod deps;
 mod documented;
 mod figures;
 mod fuzz;
+mod handed_on;
 mod install;
 mod msrv;
 mod package;
@@ -26,6 +27,8 @@ mod test;
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use crate::handed_on::HandedOn;
 
 #[derive(Debug, Parser)]
 #[command(about = "Tests, checks and tools for those who work on lockwell.")]
@@ -71,13 +74,6 @@ enum Command {
     /// Be busy until the standard input ends.
     #[command(hide = true, name = busy::COMMAND)]
     BusyLoop,
-}
-
-#[derive(Debug, clap::Args)]
-struct HandedOn {
-    /// `--no-install`: install nothing. All other arguments are passed on.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    args: Vec<String>,
 }
 
 fn main() -> ExitCode {

@@ -1,11 +1,12 @@
-//! `cargo xtask sizes`: no source file has grown too long to be read in one go.
+//! `cargo xtask sizes`: source files that may be too long to be read in one go. It is advice: whether a file has one purpose is
+//! a question of `cargo xtask circles`.
 
 use std::fs;
 use std::process::{Command, ExitCode};
 
 use crate::shell::{Result, root, text};
 
-/// The longest that a file may be. They aim at 300.
+/// What is longer is listed. Files aim at 300 lines.
 const MOST: usize = 400;
 
 pub(crate) fn run() -> Result<ExitCode> {
@@ -19,13 +20,12 @@ pub(crate) fn run() -> Result<ExitCode> {
             sizes.push((*name, source.lines().count()));
         }
     }
-    let long = too_long(&sizes);
-    if long.is_empty() {
-        let longest = sizes.iter().map(|(_, lines)| *lines).max().unwrap_or(0);
-        println!("{} source files, the longest has {longest} lines of at most {MOST}", sizes.len());
-        return Ok(ExitCode::SUCCESS);
+    let longest = sizes.iter().map(|(_, lines)| *lines).max().unwrap_or(0);
+    println!("{} source files, the longest has {longest} lines", sizes.len());
+    for file in too_long(&sizes) {
+        println!("warning: {file}: has it one purpose?");
     }
-    Err(format!("too long, split them by purpose: {}", long.join(", ")))
+    Ok(ExitCode::SUCCESS)
 }
 
 fn too_long(sizes: &[(&str, usize)]) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{check_outside, wait};
+use crate::blocking::outside::{check_outside, wait};
 use crate::lease::lost_at_work;
 use crate::system::OwnRuntime;
 use crate::{Clock, FencingToken, LeaseState, LockHandle, LockName, Loss, Mode, Operation, Result};

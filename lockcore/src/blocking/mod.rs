@@ -24,39 +24,23 @@
 //! [`crate::Locks`], in `spawn_blocking` with `Handle::current().block_on(..)`. Guards may be dropped anywhere.
 
 mod guard;
+mod outside;
 mod request;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use crate::blocking::outside::wait;
+use crate::request::All;
+use crate::system::{OwnRuntime, SharedRuntime};
+use crate::{Capabilities, Error, LockName, LockStatus, Result, Stats};
 
 pub use guard::{LockAllGuard, LockGuard};
 pub use request::LockRequest;
 
-use crate::request::All;
-use crate::system::{OwnRuntime, SharedRuntime};
-use crate::{Capabilities, Error, ErrorKind, LockName, LockStatus, Result, Stats};
-
 /// The thread on which requests run.
 static RUNTIME: SharedRuntime = SharedRuntime::new("lockwell-blocking");
-
-/// Waits for a future on the calling thread.
-fn wait<T>(runtime: &OwnRuntime, future: impl Future<Output = T>) -> Result<T> {
-    check_outside()?;
-    Ok(runtime.block_on(future))
-}
-
-/// Refuses to wait on a thread of an async runtime.
-fn check_outside() -> Result<()> {
-    if Handle::try_current().is_ok() {
-        let text = "lockwell::blocking was called within an async runtime, whose thread it would stop: use lockwell::Locks \
-                    there, and Handle::block_on in spawn_blocking";
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
-    Ok(())
-}
 
 /// A client of one lock server with blocking calls. It is cheap to clone. See [`crate::Locks`] for the details.
 #[derive(Clone, Debug)]

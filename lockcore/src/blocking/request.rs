@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use super::{LockAllGuard, LockGuard, wait};
+use super::{LockAllGuard, LockGuard};
+use crate::blocking::outside::wait;
 use crate::request::{All, One};
 use crate::system::OwnRuntime;
 use crate::{Error, ErrorKind, ErrorWith, LockHandle, LockName, Result};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::testing::TestServer;
-use crate::{LockHandle, Loss, Mode, Operation};
+use crate::{ErrorKind, LockHandle, Loss, Mode, Operation};
 
 const LONG: Duration = Duration::from_secs(30);
 

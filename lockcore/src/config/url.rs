@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::written::{bare, decode, no_control, no_fragment, no_space_around};
-use crate::{Error, ErrorKind, Result};
+use super::written::{bad, bare, decode, no_control, no_fragment, no_space_around};
+use crate::{Error, Result};
 
 /// The options that every address understands.
 pub(super) const COMMON_OPTIONS: [&str; 7] =
@@ -202,10 +202,6 @@ impl ServerUrl {
     pub(crate) fn take_option(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)
     }
-}
-
-pub(super) fn bad(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
 }
 
 /// The options of a query.

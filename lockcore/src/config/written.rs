@@ -6,8 +6,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::url::bad;
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 const MARK: char = '\u{feff}';
 const QUOTES: [char; 7] = ['"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}'];
@@ -89,6 +88,10 @@ pub(super) fn no_fragment(text: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+pub(super) fn bad(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use super::{HandOff, LockHandle};
+use super::LockHandle;
+use super::hand_off::{HandOff, HandedLock};
 use crate::background::{Armed, Background, UnderWay};
 use crate::lease::{HeldLock, Left, Limits, PassOn};
+use crate::local::ClaimTurn;
 use crate::system::poll_once;
 use crate::{
     Error, ErrorKind, FencingToken, Grant, LeaseState, LockName, Loss, Mode, Operation, Released, Result,
@@ -253,6 +255,22 @@ impl fmt::Debug for LockGuard {
             .field("token", &self.token())
             .field("state", &self.lease_state())
             .finish_non_exhaustive()
+    }
+}
+
+impl HandedLock {
+    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock anew.
+    pub(crate) fn take(mut self, limits: Limits) -> std::result::Result<LockGuard, Option<ClaimTurn<Self>>> {
+        let turn = self.turn.take();
+        if self.grant.claim().clock().has_passed(self.grant.deadline()) {
+            return Err(turn);
+        }
+        let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
+        turn.note_held();
+        let hand_off = HandOff { turn: Arc::new(turn), times: self.times, until: self.until };
+        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(hand_off));
+        armed.disarm();
+        Ok(guard)
     }
 }
 

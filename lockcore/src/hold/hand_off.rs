@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::LockGuard;
 use crate::background::{Armed, Outcome};
-use crate::lease::{Left, Limits, PassOn};
+use crate::lease::{Left, PassOn};
 use crate::local::{ClaimTurn, LocalQueues, Turn, Waiter};
 use crate::{Clock, Grant, Moment};
 
@@ -16,8 +15,8 @@ pub(crate) type LockQueues = LocalQueues<HandedLock>;
 pub(crate) struct HandOff {
     pub(crate) turn: Arc<ClaimTurn<HandedLock>>,
     /// How many more times, and until when.
-    times: u32,
-    until: Moment,
+    pub(super) times: u32,
+    pub(super) until: Moment,
 }
 
 impl HandOff {
@@ -65,27 +64,11 @@ fn fits(waiter: &Waiter<HandedLock>, grant: &Grant) -> bool {
 /// Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct HandedLock {
-    armed: Option<Armed>,
-    grant: Grant,
-    times: u32,
-    until: Moment,
-    turn: Option<ClaimTurn<Self>>,
-}
-
-impl HandedLock {
-    /// Makes a guard of it; or, if the hand-off took too long, returns the claim turn, to claim the lock anew.
-    pub(crate) fn take(mut self, limits: Limits) -> Result<LockGuard, Option<ClaimTurn<Self>>> {
-        let turn = self.turn.take();
-        if self.grant.claim().clock().has_passed(self.grant.deadline()) {
-            return Err(turn);
-        }
-        let (Some(armed), Some(turn)) = (self.armed.take(), turn) else { return Err(None) };
-        turn.note_held();
-        let hand_off = HandOff { turn: Arc::new(turn), times: self.times, until: self.until };
-        let guard = LockGuard::new(armed.background(), self.grant.clone(), limits, Some(hand_off));
-        armed.disarm();
-        Ok(guard)
-    }
+    pub(super) armed: Option<Armed>,
+    pub(super) grant: Grant,
+    pub(super) times: u32,
+    pub(super) until: Moment,
+    pub(super) turn: Option<ClaimTurn<Self>>,
 }
 
 impl Drop for HandedLock {

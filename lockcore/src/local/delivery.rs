@@ -1,36 +1,35 @@
-//! How a turn gets to the waiter that it is for.
+//! How a turn `V` gets to the waiter that it is for.
 
 use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use super::Turn;
 use crate::system::lock;
 
 /// The turn of one waiter, from the moment at which it is given until the waiter picks it up.
 #[derive(Debug)]
-pub(crate) struct Delivery<T> {
-    state: Mutex<State<T>>,
+pub(crate) struct Delivery<V> {
+    state: Mutex<State<V>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum State<V> {
     Waits,
-    Given(Turn<T>),
+    Given(V),
     /// The waiter did not pick it up in time.
     TakenBack,
     /// The waiter has its turn, or has left.
     Over,
 }
 
-impl<T> Delivery<T> {
+impl<V> Delivery<V> {
     pub(super) fn new() -> Self {
         Self { state: Mutex::new(State::Waits), changed: Notify::new() }
     }
 
     /// Gives the waiter its turn. If it has left, the turn is returned.
-    pub(super) fn give(&self, turn: Turn<T>) -> Result<(), Turn<T>> {
+    pub(super) fn give(&self, turn: V) -> Result<(), V> {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Waits) {
             return Err(turn);
@@ -42,7 +41,7 @@ impl<T> Delivery<T> {
     }
 
     /// Waits for the turn, and picks it up. `None`: it was taken back.
-    pub(super) async fn turn(&self) -> Option<Turn<T>> {
+    pub(super) async fn turn(&self) -> Option<V> {
         loop {
             {
                 let mut state = lock(&self.state);
@@ -57,7 +56,7 @@ impl<T> Delivery<T> {
     }
 
     /// Takes back a turn that has not been picked up.
-    pub(super) fn take_back(&self) -> Option<Turn<T>> {
+    pub(super) fn take_back(&self) -> Option<V> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::TakenBack) {
             State::Given(turn) => Some(turn),

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
+use crate::Moment;
 use crate::system::lock;
 
 /// The polls of one claim at the server.
@@ -53,5 +54,19 @@ impl Pulse {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+/// What was seen of a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) polls: u64,
+    pub(super) since: Moment,
+    pub(super) woken: bool,
+}
+
+impl Seen {
+    pub(super) fn new(now: Moment) -> Self {
+        Self { polls: 0, since: now, woken: false }
     }
 }

@@ -8,7 +8,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{LocalQueues, Queue};
+use super::pulse::Seen;
+use super::queues::{LocalQueues, Queue};
 use crate::system::KEEPER;
 use crate::{Clock, LockName, Moment};
 
@@ -17,20 +18,6 @@ const PICKED_UP: Duration = Duration::from_millis(100);
 /// A claim that was not polled for this time is woken up. If it is not polled for this time again, its turn goes to the
 /// next.
 const POLLED: Duration = Duration::from_secs(1);
-
-/// What was seen of a claim.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    polls: u64,
-    since: Moment,
-    woken: bool,
-}
-
-impl Seen {
-    pub(super) fn new(now: Moment) -> Self {
-        Self { polls: 0, since: now, woken: false }
-    }
-}
 
 /// What a look at a queue has found.
 enum Found {

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, LockName, Mode, Result};
 pub use all::All;
 pub(crate) use choices::Choices;
 pub use leader::{Campaign, Leadership};
-pub use one::{Acquire, One};
+pub use one::Acquire;
 pub use owner::{Owner, Reentrant, ReentrantGuard};
 
 /// A request for a lock: what [`Locks::lock`](crate::Locks::lock) and its siblings return.
@@ -39,6 +39,13 @@ pub struct LockRequest<W = One> {
     pub(crate) background: Arc<Background>,
     pub(crate) choices: Choices,
     pub(crate) what: W,
+}
+
+/// One lock, and how it is to be held.
+#[derive(Debug)]
+pub struct One {
+    pub(crate) name: Result<LockName>,
+    pub(crate) mode: Result<Mode>,
 }
 
 impl LockRequest<One> {

@@ -8,19 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::operation::Acquiring;
-use super::{Choices, LockRequest, running};
+use super::{Choices, LockRequest, One, running};
 use crate::background::Background;
 use crate::contract::FIRST_ANSWER;
 use crate::{
     Claim, Clock, Error, ErrorKind, ErrorWith, LockGuard, LockHandle, LockName, Mode, Operation, Result, Wait,
 };
-
-/// One lock, and how it is to be held.
-#[derive(Debug)]
-pub struct One {
-    pub(crate) name: Result<LockName>,
-    pub(crate) mode: Result<Mode>,
-}
 
 impl LockRequest<One> {
     /// Takes the lock if it is free now; `None` if another claim holds it.

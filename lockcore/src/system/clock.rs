@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Moment;
 use super::test_time::{Sleep, TestTime};
-use super::{KEEPER, Moment};
+use crate::system::KEEPER;
 
 /// The longest sleep in one piece: the timers of a runtime stand still during suspend.
 const PIECE: Duration = Duration::from_secs(1);
@@ -100,6 +101,16 @@ impl Clock {
     /// Waits for a future for this time; `None` if it is not ready by then.
     pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.timeout_at(self.now().after(limit), future).await
+    }
+}
+
+impl Moment {
+    /// Sleeps until this moment, by the machine's clock.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn sleep(self) {
+        Clock::system().sleep_until(self).await;
     }
 }
 
@@ -219,5 +230,12 @@ mod tests {
         test.advance(hour / 2);
         sleeping.await.unwrap();
         assert_eq!(clock.timeout(hour, std::future::ready(1)).await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn sleep_is_never_early() {
+        let until = Moment::now().after(Duration::from_millis(20));
+        until.sleep().await;
+        assert!(until.has_passed());
     }
 }

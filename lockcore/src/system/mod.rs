@@ -3,6 +3,7 @@
 mod aside;
 mod clock;
 mod forward;
+mod keeper;
 mod moment;
 mod own_runtime;
 mod per_process;
@@ -10,11 +11,14 @@ mod per_process;
 mod rest;
 mod sync;
 mod test_time;
+#[cfg(feature = "conformance")]
+mod threads;
 mod unique;
 
 #[cfg(feature = "metrics")]
 pub(crate) use aside::{Aside, must_not_wait};
 pub use clock::{Clock, TestClock};
+pub(crate) use keeper::KEEPER;
 pub use moment::Moment;
 pub use own_runtime::{OwnRuntime, SharedRuntime, Task};
 pub(crate) use per_process::PerProcess;
@@ -22,6 +26,3 @@ pub(crate) use per_process::PerProcess;
 pub(crate) use rest::{note_rest, rest_when_idle};
 pub(crate) use sync::{lock, poll_once};
 pub use unique::unique_bits;
-
-/// The thread on which leases are renewed and releases are finished: one for each process.
-pub(crate) static KEEPER: SharedRuntime = SharedRuntime::new("lockwell-keeper");

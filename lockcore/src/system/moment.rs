@@ -49,14 +49,6 @@ impl Moment {
         Self::now() >= self
     }
 
-    /// Sleeps until this moment, by the machine's clock.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is lost.
-    pub async fn sleep(self) {
-        super::Clock::system().sleep_until(self).await;
-    }
-
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -106,12 +98,5 @@ mod tests {
         assert!(now.before(Duration::from_nanos(1)) < now);
         assert!(now.has_passed());
         assert!(!Moment::NEVER.has_passed());
-    }
-
-    #[tokio::test]
-    async fn sleep_is_never_early() {
-        let until = Moment::now().after(Duration::from_millis(20));
-        until.sleep().await;
-        assert!(until.has_passed());
     }
 }

@@ -1,5 +1,8 @@
 //! The time of a clock for tests, and who sleeps by it.
 
+#[cfg(feature = "conformance")]
+mod skipping;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,9 +13,6 @@ use std::time::Duration;
 
 use super::{Moment, lock};
 
-#[cfg(feature = "conformance")]
-mod skipping;
-
 /// The time of a [`TestClock`](super::TestClock).
 pub(super) struct TestTime {
     /// It stands still: nanoseconds of the clock. It goes on: the nanoseconds by which it is ahead of the machine's.
@@ -20,7 +20,7 @@ pub(super) struct TestTime {
     goes_on: bool,
     sleepers: Mutex<Sleepers>,
     #[cfg(feature = "conformance")]
-    pub(super) threads: super::rest::Threads,
+    pub(super) threads: super::threads::Threads,
 }
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl TestTime {
             goes_on,
             sleepers: Mutex::default(),
             #[cfg(feature = "conformance")]
-            threads: super::rest::Threads::default(),
+            threads: super::threads::Threads::default(),
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tracing::Span;
 
-use super::{LockEvent, Outcome, Since, Telemetry, spans};
+use super::{LockEvent, Since, Telemetry, spans};
+use crate::telemetry::outcome::Outcome;
 use crate::{Claim, Error, ErrorKind, FencingToken, Result, Wait};
 
 /// Watches an acquire: how long it takes, whether it has to wait, and what becomes of it. Dropping it is an outcome, too.
@@ -22,8 +23,15 @@ pub(crate) struct Watch {
     token: Option<FencingToken>,
 }
 
+impl Telemetry {
+    /// Watches one acquire, from now until its end.
+    pub(crate) fn watch(self: &Arc<Self>, claim: &Claim) -> Watch {
+        Watch::new(self, claim)
+    }
+}
+
 impl Watch {
-    pub(super) fn new(telemetry: &Arc<Telemetry>, claim: &Claim) -> Self {
+    fn new(telemetry: &Arc<Telemetry>, claim: &Claim) -> Self {
         Self {
             since: Since::now(claim.clock()),
             span: spans::acquire(telemetry.backend, claim),

@@ -5,6 +5,7 @@
 
 mod acquiring;
 mod events;
+mod outcome;
 #[cfg_attr(feature = "metrics", path = "series.rs")]
 #[cfg_attr(not(feature = "metrics"), path = "no_series.rs")]
 mod series;
@@ -12,16 +13,18 @@ mod spans;
 
 use std::sync::Arc;
 
-pub(crate) use acquiring::Watch;
 use events::Announcer;
-pub use events::{Events, LockEvent};
 use series::Series;
-pub(crate) use series::Since;
-pub(crate) use spans::released;
 use tracing::Span;
 
 use crate::contract::Counters;
-use crate::{Claim, Clock, Grant, LeaseState, Moment, Stats};
+use crate::telemetry::outcome::Renewed;
+use crate::{Clock, Grant, LeaseState, Moment, Stats};
+
+pub(crate) use acquiring::Watch;
+pub use events::{Events, LockEvent};
+pub(crate) use series::Since;
+pub(crate) use spans::released;
 
 /// Notes that a connection to a server failed and is replaced, or was taken over by another server: for the metric
 /// `lockwell_reconnections_total`. `backend` is the name in [`Capabilities`](crate::Capabilities).
@@ -38,38 +41,6 @@ pub(crate) struct Telemetry {
     counters: Counters,
     series: Series,
     events: Announcer,
-}
-
-/// What became of an acquire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Granted,
-    /// Held by another, and the request did not wait.
-    Held,
-    TimedOut,
-    /// Its caller has gone.
-    Cancelled,
-    Failed,
-}
-
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Granted => "granted",
-            Self::Held => "held",
-            Self::TimedOut => "timed_out",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// What a renewal came to.
-#[derive(Clone, Copy, Debug)]
-enum Renewed {
-    Extended,
-    Lost,
-    Unknown,
 }
 
 impl Telemetry {
@@ -90,11 +61,6 @@ impl Telemetry {
     /// The streams of events end.
     pub(crate) fn close(&self) {
         self.events.end();
-    }
-
-    /// Watches one acquire, from now until its end.
-    pub(crate) fn watch(self: &Arc<Self>, claim: &Claim) -> Watch {
-        Watch::new(self, claim)
     }
 
     /// A lock is held from now on.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unused_self)]
 
-use super::{Outcome, Renewed};
+use crate::telemetry::outcome::{Outcome, Renewed};
 use crate::{Clock, Loss, Moment};
 
 /// When something began; nobody measures it.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
-use super::{Outcome, Renewed};
 use crate::system::{Aside, must_not_wait};
+use crate::telemetry::outcome::{Outcome, Renewed};
 use crate::{Clock, Loss, Moment};
 
 const ACQUIRES: &str = "lockwell_acquires_total";

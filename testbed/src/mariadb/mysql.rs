@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{daemon, flush};
+use super::daemon::{daemon, flush};
 use crate::{
     Error, Release,
     kind::{Kind, Site},

@@ -47,8 +47,3 @@ impl Postgres {
 fn conninfo(primary: SocketAddr) -> String {
     format!("host={} port={} user=postgres", primary.ip(), primary.port())
 }
-
-/// The arguments that copy a running server.
-pub(super) fn copy<'a>(data: &'a str, host: &'a str, port: &'a str) -> [&'a str; 12] {
-    ["-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", host, "-p", port]
-}

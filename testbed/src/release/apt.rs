@@ -6,7 +6,6 @@ use std::{
     process::Command,
 };
 
-use super::unpack::run;
 use crate::Error;
 
 /// The suites from which newer releases come.
@@ -118,6 +117,18 @@ fn installed_by(simulation: &str) -> Vec<(String, String)> {
         Some((name.to_owned(), rest.strip_prefix('(')?.split(' ').next()?.to_owned()))
     });
     words.collect()
+}
+
+/// Runs a program of the system and takes what it writes.
+pub(super) fn run(command: &mut Command) -> Result<String, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(Error::io(&program))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<_> = said.lines().rev().filter(|line| !line.trim().is_empty()).take(2).collect();
+    Err(Error::Client(format!("{program}: {}: {}", output.status, last.join("; "))))
 }
 
 #[cfg(test)]

@@ -6,13 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Run, TIMEOUT};
 use crate::{
     Error,
     kind::{Kind, Site},
     proctree,
     supervisor::Supervisor,
 };
+
+/// How long a server gets to start or to stop. A loaded machine with two cores needs some of it.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// What changes while the server lives.
+pub(super) struct Run {
+    pub(super) supervisor: Supervisor,
+    pub(super) pid: Option<u32>,
+}
 
 /// How much of the log an error shows.
 const TAIL: usize = 4000;

@@ -1,5 +1,6 @@
 //! The tables: each by its name.
 
+use crate::figures::markdown::{row, rule};
 use serde_json::Value;
 
 use super::delays::delays;
@@ -281,14 +282,6 @@ fn holding(run: &Run) -> String {
         ]);
     }
     table
-}
-
-pub(super) fn row(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
-}
-
-pub(super) fn rule(columns: usize) -> String {
-    format!("|{}\n", "---|".repeat(columns))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! How a delay of the network changes a workload: one column for each run with a delay.
 
-use super::blocks::{row, rule};
 use super::runs::{Run, time};
+use crate::figures::markdown::{row, rule};
 use crate::shell::Result;
 
 /// The medians of a workload, and how many round trips it takes: the slope between the shortest and the longest delay.

@@ -6,6 +6,7 @@
 
 mod blocks;
 mod delays;
+mod markdown;
 mod one;
 mod runs;
 

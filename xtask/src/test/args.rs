@@ -1,6 +1,6 @@
 //! The arguments of a run that belong to cargo, and those that belong to the test programs.
 
-use super::Servers;
+use testbed::Release;
 
 /// Options of `cargo test` that choose programs.
 const TARGETS: [&str; 6] = ["--lib", "--bin", "--bins", "--test", "--tests", "--example"];
@@ -40,6 +40,31 @@ impl Selection {
         let scope = if packages || servers == Servers::Newer { &[][..] } else { &["--workspace"][..] };
         let scope = scope.iter().chain(&["--all-features"]).map(|word| (*word).to_owned());
         Self { cargo: scope.chain(chosen).collect(), filters, names_targets, documentation_only }
+    }
+}
+
+/// Which servers a run needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Servers {
+    Usual,
+    Newer,
+    All,
+}
+
+impl Servers {
+    /// Its name for the conformance suite.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Usual => "usual",
+            Self::Newer => "newer",
+            Self::All => "all",
+        }
+    }
+
+    /// The releases to be fetched for it.
+    pub(super) fn needed(self) -> impl Iterator<Item = &'static Release> {
+        let newer = Release::all().iter().filter(|release| release.is_newer());
+        newer.filter(move |release| self != Self::Usual || release.is_usual())
     }
 }
 

@@ -21,17 +21,18 @@ use std::time::{Instant, SystemTime};
 
 use testbed::{Family, Release};
 
-use self::args::Selection;
+use self::args::{Selection, Servers};
 use self::documentation::Documentation;
 use self::events::Ended;
 use self::flakes::Flake;
 use self::programs::{Class, Program};
 use self::running::Outcome;
 use crate::busy::Busy;
+use crate::handed_on::HandedOn;
 use crate::install::{allowed, ensure};
 use crate::packages::{SERVERS, TOOLS};
 use crate::shell::{Result, root, text};
-use crate::{HandedOn, ran, servers};
+use crate::{ran, servers};
 
 /// How often a test that failed is repeated, alone.
 const AGAIN: usize = 2;
@@ -63,30 +64,6 @@ pub(crate) struct Options {
     no_install: bool,
     #[command(flatten)]
     rest: HandedOn,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Servers {
-    Usual,
-    Newer,
-    All,
-}
-
-impl Servers {
-    /// Its name for the conformance suite.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Usual => "usual",
-            Self::Newer => "newer",
-            Self::All => "all",
-        }
-    }
-
-    /// The releases to be fetched for it.
-    fn needed(self) -> impl Iterator<Item = &'static Release> {
-        let newer = Release::all().iter().filter(|release| release.is_newer());
-        newer.filter(move |release| self != Self::Usual || release.is_usual())
-    }
 }
 
 /// What a run is to do.

@@ -13,15 +13,17 @@ use tokio::runtime::Handle;
 
 use super::flight::{Entry, Flight};
 use super::queues::{Part, Queues};
+use super::service::{Reply, Service, no_answer};
+use super::shared::Inner;
 use super::sync::{MutexGuard, lock};
-use super::{Batcher, Inner, Reply, Service, no_answer};
+use super::tries;
 use crate::{Error, ErrorKind, Result};
 
 /// How often a waiting caller polls the calls of its key, at first and later. These calls belong to other callers,
 /// whose futures may exist without being polled.
 const POLL_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// A request under way: a future of its answer. See [`Batcher::call`].
+/// A request under way: a future of its answer. See [`Batcher::call`](super::Batcher::call).
 #[must_use = "nothing is sent before it is polled, as a rule"]
 pub struct Call<S: Service> {
     inner: Arc<Inner<S>>,
@@ -44,8 +46,8 @@ enum State {
 }
 
 impl<S: Service> Call<S> {
-    pub(super) fn new(batcher: &Batcher<S>, key: S::Key, request: S::Request, limit: Duration) -> Self {
-        let inner = Arc::clone(&batcher.0);
+    pub(super) fn new(inner: &Arc<Inner<S>>, key: S::Key, request: S::Request, limit: Duration) -> Self {
+        let inner = Arc::clone(inner);
         let entry = Entry::new(key, request, inner.clock.now(), limit);
         let is_in = lock(&inner.queues).push(&entry, inner.bounds.waiting);
         Self {
@@ -63,7 +65,11 @@ impl<S: Service> Call<S> {
     /// Takes part in the calls of the key: begins a call, polls one, or waits.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.drives.is_none() {
-            let part = lock(&self.inner.queues).part(&self.inner, &self.entry.key, self.has_yielded);
+            let inner = &self.inner;
+            let rules = (&inner.service, inner.bounds, inner.clock.now());
+            let part = lock(&inner.queues).part(&self.entry.key, self.has_yielded, rules, |batch| {
+                Flight::new(batch.clone(), tries::run(Arc::clone(inner), batch))
+            });
             match part {
                 Part::Drive(flight, others_wait) => {
                     self.drives = Some(flight);

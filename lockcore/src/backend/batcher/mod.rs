@@ -14,180 +14,22 @@ mod call;
 mod flight;
 mod queues;
 mod retry;
+mod service;
+mod shared;
 mod sync;
+mod tries;
 
 use std::fmt::Debug;
-use std::future::Future;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use call::Call;
-use queues::Queues;
-use sync::Mutex;
+use self::queues::Queues;
+use self::shared::Inner;
+use self::sync::Mutex;
+use crate::Clock;
 
-use crate::{Clock, Error, ErrorKind, Moment, Result};
-
-/// How a backend sends its requests; a [`Batcher`] decides which of them share a call, and when.
-pub trait Service: Send + Sync + Sized + 'static {
-    /// Requests with different keys never wait for each other. A key is a server node, a cluster slot or a
-    /// connection.
-    type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
-    /// One request.
-    type Request: Send + Sync + 'static;
-    /// Its answer.
-    type Answer: Send + 'static;
-
-    /// Whether a request can share a call with the first of a batch. Both have the same key.
-    fn shares(&self, first: &Self::Request, other: &Self::Request) -> bool;
-
-    /// The most requests in a call that begins with this one, if that is fewer than the [bound](Bounds::batch).
-    fn most(&self, _first: &Self::Request) -> usize {
-        usize::MAX
-    }
-
-    /// Whether two requests want the same resource, so that if one is [blocked](Outcome::Blocked), the other is, too.
-    fn is_about_one(&self, _first: &Self::Request, _other: &Self::Request) -> bool {
-        false
-    }
-
-    /// Of several waiting requests, those with the lowest number are sent first.
-    fn urgency(&self, _request: &Self::Request) -> u8 {
-        0
-    }
-
-    /// Whether a request should still be sent. A request that queues should not, once its claim was cancelled.
-    fn is_wanted(&self, _request: &Self::Request) -> bool {
-        true
-    }
-
-    /// Notes that a request may have been executed although its answer was lost, and will be repeated.
-    fn note_in_doubt(&self, _request: &Self::Request) {}
-
-    /// Makes sure that there is a connection. It is a separate step, since it may take long. A request that was
-    /// cancelled meanwhile is not sent, so that it does not arrive after the release that cleans up after it.
-    ///
-    /// After a [retryable](Error::is_retryable) error this is tried again; any other error ends all requests of the
-    /// batch.
-    fn prepare(&self, key: &Self::Key, attempt: Attempt) -> impl Future<Output = Result<()>> + Send {
-        let _: (&Self::Key, Attempt) = (key, attempt);
-        std::future::ready(Ok(()))
-    }
-
-    /// Sends a batch at once, and returns an outcome for each request, in order.
-    ///
-    /// It should return by [`Attempt::until`]. If all callers are dropped, its future is dropped, too: the connection
-    /// of that future must then not be used any more.
-    fn call(
-        &self,
-        key: &Self::Key,
-        batch: &[&Self::Request],
-        attempt: Attempt,
-    ) -> impl Future<Output = Vec<Outcome<Self::Answer>>> + Send;
-}
-
-/// One try of a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt {
-    began: Moment,
-    until: Moment,
-}
-
-impl Attempt {
-    /// When the batch was tried for the first time.
-    pub fn began(&self) -> Moment {
-        self.began
-    }
-
-    /// When the last caller stops waiting.
-    pub fn until(&self) -> Moment {
-        self.until
-    }
-}
-
-/// The outcome of one request of a batch.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Outcome<T> {
-    /// It was answered.
-    Answered(T),
-    /// It failed, and another try would not help.
-    Failed(Error),
-    /// The server cannot execute it now, for instance while it starts, and has not executed it. It is tried again until
-    /// its caller stops waiting.
-    Unavailable(Error),
-    /// It collided with others, for instance in a deadlock, and was not executed. It is tried again a limited number of
-    /// times.
-    Again(Error),
-    /// It is unknown whether it was executed. It is tried again after a pause, in doubt, with fewer others: it may be the
-    /// reason.
-    Unknown(Error),
-    /// It was not executed, since a resource that a request of the batch wants is blocked. Requests for different
-    /// resources are tried again separately.
-    Blocked,
-}
-
-/// An answer.
-#[derive(Debug)]
-pub struct Reply<T> {
-    answer: T,
-    in_doubt: bool,
-}
-
-impl<T> Reply<T> {
-    /// The answer of the server.
-    pub fn into_answer(self) -> T {
-        self.answer
-    }
-
-    /// Whether an earlier try, whose answer was lost, may have been executed.
-    pub fn in_doubt(&self) -> bool {
-        self.in_doubt
-    }
-
-    /// The answer of the server, and whether an earlier try may have been executed as well.
-    pub fn into_parts(self) -> (T, bool) {
-        (self.answer, self.in_doubt)
-    }
-}
-
-/// The bounds of a batcher. By default there are at most 500 requests in a call, one call of a key at a time, and
-/// 65,536 waiting requests.
-#[derive(Clone, Copy, Debug)]
-#[must_use]
-pub struct Bounds {
-    batch: usize,
-    under_way: usize,
-    waiting: usize,
-}
-
-impl Bounds {
-    /// The default bounds.
-    pub const fn new() -> Self {
-        Self { batch: 500, under_way: 1, waiting: 65_536 }
-    }
-
-    /// The most requests in one call.
-    pub const fn batch(self, most: usize) -> Self {
-        Self { batch: most, ..self }
-    }
-
-    /// The most calls of one key that are under way at a time.
-    pub const fn under_way(self, most: usize) -> Self {
-        Self { under_way: most, ..self }
-    }
-
-    /// The most waiting requests, of all keys together. One more is refused as [`Overloaded`](ErrorKind::Overloaded).
-    pub const fn waiting(self, most: usize) -> Self {
-        Self { waiting: most, ..self }
-    }
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+pub use self::call::Call;
+pub use self::service::{Attempt, Bounds, Outcome, Reply, Service};
 
 /// Batching: requests that arrive at about the same time share a call. Clones are handles to the same batcher.
 ///
@@ -199,13 +41,6 @@ impl Default for Bounds {
 ///
 /// A batcher belongs to one runtime, like the connection behind it ([`PerRuntime`](super::PerRuntime)).
 pub struct Batcher<S: Service>(Arc<Inner<S>>);
-
-struct Inner<S: Service> {
-    service: S,
-    bounds: Bounds,
-    clock: Clock,
-    queues: Mutex<Queues<S>>,
-}
 
 impl<S: Service> Batcher<S> {
     /// A batcher for this service.
@@ -235,7 +70,7 @@ impl<S: Service> Batcher<S> {
     /// If the call is dropped, a request that was not sent leaves the queue. A request that was sent may be executed
     /// all the same.
     pub fn call(&self, key: S::Key, request: S::Request, limit: Duration) -> Call<S> {
-        Call::new(self, key, request, limit)
+        Call::new(&self.0, key, request, limit)
     }
 
     /// Sends a request without waiting for its answer. It needs a runtime.
@@ -256,20 +91,6 @@ impl<S: Service> Clone for Batcher<S> {
 impl<S: Service> Debug for Batcher<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batcher").field("bounds", &self.0.bounds).finish_non_exhaustive()
-    }
-}
-
-/// The error of a caller that has no answer in time, with the last failure as its cause if there is one.
-fn no_answer(last: Option<&Error>) -> Error {
-    if let Some(last) = last
-        && last.kind() == ErrorKind::Unreachable
-    {
-        return last.duplicate();
-    }
-    let error = Error::new(ErrorKind::Unreachable, "the server cannot be reached or does not answer");
-    match last {
-        Some(last) => error.with_source(format!("{last:#}")),
-        None => error,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use super::flight::{Entry, Flight};
-use super::{Inner, Service};
+use super::service::{Bounds, Service};
 use crate::Moment;
 
 /// A request that has waited for this time is sent before more urgent ones, so that no request waits for ever.
@@ -88,9 +88,7 @@ impl<S: Service> KeyQueue<S> {
 
     /// The most urgent request, and those that can share its call. The others keep their order. Requests whose outcome is
     /// unknown share no call with others: see `retry.rs`.
-    fn take_batch(&mut self, inner: &Inner<S>) -> Vec<Arc<Entry<S>>> {
-        let service = &inner.service;
-        let now = inner.clock.now();
+    fn take_batch(&mut self, service: &S, most: usize, now: Moment) -> Vec<Arc<Entry<S>>> {
         let urgency = |entry: &Arc<Entry<S>>| {
             if now.since(entry.since) > LONG { 0 } else { service.urgency(&entry.request) }
         };
@@ -101,7 +99,7 @@ impl<S: Service> KeyQueue<S> {
         };
         let mut batch: Vec<_> = self.take(first).into_iter().collect();
         let Some((retry, limit)) =
-            batch.first().map(|first| (first.retry(), service.most(&first.request).min(inner.bounds.batch)))
+            batch.first().map(|first| (first.retry(), service.most(&first.request).min(most)))
         else {
             return batch;
         };
@@ -185,27 +183,33 @@ impl<S: Service> Queues<S> {
         self.queues.get(key)?.take_left()
     }
 
-    /// The next step of a caller with this key that polls no call yet.
-    pub(super) fn part(&mut self, inner: &Arc<Inner<S>>, key: &S::Key, has_yielded: bool) -> Part<S> {
+    /// The next step of a caller with this key that polls no call yet. `begin` makes a call of a batch.
+    pub(super) fn part(
+        &mut self,
+        key: &S::Key,
+        has_yielded: bool,
+        (service, bounds, now): (&S, Bounds, Moment),
+        begin: impl FnOnce(Vec<Arc<Entry<S>>>) -> Arc<Flight<S>>,
+    ) -> Part<S> {
         let Some(queue) = self.queues.get_mut(key) else { return Part::Wait };
         // A call whose caller has left comes first: other callers wait for it.
         if let Some(flight) = queue.take_left() {
             return Part::Drive(flight, !queue.is_empty());
         }
-        if queue.is_empty() || queue.flights.len() >= inner.bounds.under_way {
+        if queue.is_empty() || queue.flights.len() >= bounds.under_way {
             return Part::Wait;
         }
         if queue.settling && !has_yielded {
             return Part::Yield;
         }
         queue.settling = false;
-        let batch = queue.take_batch(inner);
+        let batch = queue.take_batch(service, bounds.batch, now);
         if batch.is_empty() {
             // All of them pause.
             return Part::Wait;
         }
         self.waiting -= batch.len();
-        let flight = Flight::new(inner, batch);
+        let flight = begin(batch);
         queue.flights.push(Arc::clone(&flight));
         Part::Drive(flight, !queue.is_empty())
     }

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
+use super::service::no_answer;
 use super::*;
 use crate::system::{lock, poll_once};
+use crate::{Error, ErrorKind, Result};
 
 /// A server whose calls wait for permits, and do as their requests say.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lockwell_proxy::{Direction, Proxy};
 
-use super::target::Connect;
+use crate::conformance::kit::connect::Connect;
 use crate::conformance::{Link, Way};
 use crate::{Locks, Result};
 

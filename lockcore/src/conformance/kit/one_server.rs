@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lockwell_proxy::Proxy;
 
 use super::line::Line;
-use super::target::Connect;
+use crate::conformance::kit::connect::Connect;
 use crate::conformance::{Harness, Need, Server};
 use crate::{Locks, Result};
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::target::{Connecting, Missing};
 use crate::Moment;
 use crate::conformance::Server;
+use crate::conformance::kit::connect::{Connecting, Missing};
 
 /// A shell script: runs its arguments as a command, prints the process id, and kills the command when its input ends,
 /// that is when this process ends in any way.

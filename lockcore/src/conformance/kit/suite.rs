@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use super::target::{Connect, Missing, Target};
+use super::target::Target;
 use super::times::{Timed, Times};
+use crate::conformance::kit::connect::{Connect, Missing};
 use crate::conformance::{Case, cases, lateness, runtime, serve_if_asked};
 use crate::{Locks, Result};
 

@@ -8,28 +8,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::one_server::OneServer;
 use super::process::{ServerProcess, Site};
+use crate::Result;
+use crate::conformance::kit::connect::{Connect, Missing};
 use crate::conformance::{Case, Harness, Need};
-use crate::{Locks, Result};
-
-/// How a client connects to an address.
-pub(super) type Connect = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
-pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Locks>> + Send>>;
 
 /// A harness, or the reason why there is none.
 pub(super) type Started = Result<Arc<dyn Harness>, Missing>;
 type Starting = Pin<Box<dyn Future<Output = Started> + Send>>;
 type Start = Box<dyn Fn(Connect) -> Starting + Send + Sync>;
 type Which = Box<dyn Fn(&Case) -> bool + Send + Sync>;
-
-/// The reason why a target cannot be tested here.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Missing {
-    /// Its server is not installed. Its cases are ignored, or fail with `LOCKWELL_REQUIRE_SERVERS=1`.
-    NotInstalled(String),
-    /// It did not start. Its cases fail.
-    Broken(String),
-}
 
 /// One backend on one kind of server.
 pub struct Target {

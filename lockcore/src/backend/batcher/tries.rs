@@ -1,0 +1,155 @@
+//! Tries a batch until all its requests have answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flight::Entry;
+use super::retry::{Retry, pause};
+use super::service::{Attempt, Outcome, Service};
+use super::shared::Inner;
+use super::sync::lock;
+use crate::backend::Backoff;
+use crate::{Error, ErrorKind, Moment};
+
+/// How often a request that collided with others is tried again at most. A deadlock that occurs twenty times counts as
+/// a failure.
+const TRIES: u32 = 20;
+
+/// The first and the longest pause between two tries of a call.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(256));
+
+/// Tries a batch until all its requests have answers, or no caller waits for them any more.
+pub(super) async fn run<S: Service>(inner: Arc<Inner<S>>, batch: Vec<Arc<Entry<S>>>) {
+    let mut parts = run_part(&inner, batch).await;
+    while let Some(part) = parts.pop() {
+        parts.extend(run_part(&inner, part).await);
+    }
+}
+
+/// The same for a batch, or for a part of a batch that is tried separately. Returns parts that must be tried
+/// separately.
+async fn run_part<S: Service>(inner: &Inner<S>, mut open: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+    let service = &inner.service;
+    let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
+    let (began, mut tries) = (inner.clock.now(), 0);
+    loop {
+        let Some(first) = open.first() else { return Vec::new() };
+        let key = first.key.clone();
+        let began = open.iter().filter_map(|entry| Some(entry.retry()?.began)).min().unwrap_or(began);
+        let until = open.iter().map(|entry| entry.deadline).max().unwrap_or(Moment::NEVER);
+        let attempt = Attempt { began, until };
+        let prepared = service.prepare(&key, attempt).await;
+        // Nothing is sent, or sent again, for a caller that has left: its release may be on its way already.
+        open.retain(|entry| is_wanted(inner, entry));
+        match prepared {
+            Ok(()) if open.is_empty() => return Vec::new(),
+            Ok(()) => (),
+            Err(error) if error.is_retryable() => {
+                for entry in &open {
+                    entry.note(error.duplicate(), false);
+                }
+                backoff.pause_by(&inner.clock).await;
+                continue;
+            }
+            Err(error) => {
+                for entry in &open {
+                    entry.settle(Err(error.duplicate()));
+                }
+                return Vec::new();
+            }
+        }
+        let requests: Vec<_> = open.iter().map(|entry| &entry.request).collect();
+        let sent = inner.clock.now();
+        let outcomes = service.call(&key, &requests, attempt).await;
+        tries += 1;
+        let size = open.len();
+        if outcomes.iter().any(|outcome| !matches!(outcome, Outcome::Unknown(_))) {
+            lock(&inner.queues).note_answer(&key, sent);
+        }
+        let mut again = Vec::new();
+        let mut unknown = Vec::new();
+        let mut blocked = Vec::new();
+        let missing =
+            || Outcome::Failed(Error::new(ErrorKind::Internal, "the backend has not answered to all"));
+        let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
+        for (entry, outcome) in open.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Answered(answer) => entry.settle(Ok(answer)),
+                Outcome::Failed(error) => entry.settle(Err(error)),
+                Outcome::Again(error) if tries >= TRIES => entry.settle(Err(error)),
+                Outcome::Again(error) | Outcome::Unavailable(error) => {
+                    entry.note(error, false);
+                    again.push(entry);
+                }
+                Outcome::Unknown(error) => {
+                    entry.note(error, true);
+                    service.note_in_doubt(&entry.request);
+                    unknown.push(entry);
+                }
+                Outcome::Blocked => blocked.push(entry),
+            }
+        }
+        put_back(inner, &key, &unknown, sent, size);
+        if !blocked.is_empty() {
+            let mut parts = apart(service, blocked);
+            parts.extend((!again.is_empty()).then_some(again));
+            return parts;
+        }
+        if again.is_empty() {
+            return Vec::new();
+        }
+        open = again;
+        backoff.pause_by(&inner.clock).await;
+    }
+}
+
+/// Puts requests whose outcome is unknown into the queue again. They were sent then in a call of this size.
+fn put_back<S: Service>(
+    inner: &Inner<S>,
+    key: &S::Key,
+    entries: &[Arc<Entry<S>>],
+    sent: Moment,
+    size: usize,
+) {
+    let tries = entries.iter().filter_map(|entry| Some(entry.retry()?.tries)).max().unwrap_or(0);
+    // One pause for all of them, so that they share calls again.
+    let not_before = inner.clock.now().after(pause(tries, rand::random()));
+    {
+        let mut queues = lock(&inner.queues);
+        let answered = queues.answered(key);
+        // The last one first, since each goes to the front.
+        for entry in entries.iter().rev() {
+            let next = Retry::after(entry.retry(), sent, size, answered, not_before);
+            *crate::system::lock(&entry.retry) = Some(next);
+            queues.put_back(entry);
+        }
+    }
+    for entry in entries {
+        // So that it knows when to go on.
+        entry.wake();
+    }
+}
+
+fn is_wanted<S: Service>(inner: &Inner<S>, entry: &Entry<S>) -> bool {
+    if !inner.service.is_wanted(&entry.request) {
+        // What was sent before may have been carried out.
+        let kind = if entry.is_in_doubt() { ErrorKind::UnknownOutcome } else { ErrorKind::Cancelled };
+        entry.settle(Err(Error::new(kind, "the claim was cancelled before its request was sent")));
+        return false;
+    }
+    !inner.clock.has_passed(entry.deadline) && !entry.has_left()
+}
+
+/// Groups the requests that want the same resource; the first to try comes last.
+fn apart<S: Service>(service: &S, entries: Vec<Arc<Entry<S>>>) -> Vec<Vec<Arc<Entry<S>>>> {
+    let mut parts: Vec<Vec<Arc<Entry<S>>>> = Vec::new();
+    for entry in entries {
+        let same = |part: &&mut Vec<Arc<Entry<S>>>| service.is_about_one(&part[0].request, &entry.request);
+        match parts.iter_mut().find(same) {
+            Some(part) => part.push(entry),
+            None => parts.push(vec![entry]),
+        }
+    }
+    parts.reverse();
+    parts
+}
