@@ -342,7 +342,6 @@ pub(crate) fn worker_clock(worker: u32) -> String {
 /// The longest lease of a Redlock whose nodes forget: as long they have no vote after a start.
 const LONGEST_TTL: std::time::Duration = std::time::Duration::from_secs(3);
 
-#[expect(clippy::needless_pass_by_value, reason = "as map_err wants it")]
 pub(crate) fn failed(error: impl std::fmt::Display) -> Error {
     Error::failed(error.to_string())
 }

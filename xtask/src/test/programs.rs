@@ -141,10 +141,11 @@ pub(crate) fn command(program: &Program) -> Command {
     command
 }
 
-/// A command of lower priority: what computes must not delay what waits, and then has a moment to act.
+/// A command of lower priority: what computes must not delay what waits, and then has a moment to act. It is not the lowest
+/// one, with which it would never end beside other programs of the machine.
 pub(crate) fn patient(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(program);
+    command.args(["-n", "5"]).arg(program);
     command
 }
 
