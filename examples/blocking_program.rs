@@ -7,14 +7,14 @@
 use std::thread;
 use std::time::Duration;
 
-use lockwell::blocking;
+use lockwell::blocking::{self, block_on};
 
 fn main() -> lockwell::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
-    let locks = blocking::connect(url)?;
+    let locks = block_on(lockwell::connect(url))?;
     let ttl = locks.capabilities().min_ttl().max(Duration::from_secs(2));
 
-    let guard = locks.lock("backup").ttl(ttl).wait(Duration::from_secs(5)).acquire()?;
+    let guard = block_on(locks.lock("backup").ttl(ttl).wait(Duration::from_secs(5)))?;
     // The work takes three leases, and does not know of them.
     for step in 1..=3 {
         thread::sleep(ttl);
@@ -22,15 +22,15 @@ fn main() -> lockwell::Result<()> {
         guard.check()?;
         println!("after {step} leases still held: {}", guard.is_held());
     }
-    guard.release()?;
+    block_on(guard.release())?;
 
     // The lock is held while the closure runs, also if it panics.
-    let sum = locks.lock("report").run(|held| {
+    let sum = blocking::run(locks.lock("report"), |held| {
         println!("the report has token {}", held.token());
         19 + 23
     })?;
     println!("done under the lock: {sum}");
 
     // Waits for the releases of guards that were dropped.
-    locks.close()
+    block_on(locks.close())
 }

@@ -1,40 +1,24 @@
-//! The same locks for programs without async, with blocking calls.
+//! The same locks for programs without async: [`block_on`] waits for a request on the calling thread.
 //!
 //! ```
+//! use lockwell::blocking::{self, block_on};
+//!
 //! # fn main() -> lockwell::Result<()> {
-//! let locks = lockwell::blocking::connect("memory://")?;
-//! let guard = locks.lock("backup").acquire()?;
+//! let locks = block_on(lockwell::connect("memory://"))?;
+//! let guard = block_on(locks.lock("backup"))?;
 //! guard.check()?; // between the steps of long work
-//! guard.release()?;
-//! locks.close()
+//! block_on(guard.release())?; // or drop the guard
+//! let sum = blocking::run(locks.lock("report"), |_held| 19 + 23)?;
+//! # assert_eq!(sum, 42);
+//! block_on(locks.close()) // the last call of a program: waits for releases under way
 //! # }
 //! ```
 //!
-//! Requests run on the thread `lockwell-blocking`, which has its own runtime and is shared by all clients of the
-//! process. Each call blocks its own thread until there is an answer. Within an async runtime calls fail with an error
-//! of kind [`Unsupported`](crate::ErrorKind::Unsupported): use [`crate::Locks`] there.
+//! All that is `async` works so: readers, permits, several locks at once, owners, campaigns. The thread `lockwell-blocking`
+//! drives the connections; all clients of the process share it. Leases are renewed by another thread of the library, whatever
+//! the program does meanwhile. Guards may be dropped anywhere.
+//!
+//! Within an async runtime `block_on` fails with an error of kind [`Unsupported`](crate::ErrorKind::Unsupported), even in
+//! `spawn_blocking`: there, `Handle::current().block_on(locks.lock("a").into_future())` works.
 
-pub use lockcore::blocking::{LockAllGuard, LockGuard, LockRequest, Locks};
-
-use crate::{LockConfig, Result};
-
-/// Connects to the lock server at this address. See [`crate::connect`].
-///
-/// Fails within an async runtime.
-pub fn connect(url: impl Into<String>) -> Result<Locks> {
-    Locks::connect_by(crate::connect(url))
-}
-
-/// A client that connects with its first request. See [`crate::connect_lazy`].
-///
-/// Fails within an async runtime.
-pub fn connect_lazy(url: impl Into<String>) -> Result<Locks> {
-    Locks::connect_by(std::future::ready(crate::connect_lazy(url)))
-}
-
-/// Connects with a configuration. See [`crate::connect_with`].
-///
-/// Fails within an async runtime.
-pub fn connect_with(config: LockConfig) -> Result<Locks> {
-    Locks::connect_by(crate::connect_with(config))
-}
+pub use lockcore::blocking::{block_on, run};

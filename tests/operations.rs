@@ -11,7 +11,7 @@ mod running;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockwell::blocking;
+use lockwell::blocking::block_on;
 use running::Running;
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ fn last_word(line: &str) -> String {
 #[test]
 fn a_service_that_stops_releases_the_locks_of_its_requests() {
     let (_folder, url) = database();
-    let locks = blocking::connect(&url).expect("a client");
+    let locks = block_on(lockwell::connect(&url)).expect("a client");
     let service = Running::start("graceful_shutdown", &[&url, "127.0.0.1:0"]);
     let address = last_word(&service.says("listening"));
     let requests = ["monthly", "yearly"].map(|name| {
@@ -62,12 +62,12 @@ fn a_service_that_stops_releases_the_locks_of_its_requests() {
     });
     let names = ["report/monthly", "report/yearly"];
     for name in names {
-        eventually("a holder", || locks.inspect(name).expect("an answer").is_held().then_some(()));
+        eventually("a holder", || block_on(locks.inspect(name)).expect("an answer").is_held().then_some(()));
     }
     assert!(service.terminate().contains("all locks are released"));
     // The leases would have lasted for a minute.
     for name in names {
-        assert!(locks.lock(name).try_now().expect("an answer").is_some(), "{name} is held still");
+        assert!(block_on(locks.lock(name).try_now()).expect("an answer").is_some(), "{name} is held still");
     }
     for request in requests {
         assert_eq!(request.join().expect("an answer"), 503, "it was cancelled in words");
@@ -102,8 +102,8 @@ fn the_leader_serves_until_it_dies() {
     assert!(token(&next) > token(&leader));
     // A service that is asked to stop resigns, so the next leads before the end of the lease.
     other.terminate();
-    let locks = blocking::connect(&url).expect("a client");
-    assert!(locks.lock("leading-service").try_now().expect("an answer").is_some());
+    let locks = block_on(lockwell::connect(&url)).expect("a client");
+    assert!(block_on(locks.lock("leading-service").try_now()).expect("an answer").is_some());
 }
 
 #[test]

@@ -101,6 +101,12 @@ impl LockGuard {
         self.handle.is_held()
     }
 
+    /// An error of kind [`Lost`](ErrorKind::Lost) if the lock is not held now. Work that cannot be stopped calls it between
+    /// its steps. It reads the clock and does no I/O.
+    pub fn check(&self) -> Result<()> {
+        self.handle.check()
+    }
+
     /// Whether the lock is held, in doubt, lost or released.
     pub fn lease_state(&self) -> LeaseState {
         self.handle.lease_state()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lease::{Event, HeldLock};
-use crate::{Claim, FencingToken, Grant, LeaseState, LockName, Loss};
+use crate::lease::{Event, HeldLock, lost_at_work};
+use crate::{Claim, FencingToken, Grant, LeaseState, LockName, Loss, Operation, Result};
 
 /// A handle to a held lock. It shows the state of the lock, but does not keep the lock. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -34,6 +34,16 @@ impl LockHandle {
     /// Whether the lock is held now, by the clock. See [`LockGuard::is_held`](crate::LockGuard::is_held).
     pub fn is_held(&self) -> bool {
         self.lock.is_held()
+    }
+
+    /// An error of kind [`Lost`](crate::ErrorKind::Lost) if the lock is not held now. Work that cannot be stopped calls it
+    /// between its steps. It reads the clock and does no I/O.
+    pub fn check(&self) -> Result<()> {
+        if self.is_held() {
+            return Ok(());
+        }
+        let error = lost_at_work(self.renewal_failure());
+        Err(error.during(Operation::Acquire).for_lock(self.name()))
     }
 
     /// Whether the lock is held, in doubt, lost or released.

@@ -64,18 +64,6 @@ impl OwnRuntime {
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
-
-    /// Drops a value. What it spawns runs here.
-    pub(crate) fn drop_there<T: Send + 'static>(&self, value: T) {
-        match Handle::try_current() {
-            // The calling thread is ending, and the value was one of its thread-local values.
-            Err(error) if error.is_thread_local_destroyed() => drop(self.spawn(async move { drop(value) })),
-            _ => {
-                let _context = self.handle.enter();
-                drop(value);
-            }
-        }
-    }
 }
 
 /// A future that runs on the thread of an [`OwnRuntime`]: a future of its output.
